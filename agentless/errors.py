@@ -190,7 +190,7 @@ class ControllerError(AgentlessError):
 _BY_EXIT_CODE: dict[int, type[AgentlessError]] = {2: UsageError, 3: Refused, 4: NoAnswer}
 
 
-def named(kind: str, message: str, exit_code: int) -> AgentlessError:
+def error_named(kind: str, message: str, exit_code: int) -> AgentlessError:
     """The error of the class `kind`, else of the one that ends a command with `exit_code`: a controller may be newer.
 
     `HostKeyRejected` comes as `Unreachable`, for its fingerprints are not known here; the message has them.

@@ -73,13 +73,13 @@ class Renderer:
 class _Files(jinja2.BaseLoader):
     """Of each template the first file there is, looked for anew each time: it may appear, change and go.
 
-    Templates go by their file names alone, which are unique. Folders below the last of `folders` put them in order, and
-    may be repeated or left out in the folders before it.
+    A template is found by its file name, which is unique. The last of `folders` has subfolders; in those before it, a
+    file may be in the same subfolder, in one above it, or in none.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
-        self._places = {path.name: path.relative_to(folders[-1]) for path in folders[-1].rglob("*.j2")}
+        self._subfolders = {path.name: path.relative_to(folders[-1]).parents for path in folders[-1].rglob("*.j2")}
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:  # noqa: ARG002
         """Its text, its path, and whether that still is so."""
@@ -96,8 +96,8 @@ class _Files(jinja2.BaseLoader):
 
     def _stamp(self, template: str) -> tuple[str, int, int, int] | None:
         for folder in self._folders:
-            for place in dict.fromkeys((Path(template), self._places.get(template, Path(template)))):
-                path = str(folder / place)
+            for subfolder in reversed(self._subfolders.get(template, (Path(),))):
+                path = str(folder / subfolder / template)
                 try:
                     found = os.stat(path)
                 except OSError:

@@ -28,7 +28,7 @@ _WORDS: dict[Any, str] = {
 _PLAIN = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-def check(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_arguments(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raises UsageError for an argument of another type than the method takes.
 
     Not for `*args` and `**kwargs`: a command and the options of a submit are checked where they are read. What has no

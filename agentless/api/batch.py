@@ -11,7 +11,7 @@ from agentless.api.task import Task
 from agentless.api.verb import Verb
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task import FAILED
-from agentless.rules.submit.kinds import seconds
+from agentless.rules.submit.kinds import parse_seconds
 
 _AT_ONCE = 32
 
@@ -31,7 +31,7 @@ class Batch:
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Batch:
         """The batch once all tasks have ended. Raises TimeoutError if they have not by then; they go on."""
-        until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
+        until = None if timeout is None else time.monotonic() + parse_seconds(timeout, "timeout")
         ended: list[Task] = []
         for task in self.tasks:
             try:

@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
-from agentless.api.arguments import check
+from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
-from agentless.api.task import Task, coming, moment, task
+from agentless.api.task import Task, future_moment, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
-from agentless.errors import NotFound, Refused, UsageError, named
+from agentless.errors import NotFound, Refused, UsageError, error_named
 from agentless.model.owner import owner_of
 from agentless.model.usage.figures import By, UsageView
 from agentless.model.view import (
@@ -38,7 +38,7 @@ from agentless.paths import current_dir
 from agentless.rules.submit.kinds import texts
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.rules.usage.periods import periods
 
 _log = logging.getLogger("agentless")
@@ -63,7 +63,7 @@ class Cluster:
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
-        check(self.__init__, (inventory,), {})  # type: ignore[misc]
+        check_arguments(self.__init__, (inventory,), {})  # type: ignore[misc]
         self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
 
     @Verb
@@ -111,7 +111,7 @@ class Cluster:
         asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
         if start["script"] is None:
-            raise named("", start["message"], start["exit_code"] or Refused.exit_code)
+            raise error_named("", start["message"], start["exit_code"] or Refused.exit_code)
         return str(start["script"])
 
     @Verb
@@ -170,7 +170,7 @@ class Cluster:
         A number is Unix seconds; a timedelta, or a text like `2h`, is from now on.
         """
         now = time.time()
-        when = {"begin": coming(begin, now), "end": coming(end, now)}
+        when = {"begin": future_moment(begin, now), "end": future_moment(end, now)}
         body = {"targets": texts(targets, "targets"), "owner": owner, "reason": reason, **when}
         return [parse(ReservationView, each) for each in self._client.post("/v1/reservations", body)]
 
@@ -261,7 +261,7 @@ class Cluster:
     def _tasks(self, found: list[Any]) -> list[Task]:
         return [task(self._client, each) for each in found]
 
-    def _submit(self, asked: Submission) -> Batch:
+    def _submit(self, asked: TaskRequest) -> Batch:
         tasks, errors = [], []
         if asked.spec.uploads:
             from agentless.client.files.snapshot import sent  # noqa: PLC0415 - only for uploads
@@ -274,15 +274,15 @@ class Cluster:
                 if start["message"]:
                     _log.warning("%s", start["message"])
             else:
-                errors.append(named("", start["message"], start["exit_code"]))
+                errors.append(error_named("", start["message"], start["exit_code"]))
         return Batch(tuple(tasks), tuple(errors))
 
 
-def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
-    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
+def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> TaskRequest:
+    return task_request(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
 
 
-def _one(asked: Submission) -> Submission:
+def _one(asked: TaskRequest) -> TaskRequest:
     if len(asked.sweep) > 1:
         raise UsageError(f"with its spans it is {len(asked.sweep)} tasks; that is what submit_batch is for")
     return asked

@@ -17,7 +17,7 @@ from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
-from agentless.rules.submit.kinds import seconds
+from agentless.rules.submit.kinds import parse_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Task(TaskView):
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
         """The task once it has ended. Raises TimeoutError if it has not by then; it goes on."""
         found = task(
-            self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout, "timeout"))
+            self._client,
+            self._client.wait(self._reference, None if timeout is None else parse_seconds(timeout, "timeout")),
         )
         if found.ended_at is None:
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
@@ -73,7 +74,7 @@ class Task(TaskView):
     @Verb
     def stop(self, grace: float | str | timedelta | None = None) -> Task:
         """End it gently: SIGTERM, the grace time, then SIGKILL. Returns it when it has ended."""
-        body = {"grace": None if grace is None else seconds(grace, "grace")}
+        body = {"grace": None if grace is None else parse_seconds(grace, "grace")}
         return task(self._client, self._client.post(self._path("/stop"), body))
 
     @Verb
@@ -131,7 +132,7 @@ def task(client: Client, found: Any) -> Task:
     return parse(Task, found, _client=client)
 
 
-def coming(value: float | str | datetime | timedelta, now: float) -> float:
+def future_moment(value: float | str | datetime | timedelta, now: float) -> float:
     """Unix seconds of a moment, or of how long it is from now; of a number, that number."""
     match value:
         case timedelta():

@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from agentless import errors
-from agentless.api.arguments import check
+from agentless.api.arguments import check_arguments
 from agentless.client.http import RequestFailed
 
 S = TypeVar("S")
@@ -33,7 +33,7 @@ class BoundVerb(_Bound[P, R]):
     """A method that returns one answer."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        check(self.__wrapped__, args, kwargs)
+        check_arguments(self.__wrapped__, args, kwargs)
         with _named_errors():
             return self.__wrapped__(*args, **kwargs)
 
@@ -49,7 +49,7 @@ class BoundStream(_Bound[P, Iterator[R]]):
     """A method that yields answers."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        check(self.__wrapped__, args, kwargs)
+        check_arguments(self.__wrapped__, args, kwargs)
         return self._things(*args, **kwargs)
 
     def _things(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
@@ -101,4 +101,4 @@ def _named_errors() -> Iterator[None]:
     try:
         yield
     except RequestFailed as error:
-        raise errors.named(error.error, str(error), error.exit_code) from None
+        raise errors.error_named(error.error, str(error), error.exit_code) from None

@@ -86,7 +86,7 @@ class Breaker:
                     self._open.shutdown(socket.SHUT_RDWR)
 
 
-def coming(task: dict[str, Any]) -> bool:
+def has_coming_outputs(task: dict[str, Any]) -> bool:
     """Whether outputs of an ended task are still being copied."""
     return any(output["state"] == "coming" for output in task.get("outputs") or ())
 
@@ -245,7 +245,7 @@ class Client:
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
             found: dict[str, Any] = self.asked(f"/v1/tasks/{task}/wait", within=turn)
-            over = found["ended_at"] is not None and not coming(found)
+            over = found["ended_at"] is not None and not has_coming_outputs(found)
             if over or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):

@@ -32,16 +32,16 @@ def variables(spec: dict[str, Any]) -> list[str]:
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
-        return short(task["target"])
+        return short_target(task["target"])
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
 
 def place(node: str, gpus: Sequence[int]) -> str:
     """GPUs of a node, as short as they can be typed: `node1::0,1`, `node1::0-3,6`."""
-    return short(f"{node}::{','.join(map(str, gpus))}" if gpus else node)
+    return short_target(f"{node}::{','.join(map(str, gpus))}" if gpus else node)
 
 
-def short(target: str) -> str:
+def short_target(target: str) -> str:
     """The target with ranges where more than two of its GPUs follow each other."""
     return re.sub(r"(?<=::)[0-9,]+", lambda listed: format_indices(map(int, listed[0].split(","))), target)
 

@@ -20,30 +20,30 @@ from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.exclusion import Exclusions
-from agentless.controller.nodes.gpu_health import GpuHealth
-from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.health.drain import Drains
+from agentless.controller.nodes.health.gpu_health import GpuHealth
+from agentless.controller.nodes.health.homes import Homes
+from agentless.controller.nodes.health.intruders import Intruders
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.host_keys import HostKeys
-from agentless.controller.nodes.intruders import Intruders
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.periodic import Job, do_all
+from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.state.events import EventBus
+from agentless.controller.served_inventory import ServedInventory
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.status import AtStart, Status
@@ -88,7 +88,7 @@ from agentless.stores.records.history import History
 from agentless.stores.records.samples import SampleStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.state.envs import EnvStore
-from agentless.stores.state.exclusions import GateStore
+from agentless.stores.state.node_records import NodeRecordStore
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
@@ -105,7 +105,7 @@ class Controller:
     """
 
     def __init__(self, state: Path, inventory: Path, clock: Clock) -> None:
-        self.inventory = InventoryFile(inventory, self._follow)
+        self.inventory = ServedInventory(inventory, self._follow)
         self.clock = clock
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"
@@ -142,9 +142,9 @@ class Controller:
         """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
-        self._stores = Stores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
+        self._stores = TaskStores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
         self.tasks = Tasks(owner, store.controller, self._stores.history)
-        self.records = NodeRecords(GateStore(store.storage), self._stores)
+        self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
         self.homes = Homes(self.records)
         self.nodes = Nodes(self.tasks, self.records, self.reservation_book, self.homes, self.bus, clock)
@@ -163,7 +163,7 @@ class Controller:
         self.idle = IdleWatch(ledger, bus, clock)
         self.health = GpuHealth(self.records, self.homes, ledger, clock)
         news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
-        self.exclusions = Exclusions(nodes, self.records, news, bus, clock)
+        self.exclusions = Drains(nodes, self.records, news, bus, clock)
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
 
@@ -219,20 +219,20 @@ class Controller:
     # ---------------------------------------------------------------- life cycle
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[PeriodicJob]:
         """The periodic jobs, in their order."""
         return [
-            Job("state", self.reconciler.retry),
-            Job("health", self.records.flush),
-            Job("volumes", self.volumes.flush),
-            Job("lost tasks", self.reconciler.lose_silent),
-            Job("reservations", self.reservations.tick),
-            Job("logs of ended tasks", self.retention.tick),
-            Job("uploads", self.uploads.tick),
-            Job("idle GPUs", self.idle.tick),
-            Job("samples", self.samples.tick),
-            Job("usage", self.usage.tick),
-            Job("metrics", self.port.tick),
+            PeriodicJob("state", self.reconciler.retry),
+            PeriodicJob("health", self.records.flush),
+            PeriodicJob("volumes", self.volumes.flush),
+            PeriodicJob("lost tasks", self.reconciler.lose_silent),
+            PeriodicJob("reservations", self.reservations.tick),
+            PeriodicJob("logs of ended tasks", self.retention.tick),
+            PeriodicJob("uploads", self.uploads.tick),
+            PeriodicJob("idle GPUs", self.idle.tick),
+            PeriodicJob("samples", self.samples.tick),
+            PeriodicJob("usage", self.usage.tick),
+            PeriodicJob("metrics", self.port.tick),
         ]
 
     async def start(self) -> None:
@@ -254,15 +254,15 @@ class Controller:
         await _closed("samples", self.samples.close)
         live = len(self.tasks.live)
         do_all([
-            Job("usage", self.usage.write),
-            Job("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
+            PeriodicJob("usage", self.usage.write),
+            PeriodicJob("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
         ])  # fmt: skip
         await _closed("nodes", self.nodes.close)
         do_all([
-            Job("health", self.records.flush),
-            Job("volumes", self.volumes.flush),
-            Job("history", self._stores.history.close),
-            Job("outputs", self.expected_outputs.store.close),
+            PeriodicJob("health", self.records.flush),
+            PeriodicJob("volumes", self.volumes.flush),
+            PeriodicJob("history", self._stores.history.close),
+            PeriodicJob("outputs", self.expected_outputs.store.close),
         ])  # fmt: skip
 
     def _warnings(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.retention import Retention
 from agentless.controller.traffic import Traffic

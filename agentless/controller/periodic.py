@@ -13,21 +13,21 @@ EVERY = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PeriodicJob:
     """A job, and its name in the log."""
 
     name: str
     do: Callable[[], None]
 
 
-def do_all(jobs: Iterable[Job]) -> None:
+def do_all(jobs: Iterable[PeriodicJob]) -> None:
     """Run each job once."""
     for job in jobs:
         with guarded(job.name):
             job.do()
 
 
-async def keep_doing(jobs: Iterable[Job]) -> None:
+async def keep_doing(jobs: Iterable[PeriodicJob]) -> None:
     """Run the jobs every `EVERY` seconds, forever."""
     while True:
         await asyncio.sleep(EVERY)

@@ -19,7 +19,7 @@ from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.http import api
 from agentless.controller.http.server import Server
-from agentless.controller.periodic import Job, keep_doing
+from agentless.controller.periodic import PeriodicJob, keep_doing
 from agentless.controller.traffic import Counting
 from agentless.errors import ControllerError, StateError
 from agentless.signals import defaults_for_children
@@ -97,7 +97,7 @@ async def _serve(controller: Controller, listener: socket.socket, ready: Callabl
         asyncio.get_running_loop().add_signal_handler(number, lifetime.leave_now)
     defaults_for_children()
     await controller.start()
-    jobs = controller.jobs if for_ever else [*controller.jobs, Job("leaving", lifetime.leave_if_idle)]
+    jobs = controller.jobs if for_ever else [*controller.jobs, PeriodicJob("leaving", lifetime.leave_if_idle)]
     ticking = asyncio.create_task(keep_doing(jobs))
     ready()
     try:

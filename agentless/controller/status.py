@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from agentless import __version__
-from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.served_inventory import ServedInventory
 from agentless.controller.state.tasks import Tasks
 from agentless.model.view import ControllerView
 from agentless.ports import Clock
@@ -38,7 +38,7 @@ class Status:
     def __init__(
         self,
         state: Path,
-        inventory: InventoryFile,
+        inventory: ServedInventory,
         tasks: Tasks,
         nodes: Nodes,
         parts: Sequence[Troubled],

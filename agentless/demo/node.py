@@ -10,7 +10,7 @@ import asyncssh
 
 from agentless.demo.calls import Call, Calls
 from agentless.demo.engine.docker import docker, docker_without_engine
-from agentless.demo.engine.engine import Engine
+from agentless.demo.engine.engine import SimulatedEngine
 from agentless.demo.flock import NodeLock
 from agentless.demo.gpus import Gpus
 from agentless.demo.processes.processes import NULL, Child, Children
@@ -42,7 +42,7 @@ class SimulatedNode:
             "LANG": "C.UTF-8",
             "AGENTLESS_STANDIN_DIR": str(folder),
         }
-        self.engine = Engine(folder, bin_folder, gpus, children)
+        self.engine = SimulatedEngine(folder, bin_folder, gpus, children)
         self.host_key = host_key.export_public_key().decode().strip()
         self._sshd = Sshd(host_key, authorized_keys, folder, self.env, children)
         self._folder, self._children = folder, children

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.model.tasks.log_query import Place
+from agentless.model.tasks.log_query import LogPosition
 from agentless.ports import Reading
 
 MOST = 5
@@ -43,7 +43,7 @@ class WithoutWarnings:
         self._held = b""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LogPosition | None:
         """The place of the wrapped reading."""
         return self._reading.place
 

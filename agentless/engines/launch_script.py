@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from agentless.engines import other_engines
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 
@@ -20,7 +20,7 @@ HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 """Exit codes, as `docker-launch.sh.j2` and `systemd-launch.sh.j2` have them."""
 
 
-def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
+def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
     """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
         raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
@@ -38,7 +38,7 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
         raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
 
 
-def failure(sentence: str, reason: Blame) -> AgentlessError:
+def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
     """The error for a launch that has failed and left nothing on the node."""
     if reason == "task":
         return RuntimeFailed(sentence)

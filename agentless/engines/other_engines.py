@@ -67,7 +67,7 @@ def asking(node: NodeConfig) -> dict[str, Any]:
     }
 
 
-def named(uuids: Sequence[str]) -> list[tuple[str, str]]:
+def group_names(uuids: Sequence[str]) -> list[tuple[str, str]]:
     """GPUs, each with what it is called in the name of a group."""
     return [(uuid, re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]) for uuid in uuids]
 
@@ -79,7 +79,7 @@ def group(task: Task, placement: Placement, parent: str) -> str:
     owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
     claim = ("1" if needs.exclusive else "", str(sharing.limit) if shared else "", str(sharing.floor) if shared else "")
     words = ["agentless_claim", *claim, owner[:40]]
-    name = ".".join([*words, *(digits for _, digits in named(placement.claimed))])
+    name = ".".join([*words, *(digits for _, digits in group_names(placement.claimed))])
     if len(name) > _LONGEST:
         name = ".".join([*words, "all"])
     if parent.endswith(".slice"):
@@ -171,4 +171,4 @@ def _values(words: Sequence[str], option: str) -> Iterator[str]:
 
 def claims(gpu_uuids: Sequence[str], node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
     """What a launch script has to know of other engines, see `others.sh.j2`."""
-    return {**asking(node), "named_gpus": named(gpu_uuids), "asked_format": asked_format}
+    return {**asking(node), "named_gpus": group_names(gpu_uuids), "asked_format": asked_format}

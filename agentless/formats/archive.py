@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from agentless.errors import CopyFailed
-from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
+from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Parsing, Tar, pulled
 from agentless.formats.tree import NotAFolder, Parts, Tree
-from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.model.text import shown
 
 _MODE = 0o777
@@ -23,7 +23,7 @@ _MODE = 0o777
 Notes = list[str]
 
 
-class Reader:
+class ExactReader:
     """Reads exactly `size` bytes of a file, even if it becomes shorter or longer meanwhile."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
@@ -99,7 +99,7 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
         notes.append(f"{shown(path)} is neither a file nor a folder, and was left out")
     elif info.isreg():
         with open(path, "rb") as file:
-            reader = Reader(file, info.size)
+            reader = ExactReader(file, info.size)
             archive.addfile(_plain(info), reader)
         if reader.is_short:
             notes.append(f"{shown(path)} became shorter while it was copied")
@@ -141,7 +141,7 @@ class Unpacker:
         except BadArchive as error:
             raise CopyFailed(f"what came is no tar stream, or a damaged one: {error}") from None
 
-    def _unpack(self, tar: Tar) -> Reading[int]:
+    def _unpack(self, tar: Tar) -> Parsing[int]:
         members = 0
         with self._at(self._folder):
             root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -157,7 +157,7 @@ class Unpacker:
             os.close(root)
         return members
 
-    def _take(self, tar: Tar, member: Member) -> Reading[None]:
+    def _take(self, tar: Tar, member: Member) -> Parsing[None]:
         parts = self._parts(member.name)
         path = os.path.join(self._folder, *parts)
         if len(parts) > MOST_LEVELS:

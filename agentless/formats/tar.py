@@ -19,7 +19,7 @@ from typing import Generic, Literal, TypeVar
 
 Kind = Literal["file", "folder", "link", "hard link", "other"]
 T = TypeVar("T")
-Reading = Generator[None, bytes, T]
+Parsing = Generator[None, bytes, T]
 
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1 << 20
@@ -74,7 +74,7 @@ class Tar:
         self._pieces: array[int] | None = None
         self._shared: dict[str, str] = {}
 
-    def next(self) -> Reading[Member | None]:
+    def next(self) -> Parsing[Member | None]:
         """The next member, None at the end of the stream, up to which it is read then. Raises BadArchive."""
         yield from self._skip()
         names: dict[str, str] = {}
@@ -98,7 +98,7 @@ class Tar:
                 return (yield from self._member(block, info, {**self._shared, **names, **dict(pax)}, pax))
         raise BadArchive(f"a member has more than {MOST_EXTENDED} extended headers")
 
-    def content(self, take: Callable[[int, bytes], None]) -> Reading[None]:
+    def content(self, take: Callable[[int, bytes], None]) -> Parsing[None]:
         """Hand over the content of the last member, a file, in pieces with their offsets; between them are holes."""
         pieces = iter((0, self._size) if self._pieces is None else self._pieces)
         for offset, length in zip(pieces, pieces, strict=True):
@@ -111,7 +111,7 @@ class Tar:
 
     # ------------------------------------------------------------------ headers
 
-    def _header(self) -> Reading[bytes | None]:
+    def _header(self) -> Parsing[bytes | None]:
         """A header block, None at the end of the archive or of a stream without a byte."""
         if self._at == len(self._data):
             self._data, self._at = (yield), 0
@@ -132,7 +132,7 @@ class Tar:
 
     def _member(
         self, block: bytes, info: tarfile.TarInfo, said: dict[str, str], pax: list[tuple[str, str]]
-    ) -> Reading[Member]:
+    ) -> Parsing[Member]:
         kind = _KINDS.get(info.type, "other")
         stored = 0 if info.type in _WITHOUT_CONTENT else _number(said["size"]) if "size" in said else info.size
         if not 0 <= stored < _LARGEST:
@@ -148,7 +148,7 @@ class Tar:
         link = said.get("linkpath") or info.linkname
         return Member(name, kind, info.mode, mtime, link, self._size)
 
-    def _extended(self, size: int) -> Reading[bytes]:
+    def _extended(self, size: int) -> Parsing[bytes]:
         if not 0 <= size <= MOST_HEADER:
             raise BadArchive("an extended header has an impossible size")
         data = yield from self._take(size + -size % BLOCK)
@@ -156,7 +156,7 @@ class Tar:
 
     # ------------------------------------------------------------- sparse files
 
-    def _gnu_map(self, block: bytes) -> Reading[None]:
+    def _gnu_map(self, block: bytes) -> Parsing[None]:
         """Four pieces are in the header itself, 21 in each block that follows while there are more."""
         numbers = array("q")
         fields, more = block[386:482], block[482]
@@ -171,7 +171,7 @@ class Tar:
             fields, more = fields[:504], fields[504]
         self._place(numbers, _field(block[483:495]))
 
-    def _pax_map(self, said: dict[str, str], pax: list[tuple[str, str]]) -> Reading[None]:
+    def _pax_map(self, said: dict[str, str], pax: list[tuple[str, str]]) -> Parsing[None]:
         size = _number(said.get("GNU.sparse.realsize") or said.get("GNU.sparse.size") or "")
         if said.get("GNU.sparse.major") == "1":
             numbers = yield from self._leading_map()
@@ -182,7 +182,7 @@ class Tar:
             numbers = array("q", map(_number, values))
         self._place(numbers, size)
 
-    def _leading_map(self) -> Reading[array[int]]:
+    def _leading_map(self) -> Parsing[array[int]]:
         """The map of version 1.0 precedes the content, as lines of a number: how many pieces, then each of them."""
         numbers, wanted, rest = array("q"), 1, b""
         while len(numbers) < wanted:
@@ -212,19 +212,19 @@ class Tar:
 
     # -------------------------------------------------------------------- bytes
 
-    def _skip(self) -> Reading[None]:
+    def _skip(self) -> Parsing[None]:
         """Past what is left of the last member."""
         left, self._left, self._padding = self._left + self._padding, 0, 0
         while left:
             left -= len((yield from self._some(min(left, CHUNK))))
 
-    def _take(self, size: int) -> Reading[bytes]:
+    def _take(self, size: int) -> Parsing[bytes]:
         data = bytearray()
         while len(data) < size:
             data += yield from self._some(size - len(data))
         return bytes(data)
 
-    def _some(self, most: int) -> Reading[bytes]:
+    def _some(self, most: int) -> Parsing[bytes]:
         """Some of the next bytes, at least one."""
         while self._at == len(self._data):
             self._data, self._at = (yield), 0
@@ -238,7 +238,7 @@ class Tar:
 class Fed(Generic[T]):
     """A reading that is given its bytes as they come. Whoever leaves it before its end closes it."""
 
-    def __init__(self, reading: Reading[T]) -> None:
+    def __init__(self, reading: Parsing[T]) -> None:
         self._reading = reading
         self._result: list[T] = []
         next(reading)
@@ -267,7 +267,7 @@ class Fed(Generic[T]):
         self._reading.close()
 
 
-def pulled(reading: Reading[T], read: Callable[[int], bytes]) -> T:
+def pulled(reading: Parsing[T], read: Callable[[int], bytes]) -> T:
     """What comes of a reading whose bytes are read from a file or a stream."""
     fed = Fed(reading)
     try:

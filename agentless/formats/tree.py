@@ -13,7 +13,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 
-from agentless.formats.tar import Member, Reading, Tar
+from agentless.formats.tar import Member, Parsing, Tar
 
 _HOLE = 1 << 16
 """Bytes that are left out of a file where they are zero."""
@@ -42,7 +42,7 @@ class Tree:
 
     def file(
         self, path: Parts, tar: Tar, member: Member, *, mode: int, mtime: float | None, seen: Seen
-    ) -> Reading[None]:
+    ) -> Parsing[None]:
         """Write the content of the member that the archive has come to. `seen` sees it go by."""
         folder = self._folders.open(path[:-1])
         with _placed(folder, path[-1]) as fresh:
@@ -109,7 +109,7 @@ class _Folders:
         self._opened, self._parts = -1, ()
 
 
-def _write_content(tar: Tar, member: Member, file: int, seen: Seen) -> Reading[None]:
+def _write_content(tar: Tar, member: Member, file: int, seen: Seen) -> Parsing[None]:
     """Write the content of a member to an empty file, and leave holes where it is zero."""
     end = 0
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.command import Result, Section
-from agentless.model.nodes.device import Device, EngineName, Injection, Toolkit
+from agentless.model.nodes.complaint import Known
+from agentless.model.nodes.device import Device
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
-from agentless.model.tasks.complaint import Known
 from agentless.ports import GpuVendor
 
 

@@ -1,7 +1,7 @@
 """The inventory: from the admin's YAML file to nodes with the defaults filled in.
 
 All mistakes of a file are told at once, one per line as `FILE:LINE:COLUMN: PATH: what is wrong and what is wanted`,
-which editors and terminals turn into links. What may be in the file is in `inventory_file`.
+which editors and terminals turn into links. What may be in the file is in `schema`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
 from agentless.inventory.schema import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
-from agentless.model.nodes.exclusion import HealthPolicy
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import HealthPolicy
 from agentless.model.tasks.retention import Keep
 from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.usage.fair_share import HALF_LIFE
@@ -34,10 +34,10 @@ from agentless.rules.usage.fair_share import HALF_LIFE
 MAX_BYTES = 512 * 1024
 """Some 8,000 nodes. A larger file is not an inventory, and reading it would hold up everybody."""
 
-MAX_TOLD = 100
+MAX_MISTAKES = 100
 """Mistakes told at once: more than that is one mistake made many times."""
 
-Stamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds: another stamp, another content."""
 
 _ONLY_USUAL = ("shared_dir", "container")
@@ -71,7 +71,7 @@ class Inventory:
     policy: str
     keep: Keep
     health: HealthPolicy
-    stamp: Stamp
+    stamp: FileStamp
     half_life: float
     idle: IdlePolicy
     learn: bool
@@ -114,7 +114,7 @@ def load(path: Path) -> Inventory:
     )
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> FileStamp | None:
     """The file's stamp now, None when it cannot be looked at."""
     try:
         return _stamp(path.stat())
@@ -122,11 +122,11 @@ def stamp_of(path: Path) -> Stamp | None:
         return None
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def _stamp(status: os.stat_result) -> FileStamp:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _text(path: Path) -> tuple[str, Stamp]:
+def _text(path: Path) -> tuple[str, FileStamp]:
     try:
         status = path.stat()
         if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
@@ -137,7 +137,7 @@ def _text(path: Path) -> tuple[str, Stamp]:
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        problem = Problem(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
+        problem = Mistake(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
         raise _complaint(path, [problem]) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -169,7 +169,7 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     return NodeConfig(name, **known)
 
 
-def _hostless(marked: Marked) -> Iterator[Problem]:
+def _hostless(marked: Marked) -> Iterator[Mistake]:
     """Nodes that nothing says how to reach. Seen in the bare data, for a file with other mistakes has no models."""
     file = _mapping(marked.data)
     usual = _mapping(file.get("defaults")).get("connection")
@@ -180,21 +180,21 @@ def _hostless(marked: Marked) -> Iterator[Problem]:
         if _mapping(node).get("host") is None and _mapping(node).get("connection", usual) != "local"
     ]
     aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
-    for name in [name for name in hostless if name not in aliases][: MAX_TOLD + 1]:
+    for name in [name for name in hostless if name not in aliases][: MAX_MISTAKES + 1]:
         text = f"has no host, and ~/.ssh/config names no {_shown(name)}; write host: and its address"
-        yield Problem(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
+        yield Mistake(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
 
 
 def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _problem(detail: ErrorDetails, marked: Marked) -> Problem:
+def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
     """Pydantic's finding in our words, at its place in the file."""
     where: Where = tuple(part for part in detail["loc"] if part != "[key]")
     at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
     place = (marked.keys if at_key else marked.values).get(where, (1, 1))
-    return Problem(*place, where, _sentence(detail, where))
+    return Mistake(*place, where, _sentence(detail, where))
 
 
 def _sentence(detail: ErrorDetails, where: Where) -> str:
@@ -269,16 +269,16 @@ def _shown(value: object) -> str:
             return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
-def _complaint(path: Path, problems: Iterable[Problem]) -> InventoryError:
+def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
     """One line for each; a mistake that aliases bring to several nodes stands in the file once and is told once."""
-    once: dict[tuple[int, int, str], Problem] = {}
+    once: dict[tuple[int, int, str], Mistake] = {}
     for problem in sorted(problems, key=lambda p: p[:2]):
         once.setdefault((problem.line, problem.column, problem.text), problem)
     lines = [
         f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
     ]
-    if len(lines) > MAX_TOLD:
-        lines[MAX_TOLD:] = [f"{path}: there is more; correct these {MAX_TOLD} first"]
+    if len(lines) > MAX_MISTAKES:
+        lines[MAX_MISTAKES:] = [f"{path}: there is more; correct these {MAX_MISTAKES} first"]
     return InventoryError("\n".join(lines))
 
 

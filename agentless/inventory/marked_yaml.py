@@ -39,7 +39,7 @@ Where = tuple[str | int, ...]
 """The way to a value: the keys and list indices from the top."""
 
 
-class Problem(NamedTuple):
+class Mistake(NamedTuple):
     """Something wrong at a line and column, both from 1; `where` is empty for the file as a whole."""
 
     line: int
@@ -53,7 +53,7 @@ class BrokenYaml(Exception):
 
     def __init__(self, line: int, column: int, text: str) -> None:
         super().__init__(text)
-        self.problem = Problem(line, column, (), text)
+        self.problem = Mistake(line, column, (), text)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Marked:
     data: object = None
     keys: dict[Where, tuple[int, int]] = field(default_factory=dict)
     values: dict[Where, tuple[int, int]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Mistake] = field(default_factory=list)
 
 
 def read_yaml(text: str) -> Marked:
@@ -144,7 +144,7 @@ class _Reader:
         yield from own.values()
 
     def _problem(self, node: Node, where: Where, text: str) -> None:
-        self.marked.problems.append(Problem(*_place(node), where, text))
+        self.marked.problems.append(Mistake(*_place(node), where, text))
 
     def _spend(self, node: Node, where: Where) -> None:
         self._left -= 1

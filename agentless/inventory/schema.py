@@ -26,7 +26,7 @@ from agentless.errors import UsageError
 from agentless.inventory.ssh_hosts import HOST, parse_login
 from agentless.model.address import Address, parse_address
 from agentless.model.images.env import NULL, parse_ref
-from agentless.model.nodes.node import Connection
+from agentless.model.nodes.node import TransportName
 from agentless.model.scheduling.needs import NODE_NAME
 from agentless.model.tasks.spec import LABEL_KEY
 from agentless.model.units import LOG, LOGS, Sizes, bare_size, format_duration, parse_duration, parse_size
@@ -179,7 +179,7 @@ class _Keys(BaseModel):
         description="Private key for the login: absolute, beginning with ~/, or beside the inventory.",
     )
     jump: _Word | None = Field(default=None, description="Host to go through, as ssh -J takes it.")
-    connection: Connection | None = Field(
+    connection: TransportName | None = Field(
         default=None,
         description="How the node is reached: asyncssh (the default), paramiko, or local for this machine.",
     )

@@ -24,7 +24,7 @@ _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 _WORD = re.compile(r'"([^"]*)"|(#.*)|(\S+)')
 
 
-class Login(NamedTuple):
+class SshHost(NamedTuple):
     """The parts of `[user@]host[:port]`, with brackets around an IPv6 address that a port follows."""
 
     host: str
@@ -32,13 +32,13 @@ class Login(NamedTuple):
     port: int | None
 
 
-def parse_login(text: str) -> Login | None:
+def parse_login(text: str) -> SshHost | None:
     """The login that `text` names, None when it names none."""
     match = _LOGIN.fullmatch(text)
     if not match or not text.isprintable() or not 0 < int(match["port"] or 22) < 65536:
         return None
     host = match["name"] or match["v6"] or match["bare"]
-    return Login(host, match["user"], int(match["port"]) if match["port"] else None)
+    return SshHost(host, match["user"], int(match["port"]) if match["port"] else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Values: frozen, comparable, without I/O. Everything above is a function over these."""
+"""Values: frozen, comparable, without I/O."""

@@ -1,4 +1,4 @@
-"""Who asks the controller for something."""
+"""The caller of a request."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The one for whom a request is carried out, by the name that events, tasks and versions of envs carry.
+    """The user for whom a request is carried out, by the name in events, tasks and versions of envs.
 
-    Every call of a service that changes something takes one, so that nobody else decides who it was.
+    Every call of a service that changes something takes one.
     """
 
     name: str
 
     def __str__(self) -> str:
-        """As a cause names it: `agentless stop, by anna@desk`."""
+        """Its name in a cause, as in `agentless stop, by anna@desk`."""
         return self.name

@@ -1,7 +1,7 @@
-"""What is run on a node, and what came of it.
+"""A command for a node, and its result.
 
-A `Command` is POSIX `sh` text that reaches the node over the stdin of a running `sh`: there is no argv in which
-another user could read it, no length limit, and no login shell that could quote it differently.
+A `Command` is POSIX `sh` text that is sent to the stdin of a running `sh` on the node. So no other user can read it in
+an argv, its length is not limited, and no login shell has to parse it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 MASK = "***"
 SECTION = 1 << 20
-"""Bytes of a section that leave the node, if it does not say otherwise: a list of 5,000 containers has 500 KB."""
+"""The default limit of the output of a section, in bytes. A list of 5,000 containers has 500 KB."""
 ANSWER = 12 << 20
-"""Bytes that a command may say, if it does not say otherwise: all sections of a full look, each as long as it may be.
+"""The default limit of the output of a command, in bytes: all sections of a full look, each at its limit.
 
-A node that says more would fill the memory of the controller, which has a hundred others to listen to."""
+More output from one node would fill the memory of the controller."""
 _MARK = "@@agentless"
 _CODE = re.compile(rb"= ([0-9]{1,3})")
 
@@ -26,8 +26,8 @@ _CODE = re.compile(rb"= ([0-9]{1,3})")
 class Command:
     """One script for one node.
 
-    `secrets` are exported in front of the script and never shown; `stdin` is what the script reads (None: nothing);
-    after `timeout` seconds everything it started is ended on the node, and so it is when it says over `most` bytes.
+    `secrets` are exported in front of the script and never shown. `stdin` is the input of the script (None: nothing).
+    After `timeout` seconds, or more than `most` bytes of output, everything it started is ended on the node.
     """
 
     script: str
@@ -37,14 +37,14 @@ class Command:
     most: int = ANSWER
 
     def text(self, *, masked: bool = False) -> str:
-        """The whole script as the node's `sh` reads it; `masked` is for people."""
+        """The script as the node's `sh` reads it. If `masked`, secrets are hidden, for display."""
         exports = [f"export {name}={MASK if masked else shlex.quote(v)}\n" for name, v in self.secrets.items()]
         return "".join(exports) + self.script
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended: its exit code (128 + signal for a signal) and both streams, as bytes."""
+    """The exit code of a command (128 + n for signal n) and both streams, as bytes."""
 
     exit_code: int
     stdout: bytes = b""
@@ -52,12 +52,12 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Whether the exit code is 0."""
         return self.exit_code == 0
 
     @property
     def out(self) -> str:
-        """Standard output as text; what is no UTF-8 is replaced, never an error."""
+        """Standard output as text. Invalid UTF-8 is replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
@@ -68,11 +68,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A named part of a script whose output is wanted apart from the others'.
+    """A named part of a script with an output of its own.
 
-    Several sections travel as one script and come back in one answer: that is how a node is asked everything in one
-    round trip. Standard error is part of a section's output, since that is where drivers explain themselves. What goes
-    on beyond `most` bytes is cut off on the node, and by that most programs end.
+    Several sections are sent as one script and answered at once, in one round trip. The output includes standard error,
+    where drivers explain their errors. It is cut off after `most` bytes on the node, which ends most programs.
     """
 
     name: str
@@ -81,12 +80,12 @@ class Section:
 
 
 def escaped(data: bytes) -> bytes:
-    r"""The word of letters, digits and `\0NNN` that `printf %b` makes these bytes of; no shell has rules for them."""
+    r"""The bytes as a word for `printf %b`, of letters, digits and `\0NNN` only. No shell gives these a meaning."""
     return re.sub(rb"[^A-Za-z0-9]", lambda byte: b"\\0%03o" % byte[0][0], data)
 
 
-# The exit code comes by another pipe. Nothing that a section starts holds that one, or the output of all sections: what
-# a driver has hung in the kernel keeps open what it has.
+# The exit code comes through another pipe. Programs of a section inherit neither that pipe nor the common output: a
+# process that hangs in the kernel keeps its files open.
 _LIMITED = f"""\
 limited() {{
   {{ code=$({{ {{ section 2>&1 3>&- 4>&-; echo "$?" >&3; }} | head -c "$1" >&4 3>&- 4>&-; }} 3>&1); }} 4>&1
@@ -96,18 +95,18 @@ limited() {{
 
 
 def join_sections(sections: Iterable[Section]) -> str:
-    """One script that runs each section in a subshell and marks its output and exit code."""
+    """A script that runs each section in a subshell and marks its output and exit code."""
     return _LIMITED + "".join(
         f"section() (\n{s.script}\n)\nprintf '%s\\n' '{_MARK} {s.name}'\nlimited {s.most}\n" for s in sections
     )
 
 
 def split_sections(output: bytes) -> dict[str, Result]:
-    """The output of a `join_sections` script by section; a section that was cut off is not in it."""
+    """The output of a `join_sections` script by section. A section that was cut off is left out."""
     found: dict[str, Result] = {}
     name, lines = "", list[bytes]()
     mark = _MARK.encode() + b" "
-    # What follows the last newline is a line that was cut off.
+    # Text after the last newline is an incomplete line.
     for line in output.split(b"\n")[:-1]:
         if not line.startswith(mark):
             lines.append(line)

@@ -1,4 +1,4 @@
-"""Moments as people write them.
+"""Parses and formats moments.
 
 A date with a zone (RFC 3339, `2026-11-22T08:00+01:00`), or without one in local time (`2026-11-22 08:00`, or
 `2026-11-22` for its midnight), an hour of the day that comes next (`18:30`), a time from now (`2h`), or `now`.
@@ -16,7 +16,7 @@ _HOUR = re.compile(r"[0-9]{1,2}:[0-9]{2}")
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Unix seconds of `text`; raises UsageError for what is no moment."""
+    """Unix seconds of `text`. Raises UsageError if it is invalid."""
     word = text.strip()
     try:
         return now if word == "now" else _date(word, now) if _is_date(word) else now + parse_duration(word)
@@ -35,7 +35,7 @@ def parse_past(text: str, now: float) -> float:
 
 
 def parse_future(text: str, now: float) -> float:
-    """Unix seconds of a date, or of an hour of the day, that is to come."""
+    """Unix seconds of a future date, or of the next such hour of the day."""
     try:
         wanted = _date(text, now)
     except (ValueError, OverflowError):
@@ -44,19 +44,19 @@ def parse_future(text: str, now: float) -> float:
 
 
 def check_future(wanted: float, now: float, text: str) -> float:
-    """The moment itself; raises UsageError, with its `text`, when it is over."""
+    """The moment itself. Raises UsageError, with its `text`, if it is in the past."""
     if wanted < now - 60:
         raise UsageError(f"{text!r} was {format_duration(now - wanted)} ago; write a time that is to come")
     return wanted
 
 
 def format_moment(seconds: float) -> str:
-    """Unix seconds by the clock on this wall, with its zone for readers elsewhere: `2026-11-22 08:00+01:00`."""
+    """Unix seconds in local time with its zone: `2026-11-22 08:00+01:00`."""
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "minutes").replace("+00:00", " UTC")
 
 
 def _is_date(text: str) -> bool:
-    """A date has a minus sign or a T in it, an hour a colon, and no duration has either."""
+    """Whether the text is a date or an hour. Dates have a `-` or a `T`, hours a colon, durations neither."""
     return "-" in text or "T" in text or ":" in text
 
 

@@ -20,7 +20,7 @@ class Size:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The size that is written so; raises UsageError."""
+        """Parse a size. Raises UsageError."""
         match = _SIZE.fullmatch(text)
         if match is None:
             raise UsageError(f"{text[:80]!r} is no size of a terminal; write it as COLUMNSxROWS, like 80x24")

@@ -1,19 +1,19 @@
-"""What others chose, a node or another user, as text that a screen may show.
+"""Text from nodes and other users, made safe for a screen.
 
-Names, owners, reasons, and what engines and drivers complain of: no character of them steers a terminal, and none
-begins a line that looks like one of ours. Only what a task itself printed is shown as it is.
+This concerns names, owners, reasons, and messages of engines and drivers. They cannot contain control characters, nor
+begin a line that looks like one of agentless. Only the output of a task is shown unchanged.
 """
 
 from __future__ import annotations
 
 _END = 2000
-"""Bytes that are kept of either end of what a program complains of."""
+"""Bytes that are kept of each end of an error message."""
 
 
 def printable(text: str) -> str:
-    """The text in one line: blanks for tabs and breaks, � for what else is no visible character.
+    """The text in one line: tabs and line breaks become blanks, other invisible characters become �.
 
-    Control characters (C0, DEL and C1), and marks that turn the direction of writing.
+    Invisible are control characters (C0, DEL and C1) and marks that change the direction of writing.
     """
     if text.isprintable():
         return text
@@ -21,37 +21,37 @@ def printable(text: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A file's name or path within a message: in quotes, with escapes, where it has what is no visible character."""
+    """A file name or path for a message. It is quoted and escaped if it has invisible characters."""
     return name if name.isprintable() else repr(name)
 
 
 def printable_lines(text: str) -> str:
-    """Likewise of a text whose lines are ours, like a script."""
+    """The same for a text whose line breaks are kept, like a script."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a message: what is not its first one stands indented below it, whoever broke the line there."""
+    """The lines of a message. All but the first are indented."""
     first, *others = (printable(line).strip() for line in text.strip().split("\n"))
     return [first, *(f"  {line}" for line in others)]
 
 
 def cut(text: str, length: int) -> str:
-    """The text in so many characters, with … where there was more."""
+    """The text, cut to so many characters with … at the end."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 class Excerpt:
     """The first and the last bytes of an output, without the middle of a long one. As a string it is decoded.
 
-    A program that crashes names the cause first and then the state of each thread; one that gives up names it last.
+    A program that crashes prints the cause first; one that gives up prints it last.
     """
 
     def __init__(self, first: int = _END, last: int = _END) -> None:
         self._first, self._last, self._data = first, last, b""
 
     def add(self, data: bytes) -> None:
-        """The next bytes of the output."""
+        """Add output."""
         self._data += data
         if len(self._data) > self._first + self._last:
             self._data = self._data[: self._first] + self._data[-self._last :]
@@ -64,6 +64,6 @@ class Excerpt:
 
 
 def last_words(data: bytes, length: int = 300) -> str:
-    """The end of what a program has said, in one line, with … where there was more."""
+    """The end of an output, in one line, with … if it was cut."""
     text = " ".join(printable(data.decode("utf-8", "replace")).split())
     return text if len(text) <= length else "…" + text[-length + 1 :]

@@ -1,4 +1,4 @@
-"""Sizes, durations and numbers as people write them.
+"""Parses and formats sizes, durations and numbers.
 
 Sizes: `K M G T` (also `KB…`) are powers of 1000, `KiB MiB GiB TiB` (also `Ki…`) of 1024; a number without a unit is
 megabytes, wherever a person writes one. What programs exchange (JSON, labels, the state file) is in bytes.
@@ -34,14 +34,14 @@ _SECONDS = {"": 1, "ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600,
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Plausible sizes of one thing: at least so many bytes, and as a number without a unit so many megabytes."""
+    """Plausible sizes: at least so many bytes, or so many megabytes for a number without a unit."""
 
     least: int
     bare: range
 
 
 MEMORY = Sizes(6 * 2**20, range(64, 10**7))
-"""Docker starts no container with less."""
+"""Docker starts no container with less memory."""
 SHM = Sizes(2**20, range(64, 10**7))
 GPU_MEMORY = Sizes(2**20, range(512, 10**7))
 LOG = Sizes(1, range(1, 1000))
@@ -66,7 +66,7 @@ def parse_size(text: str, of: Sizes | None = None) -> int:
 
 
 def bare_size(text: str, of: Sizes | None) -> str:
-    """What is wrong with a number without a unit, and what was probably meant; empty for any other text."""
+    """The error for a number without a unit, with the probable meaning. Empty for any other text."""
     match = _SIZE.fullmatch(text.strip())
     if not match or match[2] or not (number := float(match[1])) or number > _LARGEST:
         return ""
@@ -82,10 +82,10 @@ def bare_size(text: str, of: Sizes | None) -> str:
 
 
 def least_size(size: int, of: Sizes) -> str:
-    """What is wrong with so few bytes, and what was probably meant; empty when they are enough."""
+    """The error for too few bytes, with the probable meaning. Empty if they are enough."""
     if size >= of.least:
         return ""
-    # Megabytes that were taken for bytes, or a unit too small.
+    # Megabytes were taken for bytes, or the unit is too small.
     factor = 10**6 if size < _AS_MEGABYTES else 1000 if size % 1024 else 1024
     meant = short_size(size * factor)
     return f"{short_size(size)} is implausible, the least is {format_size(of.least)}; did you mean {meant}?"
@@ -101,7 +101,7 @@ def format_size(size: int) -> str:
 
 
 def short_size(size: int) -> str:
-    """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
+    """A size as a user would type it: `40G`, `16GiB`, `512M`, else bytes."""
     unit = next(unit for unit, one in SIZE_UNITS.items() if size % one == 0 and unit not in ("K", "KiB"))
     return f"{size // SIZE_UNITS[unit]}{unit}"
 
@@ -117,7 +117,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Two units at most, like a person says it: `42s`, `3m 12s`, `2h 5m`, `4d 3h`."""
+    """A duration in at most two units: `42s`, `3m 12s`, `2h 5m`, `4d 3h`."""
     left = max(0, int(seconds))
     if left < 60:
         return f"{left}s"
@@ -132,13 +132,13 @@ def format_duration(seconds: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """A time, at most as long, as people would type it: `45s`, `12m`, `1h10m`, `4d3h`."""
+    """A duration, rounded down, as a user would type it: `45s`, `12m`, `1h10m`, `4d3h`."""
     first, *rest = format_duration(seconds).split()
     return first + "".join(part for part in rest if part[0] != "0")
 
 
 def format_indices(indices: Iterable[int]) -> str:
-    """`0-3,6,7` for 0, 1, 2, 3, 6, 7: what follows each other in their order, from three on."""
+    """`0-3,6,7` for 0, 1, 2, 3, 6, 7: runs of three and more are shortened."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][-1] + 1:
@@ -149,10 +149,10 @@ def format_indices(indices: Iterable[int]) -> str:
 
 
 def thousands(number: int, noun: str) -> str:
-    """The number of something there may be many of: `1 file`, `12,345 files`."""
+    """A number and its noun: `1 file`, `12,345 files`."""
     return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def counted(number: float, noun: str) -> str:
-    """So many of something: `1 core`, `0.5 cores`, `2 cores`."""
+    """A number, possibly fractional, and its noun: `1 core`, `0.5 cores`, `2 cores`."""
     return f"{number:g} {noun}" + "s" * (number != 1)

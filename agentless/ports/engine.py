@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch

@@ -8,9 +8,9 @@ from typing import Protocol
 from agentless.errors import AgentlessError
 from agentless.model.command import Command, Result
 from agentless.model.files.files_image import FilesImage
-from agentless.model.images.env import Changes, EnvRef, ImageFacts, Sight
+from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, Sight
 from agentless.model.images.image import Image, ImageDefaults, ImagePresence
-from agentless.model.tasks.log_query import Place
+from agentless.model.tasks.log_query import LogPosition
 
 
 class Reading(Protocol):
@@ -20,7 +20,7 @@ class Reading(Protocol):
         """What comes next."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LogPosition | None:
         """How far it has come by the engine's times; None where only bytes can be counted."""
 
 
@@ -170,7 +170,7 @@ class EnvCommands(Protocol):
     def diff(self, container: str) -> Command:
         """List the changes in a build container since its image."""
 
-    def parse_diff(self, result: Result) -> Changes:
+    def parse_diff(self, result: Result) -> FileChanges:
         """The changes."""
 
     def programs(self, container: str) -> Command:

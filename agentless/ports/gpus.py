@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Result, Section
-from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.complaint import Known
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
-from agentless.model.tasks.complaint import Known
 
 
 class Probe(Protocol):

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from agentless.client.client import Client
-from tests.bench.houses import AGENTLESS, controller, forget, real_env, real_nodes
+from tests.bench.fleets import AGENTLESS, controller, forget, real_env, real_nodes
 from tests.bench.measure import Row, Side, paired, ratio, timed
 from tests.lab import IMAGE, Lab, Node
 

@@ -21,7 +21,7 @@ from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
-from tests.bench.houses import real_nodes
+from tests.bench.fleets import real_nodes
 from tests.bench.measure import Row, paired, ratio
 from tests.lab import Lab, Node, requirements
 from tests.lab.network import enter

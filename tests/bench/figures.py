@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from agentless.controller.process import TURN
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.usage import metrics
 from agentless.controller.usage.samples import Samples
-from agentless.controller.usage.scrape import Figures
+from agentless.controller.usage.scrape import MetricsSnapshot
 from agentless.controller.usage.usage import Usage
 from agentless.model.nodes.cluster import Cluster, Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuReading, GpuSample
@@ -97,7 +97,7 @@ async def _numbers(folder: Path) -> list[Row]:
         await _asked("`GET /v1/history` of one GPU, 3,600 points of an hour", samples, ["node1::0"], 3600, 3600),
     ]
     began = time.thread_time()
-    text = metrics.text(Figures(nodes.cluster(), (), {}, {}, 0))
+    text = metrics.text(MetricsSnapshot(nodes.cluster(), (), {}, {}, 0))
     seconds = time.thread_time() - began
     what = f"a scrape of {NODES * GPUS} GPUs, {len(text) >> 10} KiB, in a thread: CPU"
     await samples.close()

@@ -14,7 +14,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.stores.records.history import History
-from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, forget, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, paired, ratio
 
 ENDED = 100_000

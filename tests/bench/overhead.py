@@ -9,7 +9,7 @@ import statistics
 import time
 
 from agentless.model.command import Command
-from tests.bench.houses import controller, docker_run, forget, real_env, real_nodes, request, session_to
+from tests.bench.fleets import controller, docker_run, forget, real_env, real_nodes, request, session_to
 from tests.bench.measure import Row, difference, milliseconds, paired
 from tests.lab import IMAGE, requirements
 

@@ -79,8 +79,8 @@ def _look(case: Case, cluster: Cluster, queue: Sequence[Task], times: int) -> Ro
 def _growth(case: Case, times: int) -> Row:
     """What is done at most in one look grows along, or it would hide how the rest grows."""
     sizes = [TASKS // part for part in PARTS]
-    houses = [(_cluster(case.busy, NODES // part), _queue(case, TASKS // part), part) for part in PARTS]
-    rounds = [[_timed(cluster, queue, part=part) for cluster, queue, part in houses] for _ in range(2 * times)]
+    fleets = [(_cluster(case.busy, NODES // part), _queue(case, TASKS // part), part) for part in PARTS]
+    rounds = [[_timed(cluster, queue, part=part) for cluster, queue, part in fleets] for _ in range(2 * times)]
     seconds = [min(column) for column in zip(*rounds, strict=True)]
     over = [each / (size * math.log(size)) for each, size in zip(seconds, sizes, strict=True)]
     smaller = ", ".join(f"1/{part}" for part in PARTS[:-1])

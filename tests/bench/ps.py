@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench.houses import AGENTLESS, controller, request, simulated_env, simulated_nodes
+from tests.bench.fleets import AGENTLESS, controller, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, paired, ratio, timed
 
 MOST = 2.0

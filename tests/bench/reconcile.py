@@ -23,7 +23,7 @@ from agentless.model.tasks.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import container_of, reconcile
-from tests.bench.houses import real_nodes, session_to
+from tests.bench.fleets import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.engines import docker_engine, systemd_engine
 from tests.lab import IMAGE, Node, requirements

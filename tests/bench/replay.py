@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentless.client.client import Client
 from agentless.controller.scheduling.queue import POLICIES
-from tests.bench.houses import controller, request, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, request, simulated_env, simulated_nodes
 from tests.bench.plot import draw
 from tests.bench.simulation import Agentless, Fifo, Ran, run
 from tests.bench.workload import SHAPES, Job, jobs

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentless.client.client import Client
-from tests.bench.houses import AGENTLESS, controller, end, request, simulated_env, simulated_nodes
+from tests.bench.fleets import AGENTLESS, controller, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, milliseconds, timed
 
 NODES, PER_NODE = 100, 10

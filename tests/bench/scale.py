@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agentless.client.client import Client
-from tests.bench.houses import controller, cpu_seconds, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, cpu_seconds, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 
 NODES, GPUS = 100, 8

@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterable
 
 from agentless.client.client import Client
-from tests.bench.houses import controller, cpu_seconds, end, request, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, cpu_seconds, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 
 NODES, GPUS, WAITING = 50, 8, 2000
 AT_ONCE = NODES * GPUS - 1
 """Somebody else is on the last GPU of the second node."""
 LEAST = 200
-_TOGETHER = 100
+_BATCH = 100
 """Tasks of one submit."""
 _PATIENCE = 300
 
@@ -30,8 +30,8 @@ def bench(_runs: int) -> list[Row]:
     with simulated_nodes(NODES, GPUS) as root, controller(simulated_env(root)) as client:
         pid = client.get("/v1/controller")["pid"]
         held = _submit(client, [f"node{number}::0-{GPUS - 1 - (number == 2)}" for number in range(1, NODES + 1)])
-        for _ in range(WAITING // _TOGETHER):
-            _submit(client, ["1x"] * _TOGETHER)
+        for _ in range(WAITING // _BATCH):
+            _submit(client, ["1x"] * _BATCH)
         starts = _Starts(client)
         walls, used = [], []
         for _ in range(WAITING // AT_ONCE):

@@ -6,7 +6,7 @@ import itertools
 import shlex
 import time
 
-from tests.bench.houses import AGENTLESS, controller, docker_run, forget, real_env, real_nodes
+from tests.bench.fleets import AGENTLESS, controller, docker_run, forget, real_env, real_nodes
 from tests.bench.measure import Row, paired, ratio, timed
 from tests.lab import IMAGE, requirements
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentless.model.command import Command
 from agentless.remote.session import Session
-from tests.bench.houses import real_nodes, session_to
+from tests.bench.fleets import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.bench.peers import PEERS
 from tests.lab import Lab, requirements

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentless import paths
 from agentless.client.client import Client
-from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, forget, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 
 MOST = 6

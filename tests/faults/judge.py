@@ -23,7 +23,7 @@ OFF_BY = 1.0
 
 
 @dataclass
-class Box:
+class Life:
     """What a node's Docker told of one container while it was there. `spans`: from when to when it held its GPUs."""
 
     task: str
@@ -45,7 +45,7 @@ class Watch:
     """Follows `docker events` of a node from now to its end, past every death of its engine."""
 
     def __init__(self, node: Node) -> None:
-        self.boxes: dict[str, Box] = {}
+        self.lives: dict[str, Life] = {}
         self._node = node
         self._marks: set[str] = set()
         self._heard: set[str] = set()
@@ -103,28 +103,28 @@ class Watch:
             self._marks.add(labels["name"])
         if "agentless.task" not in labels:
             return
-        box = self.boxes.setdefault(event["Actor"]["ID"], _box(labels))
-        if what in ("create", "start") and box.since is None:
-            box.since = at
+        life = self.lives.setdefault(event["Actor"]["ID"], _life(labels))
+        if what in ("create", "start") and life.since is None:
+            life.since = at
         if what == "start":
-            box.starts += 1
+            life.starts += 1
         if what in ("die", "destroy"):
-            box.end(at)
+            life.end(at)
         if what == "die":
-            box.exit_code = int(labels["exitCode"])
+            life.exit_code = int(labels["exitCode"])
 
     def _answer(self) -> dict[str, dict[str, Any]] | None:
         try:
-            return {box["Id"]: box for box in inspected(self._node)}
+            return {life["Id"]: life for life in inspected(self._node)}
         except (EngineDown, ValueError, subprocess.TimeoutExpired):  # it may go away again at once
             return None
 
     def _bury(self, found: dict[str, dict[str, Any]], gone: float) -> None:
         """What ran when the engine died has ended with it, and nothing said so."""
-        for container, box in self.boxes.items():
+        for container, life in self.lives.items():
             state = found[container]["State"] if container in found else None
             if state is None or state["Status"] in ("exited", "dead"):
-                box.end(min(gone, seconds(state["FinishedAt"])) if state else gone)
+                life.end(min(gone, seconds(state["FinishedAt"])) if state else gone)
 
 
 class Judge:
@@ -152,13 +152,15 @@ class Judge:
         """GPUs that two containers held at one moment, tasks that were started twice; and refused ones that ran."""
         for watch in self._watches:
             watch.catch_up()
-        boxes = [box for watch in self._watches for box in watch.boxes.values()]
-        return [*_overlaps(boxes), *_starts(boxes)]
+        lives = [life for watch in self._watches for life in watch.lives.values()]
+        return [*_overlaps(lives), *_starts(lives)]
 
     def lies(self) -> list[str]:
         """Tasks that somebody was told would not run, by name, of which there was a container all the same."""
-        boxes = [box for watch in self._watches for box in watch.boxes.values()]
-        return [f"{box.name} was refused and was started" for box in boxes if box.name in self.refused and box.starts]
+        lives = [life for watch in self._watches for life in watch.lives.values()]
+        return [
+            f"{life.name} was refused and was started" for life in lives if life.name in self.refused and life.starts
+        ]
 
     def release(self, *tasks: str) -> None:
         """They were removed by their users: nothing is owed of them any more."""
@@ -173,40 +175,40 @@ class Judge:
     def _differences(self, person: Cli) -> list[str]:
         shown = {task["id"]: task for task in tasks(person)}
         self.accepted.update(shown)
-        boxes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        lives: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for node in self._nodes:
-            for box in inspected(node):
-                boxes[box["Config"]["Labels"]["agentless.task"]].append(box)
+            for life in inspected(node):
+                lives[life["Config"]["Labels"]["agentless.task"]].append(life)
         found = [f"{task} was accepted and is not known any more" for task in self.accepted.difference(shown)]
-        found += [f"{task} has a container and is not known" for task in set(boxes).difference(shown)]
-        found += [f"{task} has {len(those)} containers" for task, those in boxes.items() if len(those) > 1]
-        found += [f"{task} was accepted and never ran" for task in self.promised.difference(self._ran(boxes))]
+        found += [f"{task} has a container and is not known" for task in set(lives).difference(shown)]
+        found += [f"{task} has {len(those)} containers" for task, those in lives.items() if len(those) > 1]
+        found += [f"{task} was accepted and never ran" for task in self.promised.difference(self._ran(lives))]
         for task in shown.values():
-            found += _differs(task, next(iter(boxes[task["id"]]), None), self._exit_code(task["container"]))
+            found += _differs(task, next(iter(lives[task["id"]]), None), self._exit_code(task["container"]))
         return found
 
-    def _ran(self, boxes: Mapping[str, Iterable[dict[str, Any]]]) -> set[str]:
+    def _ran(self, lives: Mapping[str, Iterable[dict[str, Any]]]) -> set[str]:
         """The tasks whose containers were started. Of an engine that was killed the event may never have come."""
-        told = {box.task for watch in self._watches for box in watch.boxes.copy().values() if box.starts}
-        there = {task for task, those in boxes.items() for box in those if seconds(box["State"]["StartedAt"]) > 0}
-        return told | there
+        started = {life.task for watch in self._watches for life in watch.lives.copy().values() if life.starts}
+        there = {task for task, those in lives.items() for life in those if seconds(life["State"]["StartedAt"]) > 0}
+        return started | there
 
     def _exit_code(self, container: str | None) -> int | None:
         """As it was told when the container died, for one that is gone."""
-        boxes = [watch.boxes[container] for watch in self._watches if container in watch.boxes]
-        return boxes[0].exit_code if boxes else None
+        lives = [watch.lives[container] for watch in self._watches if container in watch.lives]
+        return lives[0].exit_code if lives else None
 
 
-def _differs(task: dict[str, Any], box: dict[str, Any] | None, told: int | None) -> Iterator[str]:
+def _differs(task: dict[str, Any], life: dict[str, Any] | None, ended_with: int | None) -> Iterator[str]:
     """What is said of a task against its container."""
     says = f"{task['id']} is {task['state']} ({task['exit_code']})"
-    if box is None:
+    if life is None:
         if task["state"] in LIVE:
             yield f"{says} and has no container"
-        elif task["exit_code"] not in (None, told):
-            yield f"{says} and its container ended with {told}"
+        elif task["exit_code"] not in (None, ended_with):
+            yield f"{says} and its container ended with {ended_with}"
         return
-    state = box["State"]
+    state = life["State"]
     truth = {"created": "assigning", "exited": "ended", "dead": "ended"}.get(state["Status"], state["Status"])
     said = task["state"] if task["state"] in LIVE else "ended"
     if said != truth:
@@ -220,22 +222,22 @@ def _differs(task: dict[str, Any], box: dict[str, Any] | None, told: int | None)
                 yield f"{says}: {ours} is {task[ours]}, Docker's {theirs} {state[theirs]}"
 
 
-def _overlaps(boxes: list[Box]) -> Iterator[str]:
+def _overlaps(lives: list[Life]) -> Iterator[str]:
     held: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
-    for box in boxes:
-        spans = box.spans if box.since is None else [*box.spans, (box.since, float("inf"))]
-        for gpu in box.gpus:
-            held[gpu] += [(begin, end, box.task) for begin, end in spans]
+    for life in lives:
+        spans = life.spans if life.since is None else [*life.spans, (life.since, float("inf"))]
+        for gpu in life.gpus:
+            held[gpu] += [(begin, end, life.task) for begin, end in spans]
     for gpu, spans in held.items():
         for (_, end, first), (begin, _, second) in pairwise(sorted(spans)):
             if begin < end:
                 yield f"{gpu} was held by {first} and {second} at once"
 
 
-def _starts(boxes: list[Box]) -> Iterator[str]:
+def _starts(lives: list[Life]) -> Iterator[str]:
     starts: dict[str, int] = defaultdict(int)
-    for box in boxes:
-        starts[box.task] += box.starts
+    for life in lives:
+        starts[life.task] += life.starts
     yield from (f"{task} was started {count} times" for task, count in starts.items() if count > 1)
 
 
@@ -273,6 +275,6 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(whole + "+00:00").timestamp() + float(f"0.{rest or 0}")
 
 
-def _box(labels: dict[str, str]) -> Box:
+def _life(labels: dict[str, str]) -> Life:
     gpus = tuple(uuid for uuid in labels.get("agentless.gpus", "").split(",") if uuid)
-    return Box(labels["agentless.task"], gpus, json.loads(labels["agentless.spec"])["spec"].get("name", ""))
+    return Life(labels["agentless.task"], gpus, json.loads(labels["agentless.spec"])["spec"].get("name", ""))

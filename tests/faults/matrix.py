@@ -59,7 +59,7 @@ def table(rows: Iterable[Row]) -> str:
     """Markdown."""
     lines = ["| fault | how injected | how often | what the user saw | lost | double |", "|---|---|--:|---|--:|--:|"]
     for row in rows:
-        told = "; ".join(f"{words} ({count}×)" for words, count in row.saw.most_common(4)) or "nothing"
-        cells = (row.fault, row.how, f"{row.injected:,}", told.replace("|", "\\|"), len(row.lost), len(row.double))
+        saw = "; ".join(f"{words} ({count}×)" for words, count in row.saw.most_common(4)) or "nothing"
+        cells = (row.fault, row.how, f"{row.injected:,}", saw.replace("|", "\\|"), len(row.lost), len(row.double))
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)

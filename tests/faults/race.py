@@ -13,6 +13,6 @@ def races(scene: Scene) -> None:
         begun = [scene.begin(who, "node1::0", "--", "sleep", "300") for who in people]
         won, lost = sorted((scene.end(each) for each in begun), key=lambda done: done.code)
         scene.expect(won.code == 0, f"nobody won: {won}")
-        told = lost.code == 3 and "held by task" in lost.err and len(lost.err.splitlines()) == 1
-        scene.expect(told, f"the loser was told {lost}")
+        refused = lost.code == 3 and "held by task" in lost.err and len(lost.err.splitlines()) == 1
+        scene.expect(refused, f"the loser was told {lost}")
         scene.check()

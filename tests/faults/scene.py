@@ -143,14 +143,14 @@ class Scene:
         name, process = begun
         done = self.finish(process)
         assert done.code != 2, done
-        told = {*TASK_ID.findall(done.out)}
+        tasks = {*TASK_ID.findall(done.out)}
         if done.code == 3:
             self.judge.refused.add(name)
         else:
-            told.update(re.findall(rf"task ({TASK_ID.pattern}) may", done.err))
-        self.judge.accepted |= told
+            tasks.update(re.findall(rf"task ({TASK_ID.pattern}) may", done.err))
+        self.judge.accepted |= tasks
         if done.code in (0, 4):
-            self.judge.promised |= told
+            self.judge.promised |= tasks
         return done
 
     def finish(self, process: subprocess.Popen[str]) -> Done:

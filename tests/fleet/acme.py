@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
-from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.complaint import Known
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
-from agentless.model.tasks.complaint import Known
 
 PROGRAM = """\
 #!/bin/sh

@@ -94,10 +94,10 @@ class Client:
             await until(lambda: len(self.node.engine._listeners) > before)
 
             async def event() -> tuple[str, str] | None:
-                told = await line()
-                if told is None:
+                event = await line()
+                if event is None:
                     return None
-                cid, action = told.split()
+                cid, action = event.split()
                 return cid, action
 
             yield event

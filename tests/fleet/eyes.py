@@ -24,7 +24,7 @@ class Eyes:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def told(self) -> str:
+    def messages(self) -> str:
         """What they were told so far, however it was broken into lines, and although it has left the screen since."""
         return "\n".join(self.notes)
 

@@ -18,7 +18,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.tui.data.actions import ACTIONS
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import looking
-from tests.fleet.house import end_controller, forget_tasks, inhabited
+from tests.fleet.inhabited import end_controller, forget_tasks, inhabited
 from tests.fleet.world import World
 
 LONG = "sleep 600"
@@ -26,7 +26,7 @@ LONG = "sleep 600"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 4), NodePlan("n2", 2)]) as world:
+    with inhabited(tmp_path_factory.mktemp("fleet"), [NodePlan("n1", 4), NodePlan("n2", 2)]) as world:
         yield world
 
 
@@ -429,7 +429,7 @@ async def test_a_log_is_followed_searched_and_saved(client, tmp_path):
         client.post(f"/v1/tasks/{task}/kill")
         await eyes.see("killed", "No more output")
         await eyes.press("S", "ctrl+u", str(tmp_path / "saved.log"), "enter")
-        await eyes.see(lambda: "Saved to" in eyes.told)
+        await eyes.see(lambda: "Saved to" in eyes.messages)
         saved = (tmp_path / "saved.log").read_text().splitlines()
         assert sorted(saved) == sorted([*(f"line {n}" for n in range(1, 41)), "oops"])
 

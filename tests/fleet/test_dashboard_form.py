@@ -15,7 +15,7 @@ from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE, PATIENCE
 from tests.fleet.eyes import looking
-from tests.fleet.house import forget_tasks, inhabited
+from tests.fleet.inhabited import forget_tasks, inhabited
 from tests.fleet.world import World
 from tests.tmux import Tmux
 
@@ -24,7 +24,7 @@ in_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 2)]) as world:
+    with inhabited(tmp_path_factory.mktemp("fleet"), [NodePlan("n1", 2)]) as world:
         yield world
 
 
@@ -192,9 +192,9 @@ async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
         await eyes.see("Submitting")
         await eyes.press("escape")
-        await eyes.see(lambda: "Already sent" in eyes.told, "Submitting")
+        await eyes.see(lambda: "Already sent" in eyes.messages, "Submitting")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told and len(eyes.app.screen_stack) == 1)
+        await eyes.see(lambda: "is running on n1" in eyes.messages and len(eyes.app.screen_stack) == 1)
 
 
 async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
@@ -204,7 +204,7 @@ async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
         eyes.app.action_keys()
         await eyes.see("submit a copy of the task")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a copy of the task")
+        await eyes.see(lambda: "is running on n1" in eyes.messages, "submit a copy of the task")
         await eyes.press("escape")
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
@@ -268,8 +268,8 @@ async def test_a_task_like_another_one_has_exactly_its_command(client, more):
 
 
 async def test_a_task_like_one_without_a_container_has_none(client):
-    for box in ({"image": IMAGE}, {"container": "NULL"}):
-        client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **box}})
+    for environment in ({"image": IMAGE}, {"container": "NULL"}):
+        client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **environment}})
     (waits,) = client.get("/v1/queue")
     async with looking() as eyes:
         await eyes.press("5")

@@ -12,13 +12,13 @@ from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import Eyes, looking
-from tests.fleet.house import forget_tasks, inhabited
+from tests.fleet.inhabited import forget_tasks, inhabited
 from tests.fleet.world import World
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 1)]) as world:
+    with inhabited(tmp_path_factory.mktemp("fleet"), [NodePlan("n1", 1)]) as world:
         yield world
 
 
@@ -54,7 +54,7 @@ async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
     there.write_text("of a month")
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(there), "enter")
-        await eyes.see(lambda: "already exists; choose another name" in eyes.told)
+        await eyes.see(lambda: "already exists; choose another name" in eyes.messages)
         assert there.read_text() == "of a month"
 
 
@@ -62,9 +62,9 @@ async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_p
     (tmp_path / "results").touch()
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(tmp_path / "results"), "enter")
-        await eyes.see(lambda: "already exists" in eyes.told)
+        await eyes.see(lambda: "already exists" in eyes.messages)
         await eyes.press("2", "enter")
-        await eyes.see(lambda: "Saved to" in eyes.told)
+        await eyes.see(lambda: "Saved to" in eyes.messages)
         assert (tmp_path / "results2").read_bytes() == b"hello\n"
 
 
@@ -75,14 +75,14 @@ async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client, name):
         line = eyes.app.screen.query_one("Input")
         line.value = name
         await eyes.press("enter")
-        await eyes.see(lambda: "cannot be" in eyes.told)
+        await eyes.see(lambda: "cannot be" in eyes.messages)
         assert line.has_class("-open")
 
 
 async def save(eyes: Eyes, path: Path) -> None:
     """They save the log that they see."""
     await eyes.press("S", "ctrl+u", str(path), "enter")
-    await eyes.see(lambda: "Saved to" in eyes.told)
+    await eyes.see(lambda: "Saved to" in eyes.messages)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ async def test_where_one_stream_is_shown_that_one_is_saved(client, tmp_path):
 async def test_it_is_said_how_much_was_saved(client, tmp_path):
     async with reading(client, "head -c 2048 /dev/zero") as eyes:
         await save(eyes, tmp_path / "log")
-        assert eyes.told.endswith("log: 2 KiB")
+        assert eyes.messages.endswith("log: 2 KiB")
 
 
 async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
     async with reading(client, "echo hello") as eyes:
         forget_tasks(client)
         await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
-        await eyes.see(lambda: "The log was not saved" in eyes.told)
+        await eyes.see(lambda: "The log was not saved" in eyes.messages)
         await eyes.see(lambda: not (tmp_path / "log").exists())
 
 

@@ -13,7 +13,7 @@ import pytest
 from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
-from tests.fleet.house import inhabited
+from tests.fleet.inhabited import inhabited
 from tests.fleet.world import World
 from tests.tmux import Tmux
 

@@ -33,7 +33,7 @@ def gpu(controller, index=0):
     return next(gpu for gpu in node(controller).gpus if gpu.reading.index == index)
 
 
-def told(controller, *events):
+def event_names(controller, *events):
     rows = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1)]
     return [(row["kind"], row["event"]) for row in rows if row.get("event") in events]
 
@@ -49,7 +49,7 @@ async def test_on_a_drained_node_nothing_new_starts_and_what_runs_goes_on(desk):
         assert controller.lookup.find(runs).state == "running"
         controller.exclusions.resume("n1", by=me(controller))
         await until(lambda: all(controller.lookup.find(task.id).state == "running" for task in waits))
-        assert told(controller, "drained", "resumed") == [("node", "drained"), ("node", "resumed")]
+        assert event_names(controller, "drained", "resumed") == [("node", "drained"), ("node", "resumed")]
 
 
 async def test_who_does_not_want_to_wait_for_a_drained_node_is_told_who_drained_it_when_and_why(desk):
@@ -115,7 +115,7 @@ async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(
             "new GPUs",
             first.since,
         )
-        assert told(controller, "drained") == [("node", "drained")] * 2
+        assert event_names(controller, "drained") == [("node", "drained")] * 2
 
 
 async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
@@ -124,7 +124,7 @@ async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
         assert controller.exclusions.resume("n1", 2, by=me(controller))[1] == ()
         with pytest.raises(Refused, match="GPU 7 is not there; agentless gpus n1 lists those of n1"):
             controller.exclusions.resume("n1", 7, by=me(controller))
-        assert told(controller, "resumed") == []
+        assert event_names(controller, "resumed") == []
 
 
 async def test_a_drain_that_cannot_be_written_is_an_error_and_does_not_happen(desk, monkeypatch):
@@ -189,7 +189,7 @@ async def test_a_gpu_with_memory_errors_is_kept_out_and_its_task_goes_on(desk):
         assert "2 uncorrected ECC errors (since " in gpu(controller).reason
         assert f"held by task {runs}" in gpu(controller).reason
         assert controller.lookup.find(runs).state == "running"
-        assert told(controller, "unhealthy") == [("task", "unhealthy"), ("node", "unhealthy")]
+        assert event_names(controller, "unhealthy") == [("task", "unhealthy"), ("node", "unhealthy")]
         await controller.stops.stop(runs, "kill", by=me(controller))
         waits = (await submit(controller, "n1::0")).task
         assert (waits.state, "GPU 0 is unhealthy: 2 uncorrected ECC errors" in waits.reason) == ("pending", True)
@@ -227,10 +227,10 @@ async def test_heat_counts_from_the_inventorys_limit_on_and_passes_by_itself_if_
         await controller.nodes.links["n1"].refresh()
         assert gpu(controller).state == "unhealthy"
         desk.clock.ahead = 61
-        await until(lambda: told(controller, "resumed"))
+        await until(lambda: event_names(controller, "resumed"))
         desk.clock.ahead = 0
         assert gpu(controller).state == "free"
-        assert told(controller, "unhealthy", "resumed") == [("node", "unhealthy"), ("node", "resumed")]
+        assert event_names(controller, "unhealthy", "resumed") == [("node", "unhealthy"), ("node", "resumed")]
 
 
 async def test_a_gpu_that_has_vanished_is_still_listed(desk):

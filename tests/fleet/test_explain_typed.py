@@ -6,7 +6,7 @@ from tests.fleet.test_batches import typed
 
 
 async def test_what_is_typed_like_a_target_is_one(agentless):
-    told = {
+    expected = {
         ("4x",): "4x would start now, on n1::0,1,2,3",
         ("n1::2",): "n1::2 would start now, on n1::2",
         ("n1",): "n1 would start now, on n1",
@@ -15,7 +15,7 @@ async def test_what_is_typed_like_a_target_is_one(agentless):
         ("--gpus", "0"): "any node would start now, on n",
         ("n2::0", "--stop-grace", "1m", "--time-limit", "1h"): "n2::0 would be number 1 in the queue; ",
     }
-    for words, start in told.items():
+    for words, start in expected.items():
         out, _ = await typed(agentless, "explain", *words)
         assert out.startswith(start)
 
@@ -23,8 +23,8 @@ async def test_what_is_typed_like_a_target_is_one(agentless):
 async def test_a_task_is_meant_before_a_node_of_its_name(agentless):
     await typed(agentless, "submit", "n1::0-3", "--", "sleep", "600")
     out, _ = await typed(agentless, "submit", "1x", "--name", "n2", "--", "true")
-    told, _ = await typed(agentless, "explain", "n2")
-    assert told.startswith(f"task {out.strip()} (1x) is number 1 in the queue; ")
+    expected, _ = await typed(agentless, "explain", "n2")
+    assert expected.startswith(f"task {out.strip()} (1x) is number 1 in the queue; ")
 
 
 async def test_what_is_neither_is_said_to_be_none(agentless):

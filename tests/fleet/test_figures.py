@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agentless.controller.nodes.link import sampler
 from agentless.errors import NotFound, UsageError
 from agentless.model.address import Address
-from agentless.model.usage.spent import Load, Spent
+from agentless.model.usage.spent import GpuActivity, Spent
 from agentless.rules.usage.series import LEVELS
 from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
@@ -193,7 +193,7 @@ async def test_a_task_that_is_paused_or_whose_node_is_silent_holds_its_gpus(desk
 async def test_how_busy_the_gpus_of_a_task_are_is_known_while_it_runs_after_a_restart_and_when_it_has_ended(desk):
     async with running(desk) as controller:
         task = await desk.submit("sleep 600", "n1::1")
-        await until(lambda: controller.tasks.loads.get(task, Load()).busy)
+        await until(lambda: controller.tasks.loads.get(task, GpuActivity()).busy)
         assert (await usage(controller)).total.utilization_pct > 0
     async with running(desk) as controller:
         before = controller.tasks.loads[task]
@@ -207,7 +207,7 @@ async def test_how_busy_the_gpus_of_a_task_are_is_known_while_it_runs_after_a_re
 async def test_time_in_which_a_stranger_uses_a_gpu_says_nothing_of_its_task(desk):
     async with running(desk) as controller:
         task = await desk.submit("sleep 600", "n1::1")
-        await until(lambda: controller.tasks.loads.get(task, Load()).seen)
+        await until(lambda: controller.tasks.loads.get(task, GpuActivity()).seen)
         stranger = await asyncio.create_subprocess_exec("sleep", "600")
         try:
             desk.fleet.nodes["n1"].gpus.use(1, stranger.pid, "python", 1000)

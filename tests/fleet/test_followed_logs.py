@@ -8,7 +8,7 @@ from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.formats.frames import POSITION
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.log_query import LogQuery, Position
+from agentless.model.tasks.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.terms import Terms
@@ -23,7 +23,7 @@ async def first_go(controller, task, **query):
         if kind != POSITION:
             got[kind] += data
         elif data and any(got.values()):
-            return got, Position.parse(data.decode())
+            return got, LogCursor.parse(data.decode())
     raise AssertionError("there was no position")
 
 

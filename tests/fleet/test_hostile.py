@@ -214,8 +214,8 @@ async def test_one_observation_is_one_survey_whatever_is_in_it(desk: Desk, monke
         ill = tuple(replace(gpu, needs_reset=True) for gpu in link.observation.sample.gpus)
         link.cache.observe(replace(link.observation, sample=replace(link.observation.sample, gpus=ill)))
         assert surveys == [["n1"]]
-        told = [event for _, event in controller.tasks.history.events(0, -1) if b'"event":"unhealthy"' in event]
-        assert len(told) == len(ill) == 4
+        found = [event for _, event in controller.tasks.history.events(0, -1) if b'"event":"unhealthy"' in event]
+        assert len(found) == len(ill) == 4
 
 
 async def test_a_node_that_says_something_else_at_every_sample_does_not_fill_the_history(desk: Desk) -> None:

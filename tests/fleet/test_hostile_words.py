@@ -25,7 +25,7 @@ from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
 from agentless.tui.app import Dashboard
 from tests import ready
 from tests.fleet.eyes import Eyes
-from tests.fleet.house import inhabited
+from tests.fleet.inhabited import inhabited
 from tests.fleet.world import World
 from tests.real.cli import until
 
@@ -42,7 +42,7 @@ IDS = ("zzzzzzzz001", "zzzzzzzz002", f"zzzzzzzz003{EVIL}", "zzzzzzzz004")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     plans = [NodePlan("n1", 4), NodePlan("n2", 1), NodePlan("n3", 1), NodePlan("n4", 2)]
-    with pytest.MonkeyPatch.context() as patch, inhabited(tmp_path_factory.mktemp("house"), plans) as world:
+    with pytest.MonkeyPatch.context() as patch, inhabited(tmp_path_factory.mktemp("fleet"), plans) as world:
         patch.setattr(simulated, "docker_without_engine", fails)
         client = Client.found(None)
         (start,) = client.post(

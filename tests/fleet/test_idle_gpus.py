@@ -49,9 +49,9 @@ async def pass_time(desk, controller, seconds):
 
 def events(controller, task):
     """What was told of idleness, with its cause."""
-    told = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, task)]
+    found = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, task)]
     return [
-        (event["event"], event["cause"]) for event in told if event["event"] in ("idle", "busy-again", "stop-asked")
+        (event["event"], event["cause"]) for event in found if event["event"] in ("idle", "busy-again", "stop-asked")
     ]
 
 

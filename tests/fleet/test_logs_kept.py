@@ -10,7 +10,7 @@ import pytest
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.retention import Retention
 from agentless.errors import Refused, StateError, Unreachable
-from agentless.model.files.task_files import Output
+from agentless.model.files.file_spec import Output
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import TaskSpec

@@ -146,8 +146,8 @@ async def test_a_torn_state_takes_back_what_its_own_label_names_whosever_it_is(d
 
 def causes(controller, event):
     """The causes of such events, the oldest first."""
-    told = [json.loads(document) for _, document in controller.tasks.history.events(0, -1)]
-    return [each["cause"] for each in told if each.get("event") == event]
+    found = [json.loads(document) for _, document in controller.tasks.history.events(0, -1)]
+    return [each["cause"] for each in found if each.get("event") == event]
 
 
 async def done(controller, method, path, owner="ann", body=None, **query):

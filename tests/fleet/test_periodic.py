@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agentless.controller.periodic import do_all
-from agentless.controller.state.events import NodeObserved
+from agentless.controller.state.event_bus import NodeObserved
 from tests.fleet.client import until
 from tests.fleet.test_time import started
 

@@ -17,7 +17,7 @@ from agentless import AgentlessError, Cluster, NoAnswer, NotFound, Refused, Task
 from agentless.demo.fleet import NodePlan
 from agentless.model.tasks.task_id import first_try
 from tests.fleet.client import PATIENCE, until
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 from tests.fleet.world import World
 
 PLANS = [NodePlan("n1", 4), NodePlan("n2", 1, foreign=True), NodePlan("n3", 1)]

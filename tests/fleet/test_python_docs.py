@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from agentless.demo.fleet import demo_plans
-from tests.fleet.house import inhabited
+from tests.fleet.inhabited import inhabited
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)

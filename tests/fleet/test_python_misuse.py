@@ -16,7 +16,7 @@ from agentless import AgentlessError, Cluster, Task, UsageError
 from agentless.api.batch import Batch
 from agentless.api.verb import Stream, Verb
 from agentless.demo.fleet import NodePlan
-from tests.fleet.house import inhabited
+from tests.fleet.inhabited import inhabited
 
 ANYTHING = [
     5, -1, 0.5, math.nan, math.inf, 10**400, True, b"x", "", "x", "a/b", "\0", "\ud800", [], [5], ["a", None], {},

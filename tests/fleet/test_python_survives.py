@@ -14,7 +14,7 @@ import pytest
 from agentless import AgentlessError, Cluster, Task
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import PATIENCE
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 
 LINES = "n=0; while [ $n -lt 200 ]; do n=$((n+1)); echo $n; sleep 0.01; done"
 
@@ -61,13 +61,13 @@ async def test_so_has_one_that_is_followed_without_blocking(cluster):
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.2])
 def test_a_submit_gives_its_task_which_was_started_once(cluster, after):
     """However far it was when the controller died: before the task was on disk, or while its node was asked."""
-    name, told = f"once-{after}", list[Task | AgentlessError]()
+    name, found = f"once-{after}", list[Task | AgentlessError]()
 
     def submit() -> None:
         try:
-            told.append(cluster.submit("sleep", "600", target="n1", name=name))
+            found.append(cluster.submit("sleep", "600", target="n1", name=name))
         except AgentlessError as error:
-            told.append(error)
+            found.append(error)
 
     submitting = threading.Thread(target=submit)
     cluster.controller()
@@ -75,7 +75,7 @@ def test_a_submit_gives_its_task_which_was_started_once(cluster, after):
     time.sleep(after)  # any moment will do: whichever it is, what is told has to be true
     end_controller(signal.SIGKILL)
     submitting.join(PATIENCE)
-    (task,) = told
+    (task,) = found
     assert isinstance(task, Task), task
     assert [each.id for each in cluster.tasks(all=True) if each.name == name] == [task.id]
     assert task.kill().state == "killed"

@@ -11,8 +11,8 @@ from agentless.controller.submit import admission
 from agentless.controller.submit.request import Submit
 from agentless.errors import Unreachable
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.event import Launched
 from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task_event import Launched
 from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.scheduling.plan import Plan

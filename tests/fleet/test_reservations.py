@@ -118,8 +118,8 @@ async def test_reservations_outlive_the_controller_and_are_told_as_events(desk):
         assert (await submit(controller, "n1::0")).task.state == "pending"
         controller.reservations.remove(made.id, by=me(controller))
         events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1)]
-        told = [(event["event"], event["reservation"]["id"]) for event in events if event["kind"] == "reservation"]
-        assert told == [("reserved", made.id), ("unreserved", made.id)]
+        found = [(event["event"], event["reservation"]["id"]) for event in events if event["kind"] == "reservation"]
+        assert found == [("reserved", made.id), ("unreserved", made.id)]
 
 
 async def test_of_several_targets_all_are_kept_or_none(desk):

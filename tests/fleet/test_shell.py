@@ -20,7 +20,7 @@ from agentless.demo.fleet import NodePlan
 from agentless.formats.frames import frame
 from agentless.model.terminal import Size
 from tests.fleet.client import PATIENCE
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 from tests.fleet.world import World
 from tests.keyboard import Keyboard, at_terminal
 
@@ -282,9 +282,9 @@ def test_it_is_told_who_opened_a_shell_and_not_what_was_typed(client, task):
     with client.terminal(task, ("cat",), Size(80, 24)) as terminal:
         terminal.write(b"hunter2\n")
         assert b"hunter2" in terminal.read()
-    told = [event for event in client.get(f"/v1/tasks/{task}/events") if event["event"] == "shell-opened"]
-    assert [event["cause"] for event in told] == ["agentless shell, by ann"]
-    assert "hunter2" not in str(told)
+    found = [event for event in client.get(f"/v1/tasks/{task}/events") if event["event"] == "shell-opened"]
+    assert [event["cause"] for event in found] == ["agentless shell, by ann"]
+    assert "hunter2" not in str(found)
 
 
 def test_a_terminal_is_closed_by_another_thread(client, task):

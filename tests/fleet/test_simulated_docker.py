@@ -112,8 +112,8 @@ async def test_the_stream_of_events_tells_a_life_from_create_to_destroy(client: 
         await client.run(client.docker.pause(cid))
         await client.run(client.docker.resume(cid))
         await client.run(client.docker.remove(cid, force=True))
-        told = [await event() for _ in range(7)]
-    assert told == [(cid, what) for what in ("create", "start", "pause", "unpause", "kill", "die", "destroy")]
+        found = [await event() for _ in range(7)]
+    assert found == [(cid, what) for what in ("create", "start", "pause", "unpause", "kill", "die", "destroy")]
 
 
 async def test_an_exit_code_is_kept_until_the_container_is_removed(client: Client):
@@ -213,8 +213,8 @@ async def test_a_restart_is_a_stop_and_a_start(client: Client):
     async with client.events() as event:
         cid = await client.launch("sleep", "600")
         assert (await client.run(f"docker restart --time 0 {cid}")).exit_code == 0
-        told = [(await event())[1] for _ in range(8)]
-    assert told == ["create", "start", "kill", "kill", "die", "stop", "start", "restart"]
+        found = [(await event())[1] for _ in range(8)]
+    assert found == ["create", "start", "kill", "kill", "die", "stop", "start", "restart"]
 
 
 async def test_a_container_ends_by_kill_when_it_takes_no_notice_of_a_stop(client: Client):

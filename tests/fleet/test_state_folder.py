@@ -12,7 +12,7 @@ from agentless import errors, paths
 from agentless.client.client import Client
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 from tests.real.cli import until
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
@@ -26,7 +26,7 @@ def umask(request):
 
 
 @pytest.fixture
-def house(tmp_path):
+def controller_state(tmp_path):
     with inhabited(tmp_path, [NodePlan("n1", 1)]):
         yield
 
@@ -58,14 +58,14 @@ def modes(folder: Path) -> dict[str, str]:
     return found
 
 
-def test_all_files_of_a_session_are_0600(house, umask):
+def test_all_files_of_a_session_are_0600(controller_state, umask):
     folder = used()
     assert modes(folder) == {}
     end_controller(15)
     assert modes(folder) == {}
 
 
-def test_what_an_earlier_version_left_open_is_closed_at_the_start(house):
+def test_what_an_earlier_version_left_open_is_closed_at_the_start(controller_state):
     folder = used()
     end_controller(15)
     outside = folder.parent / "mine"
@@ -81,7 +81,7 @@ def test_what_an_earlier_version_left_open_is_closed_at_the_start(house):
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 
-def test_a_folder_that_others_may_write_to_is_closed_by_the_next_command(house):
+def test_a_folder_that_others_may_write_to_is_closed_by_the_next_command(controller_state):
     """Also where the folder is a link, and while its controller runs."""
     folder = paths.state_dir()
     elsewhere = folder.parent / "elsewhere"
@@ -95,7 +95,7 @@ def test_a_folder_that_others_may_write_to_is_closed_by_the_next_command(house):
 
 @root
 @pytest.mark.parametrize("whose", ["folder", "link", "socket", "state.json"])
-def test_what_somebody_else_has_put_there_is_refused(house, whose):
+def test_what_somebody_else_has_put_there_is_refused(controller_state, whose):
     folder = paths.state_dir()
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir(mode=0o700, parents=True)

@@ -9,7 +9,8 @@ import pytest
 
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
-from agentless.model.files.task_files import Entry, Upload
+from agentless.model.files.file_spec import Upload
+from agentless.model.files.snapshot import Entry
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try, next_try

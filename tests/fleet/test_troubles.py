@@ -23,7 +23,7 @@ from tests.lab.processes import kill, marked, processes
 STAYS = "sleep 600"
 
 
-def told(controller, task):
+def event_names(controller, task):
     return [orjson.loads(event)["event"] for _, event in controller.tasks.history.events(0, -1, task)]
 
 
@@ -38,7 +38,7 @@ async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
             for work in controller.stops.resume():
                 with pytest.raises(RuntimeFailed):
                     await work
-        assert told(controller, task).count("stop-asked") == 1
+        assert event_names(controller, task).count("stop-asked") == 1
         node.start_engine()
         await until(lambda: controller.nodes.cluster().nodes["n1"].state == "online")
         (work,) = controller.stops.resume()
@@ -145,7 +145,7 @@ async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
         (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         await controller.commands.wait(start.task.id, 20)
         await controller.nodes.links["n1"].refresh()
-        assert told(controller, task).count("adopted") == 0
+        assert event_names(controller, task).count("adopted") == 0
         assert controller.lookup.find(task).id == task
 
 

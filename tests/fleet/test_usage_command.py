@@ -16,7 +16,7 @@ import pytest
 from agentless import Cluster, UsageError
 from agentless.demo.fleet import NodePlan
 from tests import ready
-from tests.fleet.house import inhabited
+from tests.fleet.inhabited import inhabited
 
 AGENTLESS = [sys.executable, "-m", "agentless"]
 

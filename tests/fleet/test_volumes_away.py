@@ -9,9 +9,9 @@ from agentless.engines.docker.volumes import DockerVolumes
 from agentless.errors import Unreachable
 from agentless.model.command import Command
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.event import Assigned
 from agentless.model.tasks.spec import TaskSpec, Volume
 from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_event import Assigned
 from tests.fleet.client import until
 from tests.fleet.desk import me
 

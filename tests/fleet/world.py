@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from agentless.demo.engine.container import Container, Run
+from agentless.demo.engine.container import Run, SimulatedContainer
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import SimulatedNode
 from agentless.model.tasks.claim import GPUS, OWNER, TASK
@@ -62,7 +62,7 @@ class Truth:
 @dataclass
 class _Born:
     node: str
-    container: Container
+    container: SimulatedContainer
     by_hand: set[int] = field(default_factory=set)
 
 

@@ -85,8 +85,8 @@ def _judged(status: int | None, body: bytes) -> str:
     if status < 500:
         return ""
     with contextlib.suppress(ValueError):
-        told = json.loads(body)
-        if set(told) == {"error", "message", "exit_code"} and told["error"] in ("RuntimeFailed", "CopyFailed"):
+        answer = json.loads(body)
+        if set(answer) == {"error", "message", "exit_code"} and answer["error"] in ("RuntimeFailed", "CopyFailed"):
             return ""
     return f"{status}: {body[:200].decode(errors='replace')}"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.mutants.changes import Change, changes, mutated
 from tests.mutants.trial import ROOT, Child, Ran, preload, survey, try_mutant
 
-ROOMS = ("agentless/rules", "agentless/model")
+FOLDERS = ("agentless/rules", "agentless/model")
 EXPLAINED = Path(__file__).with_name("explained.toml")
 WANTED = 0.95
 PATIENCE = 20.0
@@ -41,7 +41,7 @@ class Mutant:
 
 def all_mutants() -> list[Mutant]:
     """In the order of files and lines."""
-    files = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+    files = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
     return [
         Mutant(str(file.relative_to(ROOT)), number, change)
         for file in files
@@ -134,7 +134,7 @@ def main() -> int:
     if not arguments.all and len(every) > arguments.sample:
         chosen = random.Random(arguments.seed).sample(every, arguments.sample)
     print(f"{len(chosen)} of {len(every)} mutants; first the tests as they are ...", flush=True)
-    ran, modules = survey([str(ROOT / room) for room in ROOMS])
+    ran, modules = survey([str(ROOT / folder) for folder in FOLDERS])
     preload(modules)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

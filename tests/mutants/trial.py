@@ -85,7 +85,7 @@ class Observer:
 
 
 def ring() -> list[str]:
-    """The files of the pure ring that name something of the rooms."""
+    """The files of the pure ring that name something of these folders."""
     files = sorted((ROOT / "tests/pure").glob("test_*.py"))
     named = [file for file in files if re.search(r"agentless\.(rules|model)|tests\.pure\.build", file.read_text())]
     return [str(file.relative_to(ROOT)) for file in named if not any(part in file.name for part in SHELLS)]
@@ -96,7 +96,7 @@ def survey(prefixes: Sequence[str]) -> tuple[dict[str, Ran], list[str]]:
 
     It is kept until a file changes. Raises RuntimeError when a test fails.
     """
-    files = sorted(file for room in ("agentless", "tests/pure", "templates") for file in (ROOT / room).rglob("*.*"))
+    files = sorted(file for folder in ("agentless", "tests/pure", "templates") for file in (ROOT / folder).rglob("*.*"))
     state = hashlib.sha256()
     for file in files:
         if file.suffix != ".pyc" and file.is_file():

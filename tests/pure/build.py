@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentless.model.nodes.cluster import Cluster, Observation
-from agentless.model.nodes.device import ToolkitFacts
+from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import Needs, parse_target

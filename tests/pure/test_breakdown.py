@@ -9,8 +9,8 @@ import pytest
 
 from agentless.errors import NodeBroken
 from agentless.model.nodes.cluster import Node
-from agentless.model.nodes.exclusion import Drain, NodeRecord
 from agentless.model.nodes.node import Breakdown, NodeConfig
+from agentless.model.nodes.node_record import Drain, NodeRecord
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import obstacles
 from agentless.rules.nodes.breakdown import FIRST, LONGEST, failed, restarted

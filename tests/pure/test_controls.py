@@ -12,7 +12,7 @@ from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Control, EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import never, obstacles, refusal
-from agentless.rules.nodes.cgroup_limits import in_words, lacking
+from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies.pack import cost
 from agentless.rules.views.publish import checks
@@ -70,12 +70,12 @@ def test_a_task_on_the_node_itself_needs_no_engine_for_it(
     ("control", "option"), [("memory", "--memory"), ("cpu", "--cores"), ("cpuset", "the NUMA node")]
 )
 def test_who_cannot_have_it_is_told_what_to_leave_out(control: Control, option: str) -> None:
-    said = in_words(NodeConfig("node1", "node1.lab"), control)
+    said = why_lacking(NodeConfig("node1", "node1.lab"), control)
     assert said.endswith(f"it has no {control} control group; leave out {option} or take another node")
 
 
 def test_a_pause_that_cannot_be_had_is_nothing_to_leave_out() -> None:
-    said = in_words(NodeConfig("node1", "node1.lab"), "freezer")
+    said = why_lacking(NodeConfig("node1", "node1.lab"), "freezer")
     assert said == "Docker on node1 cannot pause: it has no freezer control group"
 
 

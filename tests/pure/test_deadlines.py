@@ -6,7 +6,7 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.tasks.deadlines import Deadlines
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentless.model.tasks.event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
 from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
 from agentless.model.tasks.terms import Terms
 from agentless.rules.tasks.due import A_LOOK, Due, due, within_limit
 from agentless.rules.tasks.lifecycle import apply

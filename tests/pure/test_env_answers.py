@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentless.engines.docker.envs import _quoted
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
-from agentless.model.images.env import Changes, EnvRef, ImageFacts, labels_of_version
+from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, labels_of_version
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -58,19 +58,19 @@ def test_a_version_is_an_image_whose_labels_say_what_it_is_called():
 )
 def test_an_image_that_is_called_like_ours_and_is_not_is_strange(labels):
     found = WORDS.parse_look(said(an_image("agentless/torch:3", **labels)))
-    assert (found.images, found.strange) == ((), {"agentless/torch:3"})
+    assert (found.images, found.foreign) == ((), {"agentless/torch:3"})
 
 
 def test_a_build_container_has_its_name_and_its_label():
     found = WORDS.parse_look(said(a_container("agentless-env-a", build="a"), a_container("agentless-env-b", build="a")))
-    assert [box.env for box in found.containers] == ["a"]
-    assert found.strange == {"agentless-env-b"}
+    assert [container.env for container in found.containers] == ["a"]
+    assert found.foreign == {"agentless-env-b"}
 
 
 def test_what_broke_off_is_a_leftover():
     found = WORDS.parse_look(said(an_image(FRESH), a_container("agentless-env-a-IMPORT", build="a")))
     assert sorted(found.leftovers) == ["agentless-env-a-IMPORT", FRESH]
-    assert WORDS.parse_look(said(an_image("agentless/torch:fresh-x"))).strange == {"agentless/torch:fresh-x"}
+    assert WORDS.parse_look(said(an_image("agentless/torch:fresh-x"))).foreign == {"agentless/torch:fresh-x"}
 
 
 def test_an_engine_that_does_not_say_has_said_nothing():
@@ -79,8 +79,10 @@ def test_an_engine_that_does_not_say_has_said_nothing():
 
 
 def test_changes_are_counted_and_some_are_named():
-    assert WORDS.parse_diff(Result(0, b"2\n1\n0\nA /x\nA /y\nC /etc\n")) == Changes(2, 1, 0, ("A /x", "A /y", "C /etc"))
-    assert str(Changes(2, 1, 0)) == "2 added, 1 changed"
+    assert WORDS.parse_diff(Result(0, b"2\n1\n0\nA /x\nA /y\nC /etc\n")) == FileChanges(
+        2, 1, 0, ("A /x", "A /y", "C /etc")
+    )
+    assert str(FileChanges(2, 1, 0)) == "2 added, 1 changed"
     assert not WORDS.parse_diff(Result(0, b"0\n0\n0\n\n"))
 
 

@@ -13,10 +13,10 @@ from agentless.errors import NotFound, Refused, UsageError
 from agentless.model.images.env import (
     MAX_MESSAGE,
     BuildContainer,
-    Changes,
     EnvImage,
     EnvRecord,
     EnvRef,
+    FileChanges,
     Sight,
     Version,
     check_message,
@@ -42,7 +42,7 @@ def sight(*numbers: int, name: str = "torch", **more: Any) -> Sight:
 
 
 def learned(records: Any, seen: Any) -> dict[str, EnvRecord]:
-    return envs.learned(records, seen, NOW)
+    return envs.with_seen_versions(records, seen, NOW)
 
 
 def record(*numbers: int, **more: Any) -> EnvRecord:
@@ -105,11 +105,11 @@ def test_a_message_may_be_as_long_as_is_said():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (Changes(), "nothing"),
-        (Changes(added=1), "1 added"),
-        (Changes(changed=2), "2 changed"),
-        (Changes(deleted=3), "3 deleted"),
-        (Changes(1, 2, 3), "1 added, 2 changed, 3 deleted"),
+        (FileChanges(), "nothing"),
+        (FileChanges(added=1), "1 added"),
+        (FileChanges(changed=2), "2 changed"),
+        (FileChanges(deleted=3), "3 deleted"),
+        (FileChanges(1, 2, 3), "1 added, 2 changed, 3 deleted"),
     ],
 )
 def test_changes_are_counted_in_words(changes, words):
@@ -212,13 +212,13 @@ def test_the_build_container_of_an_env_is_its_own():
 
 
 def test_a_strangers_image_with_a_number_of_ours_keeps_it():
-    strange = {"node1": Sight(strange=frozenset({"agentless/torch:7", "agentless/torch:x", "agentless/other:9"}))}
-    assert next_number(record(1), strange, "torch") == 8
+    foreign = {"node1": Sight(foreign=frozenset({"agentless/torch:7", "agentless/torch:x", "agentless/other:9"}))}
+    assert next_number(record(1), foreign, "torch") == 8
 
 
 def test_a_number_that_nobody_could_have_given_is_not_counted_on():
-    strange = {"node1": Sight(strange=frozenset({"agentless/torch:999999999", "agentless/torch:1000000000"}))}
-    assert next_number(record(1), strange, "torch") == 1_000_000_000
+    foreign = {"node1": Sight(foreign=frozenset({"agentless/torch:999999999", "agentless/torch:1000000000"}))}
+    assert next_number(record(1), foreign, "torch") == 1_000_000_000
 
 
 def test_of_two_new_images_with_one_number_the_older_one_has_it():
@@ -234,8 +234,8 @@ def test_of_two_images_with_one_number_the_one_that_was_known_stays():
 
 
 def test_the_build_container_is_found_where_it_is_and_missed_when_it_is_gone():
-    box = BuildContainer("torch", "c1", "running", "id-torch-1")
-    found = learned({}, {"node1": Sight(containers=(box,))})
+    container = BuildContainer("torch", "c1", "running", "id-torch-1")
+    found = learned({}, {"node1": Sight(containers=(container,))})
     assert (found["torch"].home, next_number(found["torch"], {}, "torch")) == ("node1", 1)
     assert learned(found, {"node2": Sight()})["torch"].home == "node1"
     assert learned(found, {"node1": Sight()})["torch"].home is None
@@ -270,8 +270,8 @@ def test_versions_before_the_current_one_are_old():
 
 
 def test_a_version_that_is_needed_is_not_pruned():
-    box = BuildContainer("torch", "c1", "exited", "id-torch-2")
-    seen = sight(1, 2, 3, 4, containers=(box,))
+    container = BuildContainer("torch", "c1", "exited", "id-torch-2")
+    seen = sight(1, 2, 3, 4, containers=(container,))
     assert prunable({"torch": record(1, 2, 3, 4)}, seen, NOW, used={EnvRef("torch", 1)}) == ("agentless/torch:3",)
 
 
@@ -298,10 +298,10 @@ def test_layers_of_an_image_that_did_not_arrive_are_pruned_unless_it_is_on_its_w
 
 
 @given(st.sets(st.integers(1, 6)), st.sets(st.sampled_from(["agentless/torch:9", "busybox"])), st.integers(1, 6))
-def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, strange, back):
+def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, foreign, back):
     known = {"torch": record(*numbers, back=(back, 6))} if numbers else {}
-    found = prunable(known, sight(*numbers, strange=frozenset(strange)), NOW)
-    assert not strange.intersection(found)
+    found = prunable(known, sight(*numbers, foreign=frozenset(foreign)), NOW)
+    assert not foreign.intersection(found)
     assert not numbers or EnvRef("torch", known["torch"].current).image not in found
 
 

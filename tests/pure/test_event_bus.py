@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentless.controller.state.events import BACKLOG, EventBus, LaunchWanted, NodeObserved, TaskChanged
+from agentless.controller.state.event_bus import BACKLOG, EventBus, LaunchWanted, NodeObserved, TaskChanged
 from agentless.model.nodes.cluster import Observation
 from tests.pure.build import task
 

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.errors import StateError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster, Node
-from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Task
 from agentless.rules.explain.obstacles import never, refusal
-from agentless.rules.nodes.exclusion import (
+from agentless.rules.nodes.gpu_exclusion import (
     CHANGES_WITHIN,
     OUT_FOR,
     REMEMBERED,
@@ -36,7 +36,7 @@ from agentless.rules.nodes.exclusion import (
 )
 from agentless.rules.nodes.survey import survey
 from agentless.rules.views.publish import node_view
-from agentless.stores.state.exclusions import GateStore
+from agentless.stores.state.node_records import NodeRecordStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.engines import xid as an_xid
 from tests.pure.build import NOW, process, reading, seen, spec, task, uuid
@@ -418,27 +418,27 @@ RECORDS = {
 def test_what_is_remembered_is_there_after_a_restart_beside_the_tasks(tmp_path: Path) -> None:
     store = TaskStore(tmp_path / "state.json")
     store.save(task("t1"))
-    GateStore(store.storage).save(RECORDS)
+    NodeRecordStore(store.storage).save(RECORDS)
     store.save(task("t2"))
     again = TaskStore(tmp_path / "state.json")
-    assert GateStore(again.storage).load() == RECORDS
+    assert NodeRecordStore(again.storage).load() == RECORDS
     assert list(again.load()) == ["t1", "t2"]
 
 
 def test_a_file_of_an_older_version_has_no_records(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "data" / "state" / "v1.json", tmp_path / "state.json")
-    assert GateStore(TaskStore(tmp_path / "state.json").storage).load() == {}
-    assert GateStore(TaskStore(tmp_path / "new.json").storage).load() == {}
+    assert NodeRecordStore(TaskStore(tmp_path / "state.json").storage).load() == {}
+    assert NodeRecordStore(TaskStore(tmp_path / "new.json").storage).load() == {}
 
 
 def test_a_damaged_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    GateStore(TaskStore(file).storage).save(RECORDS)
+    NodeRecordStore(TaskStore(file).storage).save(RECORDS)
     document = json.loads(file.read_text())
     document["nodes"]["node1"]["drain"] = 7
     file.write_text(json.dumps(document))
     with pytest.raises(StateError, match=r"damaged record of a node .* move it away"):
-        GateStore(TaskStore(file).storage).load()
+        NodeRecordStore(TaskStore(file).storage).load()
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_one_that_is_kept_out_is_remembered_before_one_that_is_not() -> None:
 
 def test_a_state_with_thousands_of_gpus_is_read_and_forgets_most(tmp_path: Path) -> None:
     """A controller of an earlier version may have written 2 MB of them."""
-    store = GateStore(TaskStore(tmp_path / "state.json").storage)
+    store = NodeRecordStore(TaskStore(tmp_path / "state.json").storage)
     gpus = {uuid("node1", n): GpuRecord(reading("node1", n)) for n in range(4500)}
     store.save({"node1": NodeRecord(DRAIN, gpus)})
     record = NodeRecords(store, SimpleNamespace()).of("node1")  # type: ignore[arg-type]

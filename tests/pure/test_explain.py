@@ -30,7 +30,7 @@ def why(target: str, on: Cluster, **wanted: Any) -> AgentlessError | None:
     return refusal(on, spec(needs=parse_target(target), **wanted))
 
 
-def told(target: str, observation: Observation, *tasks: Task, exclude: tuple[int, ...] = (), **wanted: Any) -> str:
+def reason(target: str, observation: Observation, *tasks: Task, exclude: tuple[int, ...] = (), **wanted: Any) -> str:
     found = why(target, cluster(observation, tasks, exclude_gpus=exclude), **wanted)
     assert isinstance(found, Refused)
     return str(found)
@@ -45,19 +45,19 @@ def test_a_node_that_does_not_answer_is_no_refusal_but_exit_4(target: str) -> No
 
 def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
     held = task("t7", spec=spec(cores=30.0))
-    assert told("node1", seen(), held, cores=2.5) == "node1: 2.5 cores are asked for and 2 of 32 are not set aside"
+    assert reason("node1", seen(), held, cores=2.5) == "node1: 2.5 cores are asked for and 2 of 32 are not set aside"
 
 
 def test_no_core_left_is_said_as_none() -> None:
     held = task("t7", spec=spec(cores=32.0))
-    assert told("node1", seen(), held, cores=1.0) == "node1: 1 core is asked for and 0 of 32 are not set aside"
+    assert reason("node1", seen(), held, cores=1.0) == "node1: 1 core is asked for and 0 of 32 are not set aside"
 
 
 @pytest.mark.parametrize(("holders", "left"), [(1, "28 GiB"), (2, "0 B")])
 def test_memory_that_is_set_aside_is_refused_with_what_is_left(holders: int, left: str) -> None:
     held = [task(f"t{number}", "node1", spec=spec(memory=100 << 30)) for number in range(holders)]
     words = f"node1: 64GiB of memory are asked for and {left} of 128 GiB are not set aside"
-    assert told("node1", seen(), *held, memory=64 << 30) == words
+    assert reason("node1", seen(), *held, memory=64 << 30) == words
 
 
 def test_more_memory_than_there_is_is_never_had() -> None:
@@ -161,17 +161,17 @@ def test_help_is_sought_on_a_few_nodes_behind_others_and_else_on_all(behind: boo
 
 
 def test_a_held_gpu_is_refused_with_its_holder() -> None:
-    assert told("node1::0", seen(), task("t7")) == "node1::0: GPU 0 is allocated: held by task t7 of me@here"
+    assert reason("node1::0", seen(), task("t7")) == "node1::0: GPU 0 is allocated: held by task t7 of me@here"
 
 
 def test_a_gpu_that_another_controller_holds_is_refused_with_its_holder() -> None:
     theirs = seen(containers=[container(task("t9", owner="ann@there"))])
-    assert "GPU 0 is allocated: held by task t9 of ann@there" in told("node1::0,1", theirs)
+    assert "GPU 0 is allocated: held by task t9 of ann@there" in reason("node1::0,1", theirs)
 
 
 def test_a_gpu_with_a_foreign_process_is_refused_with_its_user() -> None:
     foreign = seen(processes=(process("node1", 1),))
-    assert told("node1::1", foreign) == (
+    assert reason("node1::1", foreign) == (
         "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (--share to run beside it)"
     )
 
@@ -187,40 +187,40 @@ def test_sharing_is_not_with_tasks_and_not_with_the_unknown(changes: Any) -> Non
 
 
 def test_an_excluded_gpu_is_refused() -> None:
-    assert told("node1::0", seen(), exclude=(0,)) == "node1::0: GPU 0 is excluded: excluded by the inventory"
+    assert reason("node1::0", seen(), exclude=(0,)) == "node1::0: GPU 0 is excluded: excluded by the inventory"
     assert never(cluster(seen(), exclude_gpus=(0,)), spec(needs=parse_target("node1::0")))
 
 
 def test_a_gpu_with_unknown_memory_is_refused() -> None:
     unknown = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=None),)))
-    assert told("node1::0", unknown) == "node1::0: GPU 0 is unknown: its memory cannot be read"
+    assert reason("node1::0", unknown) == "node1::0: GPU 0 is unknown: its memory cannot be read"
 
 
 def test_a_gpu_with_unknown_processes_is_refused() -> None:
-    assert told("node1::0", seen(processes=None)) == "node1::0: GPU 0 is unknown: its processes cannot be read"
+    assert reason("node1::0", seen(processes=None)) == "node1::0: GPU 0 is unknown: its processes cannot be read"
 
 
 @pytest.mark.parametrize("target", ["node1", "node1::0", "node1::7"])
 def test_a_degraded_node_is_refused_once_with_its_reason(target: str) -> None:
     hung = seen(sample=GpuSample((reading("node1", 0),), None, "nvidia-smi did not answer in 10 s"))
-    assert told(target, hung) == f"{target}: node1 is degraded: nvidia-smi did not answer in 10 s"
+    assert reason(target, hung) == f"{target}: node1 is degraded: nvidia-smi did not answer in 10 s"
 
 
 @pytest.mark.parametrize(("gpus", "have"), [(0, "no GPU"), (1, "only GPU 0"), (4, "GPUs 0-3")])
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -> None:
-    assert told("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"
+    assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"
 
 
 def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
-    assert told("node1:5", seen()) == "node1:5: NUMA node 5 is not there (node1 has 0, 1)"
+    assert reason("node1:5", seen()) == "node1:5: NUMA node 5 is not there (node1 has 0, 1)"
     assert never(cluster(seen()), spec(needs=parse_target("node1:5")))
-    assert told("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: NUMA node 0 is not there (node1 has none)"
-    assert told("node1:0", seen(host=None)) == "node1:0: NUMA node 0 is not there (node1 has none)"
+    assert reason("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: NUMA node 0 is not there (node1 has none)"
+    assert reason("node1:0", seen(host=None)) == "node1:0: NUMA node 0 is not there (node1 has none)"
 
 
 def test_more_cores_or_memory_than_the_node_has_is_refused() -> None:
-    assert told("node1", seen(), cores=64.0) == "node1: 64 cores are asked for and node1 has 32"
-    assert "1TiB of memory are asked for and node1 has 128 GiB" in told("node1", seen(), memory=2**40)
+    assert reason("node1", seen(), cores=64.0) == "node1: 64 cores are asked for and node1 has 32"
+    assert "1TiB of memory are asked for and node1 has 128 GiB" in reason("node1", seen(), memory=2**40)
 
 
 @pytest.mark.parametrize("wanted", [{"cores": 32.0}, {"memory": 2**37}, {"cores": 0.1, "memory": 2**20}])
@@ -233,7 +233,7 @@ def test_limits_of_a_node_that_is_not_known_are_not_guessed() -> None:
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    sentence = told("node1:5::0,1,2", seen(processes=(process("node1", 1),)), task("t7"), cores=64.0)
+    sentence = reason("node1:5::0,1,2", seen(processes=(process("node1", 1),)), task("t7"), cores=64.0)
     for part in ("GPU 0 is allocated", "GPU 1 is foreign", "GPU 2 is not there", "NUMA node 5", "64 cores"):
         assert part in sentence
 
@@ -267,8 +267,8 @@ def test_what_comes_and_goes_is_not_told_beside_what_can_never_be_had() -> None:
 )
 def test_a_node_that_does_not_answer_is_named_once(error: str, sentence: str) -> None:
     found = why("1x", cluster({name: seen(error=error.replace("node1", name)) for name in ("node1", "node2")}))
-    told = f"1x: no node can be reached:\n  {sentence}\n  {sentence.replace('node1', 'node2')}"
-    assert (type(found), str(found)) == (Unreachable, told)
+    words = f"1x: no node can be reached:\n  {sentence}\n  {sentence.replace('node1', 'node2')}"
+    assert (type(found), str(found)) == (Unreachable, words)
 
 
 def test_where_one_node_does_not_answer_and_another_is_busy_it_is_a_refusal() -> None:
@@ -318,7 +318,7 @@ def test_of_many_nodes_the_nearest_reason_names_a_few_and_counts_the_others() ->
 
 def test_a_gpu_that_is_not_there_is_told_with_those_that_are() -> None:
     gap = seen(sample=GpuSample((reading("node1", 0), reading("node1", 2)), ()))
-    assert "GPU 1 is not there (node1 has GPUs 0,2)" in told("node1::1", gap)
+    assert "GPU 1 is not there (node1 has GPUs 0,2)" in reason("node1::1", gap)
 
 
 def test_sharing_with_a_process_is_not_offered_to_who_shares_with_tasks() -> None:

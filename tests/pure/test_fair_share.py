@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.model.scheduling.needs import Needs, parse_target
-from agentless.model.tasks.run import kind_of, run_of
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
+from agentless.model.usage.run import kind_of, run_of
 from agentless.rules.scheduling.order import order
 from agentless.rules.usage.fair_share import (
     CPU_ONLY,
@@ -25,9 +25,9 @@ from agentless.rules.usage.fair_share import (
     expected,
     live_uses,
     shares,
-    together,
-    usage,
+    sum_by_owner,
     use_of,
+    used_hours,
 )
 from agentless.stores.records.history import History
 from tests.pure.build import NOW, spec, task
@@ -50,12 +50,12 @@ def names(tasks: list[Task]) -> str:
 
 
 def test_what_was_used_a_half_life_ago_counts_half() -> None:
-    (hours,) = usage([Use("ann", 4, NOW - HALF_LIFE - 1, NOW - HALF_LIFE + 1)], NOW, HALF_LIFE).values()
+    (hours,) = used_hours([Use("ann", 4, NOW - HALF_LIFE - 1, NOW - HALF_LIFE + 1)], NOW, HALF_LIFE).values()
     assert hours == pytest.approx(4 * 2 / HOUR / 2)
 
 
 def test_what_is_used_just_now_counts_in_full() -> None:
-    assert usage([Use("ann", 2, NOW - HOUR, NOW)], NOW, 1e9) == {"ann": pytest.approx(2, rel=1e-3)}
+    assert used_hours([Use("ann", 2, NOW - HOUR, NOW)], NOW, 1e9) == {"ann": pytest.approx(2, rel=1e-3)}
 
 
 uses = st.builds(
@@ -72,22 +72,22 @@ half_lives = st.floats(60, 1e7)
 def test_a_run_counts_as_much_as_its_two_parts(use: Use, half_life: float, at: float) -> None:
     middle = use.begin + (use.end - use.begin) * at
     parts = [replace(use, end=middle), replace(use, begin=middle)]
-    assert usage(parts, NOW, half_life) == pytest.approx(usage([use], NOW, half_life), abs=1e-6)
+    assert used_hours(parts, NOW, half_life) == pytest.approx(used_hours([use], NOW, half_life), abs=1e-6)
 
 
 @given(st.lists(uses), half_lives, st.floats(0, 1e6))
 def test_what_is_kept_as_a_sum_decays_like_the_runs_themselves(many: list[Use], half_life: float, later: float) -> None:
     over = [replace(use, begin=min(use.begin, NOW), end=min(use.end, NOW)) for use in many]
-    kept = decayed(usage(over, NOW, half_life), later, half_life)
-    assert kept == pytest.approx(usage(over, NOW + later, half_life), rel=1e-5, abs=1e-6)
+    kept = decayed(used_hours(over, NOW, half_life), later, half_life)
+    assert kept == pytest.approx(used_hours(over, NOW + later, half_life), rel=1e-5, abs=1e-6)
 
 
 @given(st.lists(uses), half_lives)
 def test_nobody_has_used_less_than_nothing_or_more_than_was_there(many: list[Use], half_life: float) -> None:
-    plain = together({"ann": 0.0, "bob": 0.0}, {})
+    plain = sum_by_owner({"ann": 0.0, "bob": 0.0}, {})
     for use in many:
         plain[use.owner] += use.gpus * (use.end - use.begin) / HOUR
-    for owner, hours in usage(many, NOW, half_life).items():
+    for owner, hours in used_hours(many, NOW, half_life).items():
         assert 0 <= hours <= plain[owner] * (1 + 1e-9) + 1e-9
 
 
@@ -175,8 +175,8 @@ def test_the_start_of_the_first_changes_nothing_for_the_others(
     found = order(_tasks(drawn), used)
     if found:
         first, rest = found[0], found[1:]
-        hours = usage([Use(first.owner, expected(first), NOW, NOW + TURN)], NOW, HALF_LIFE)
-        assert order(rest, together(used, hours)) == rest
+        hours = used_hours([Use(first.owner, expected(first), NOW, NOW + TURN)], NOW, HALF_LIFE)
+        assert order(rest, sum_by_owner(used, hours)) == rest
 
 
 # ------------------------------------------------------------------ in the long run
@@ -185,16 +185,16 @@ def test_the_start_of_the_first_changes_nothing_for_the_others(
 class Machine:
     """So many GPUs on which two owners, who have tasks waiting at any time, run tasks of equal length."""
 
-    def __init__(self, gpus: int, length: float, past: dict[str, float], half_life: float) -> None:
+    def __init__(self, gpus: int, length: float, before: dict[str, float], half_life: float) -> None:
         self.free, self.length, self.half_life, self.now = gpus, length, half_life, NOW
-        self.past = dict(past)
+        self.used_before = dict(before)
         self.runs: list[Use] = []
         self.ends: list[float] = []
         self.started = 0
 
     def counted(self) -> dict[str, float]:
-        past = decayed(self.past, self.now - NOW, self.half_life)
-        return together({"ann": 0.0, "bob": 0.0} | past, usage(self.runs, self.now, self.half_life))
+        before = decayed(self.used_before, self.now - NOW, self.half_life)
+        return sum_by_owner({"ann": 0.0, "bob": 0.0} | before, used_hours(self.runs, self.now, self.half_life))
 
     def step(self) -> str:
         """Start the one whose turn it is, as soon as there is a GPU; who that was."""

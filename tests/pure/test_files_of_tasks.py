@@ -23,30 +23,31 @@ from agentless.engines.docker.files import DockerFiles
 from agentless.engines.times import CLOCKS_AGREE
 from agentless.errors import Refused, UsageError
 from agentless.formats.tar import pulled
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.files_image import FilesImage
-from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
+from agentless.model.files.snapshot import Entry, parse_snapshot, rows_of, snapshot_id
+from agentless.model.files.upload_limits import MAX_FILES
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.rules.files.task_files import (
+from agentless.rules.files.changed_outputs import MOST_PIECES, changed_paths
+from agentless.rules.files.container_tree import (
     MOST_COPIES,
-    MOST_PIECES,
-    Owner,
+    FileOwner,
     added,
     bytes_of,
-    changed_paths,
     files_of,
     key_of,
     line_of,
-    owner_of,
+    parse_file_owner,
     reused,
     tree_of,
 )
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.stores.files.arrivals import arrive
 from agentless.stores.files.output_archive import Arrival, Unpacking
 from agentless.stores.files.outputs import OutputStore
@@ -57,8 +58,10 @@ FILE = Entry("file", 0o644, 1, SHA)
 FOLDER = Entry("folder", 0o755)
 
 
-def ask(*command: str, targets=("node1",), **options: object) -> Submission:
-    return submission(command or ("true",), targets, Options(**options), Outside(0.0, {}, lambda _: (), "/home/ann/p"))
+def ask(*command: str, targets=("node1",), **options: object) -> TaskRequest:
+    return task_request(
+        command or ("true",), targets, Options(**options), Outside(0.0, {}, lambda _: (), "/home/ann/p")
+    )
 
 
 @pytest.fixture
@@ -164,7 +167,7 @@ def test_run_takes_a_gpu_only_where_nothing_is_said_of_what_it_needs(
         (ask("t", "span:{7..7}", targets=(), gpus=1), False),
     ],
 )
-def test_what_several_tasks_of_a_run_bring_back_goes_into_a_folder_of_each(asked: Submission, several: bool) -> None:
+def test_what_several_tasks_of_a_run_bring_back_goes_into_a_folder_of_each(asked: TaskRequest, several: bool) -> None:
     (output,) = in_folder(asked, "/home/ann/p").spec.outputs
     assert output.local == ("/home/ann/p/{id}" if several else "/home/ann/p")
 
@@ -311,7 +314,7 @@ def test_a_snapshot_begins_with_what_it_is_of() -> None:
 
 def test_a_snapshot_has_an_id_whatever_its_names_are() -> None:
     """A name that is no text comes from the disk as surrogates."""
-    assert len({id_of({"": FOLDER, name: FILE}) for name in ("a", "\u00e4", "\udce4")}) == 3
+    assert len({snapshot_id({"": FOLDER, name: FILE}) for name in ("a", "\u00e4", "\udce4")}) == 3
 
 
 def test_a_snapshot_is_kept_as_long_as_a_task_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +396,7 @@ def test_what_is_sent_is_told_by_its_files_and_bytes() -> None:
 
 def test_the_names_of_files_in_an_image_stay_what_they_were() -> None:
     """With other names, everything would be sent again after an update, and what is there would never be removed."""
-    assert key_of({"/a": FILE}, Owner(7, 8), "busybox") == "7576a111e953f0d49b9dbfb7"
+    assert key_of({"/a": FILE}, FileOwner(7, 8), "busybox") == "7576a111e953f0d49b9dbfb7"
     assert line_of("c1", "ann@x", [Upload("/h/p", ".")]) == "ce62d6f7b7e17021"
 
 
@@ -405,34 +408,34 @@ def test_folders_of_the_image_stay_as_they_are_and_two_uploads_do_not_fight() ->
 
 
 def test_files_of_another_image_or_user_are_others() -> None:
-    keys = {key_of({"/a": FILE}, owner, image) for owner in (Owner(), Owner(1)) for image in ("i", "j")}
-    assert len(keys | {key_of({"/a": FOLDER}, Owner(), "i")}) == 5
+    keys = {key_of({"/a": FILE}, owner, image) for owner in (FileOwner(), FileOwner(1)) for image in ("i", "j")}
+    assert len(keys | {key_of({"/a": FOLDER}, FileOwner(), "i")}) == 5
 
 
 @pytest.mark.parametrize(
     ("user", "owner"),
     [
-        ("", Owner()),
-        ("1000:100", Owner(1000, 100)),
-        ("7", Owner(7)),
+        ("", FileOwner()),
+        ("1000:100", FileOwner(1000, 100)),
+        ("7", FileOwner(7)),
         ("ann", None),
-        ("1000:ann", Owner(1000)),
-        ("999999999:999999999", Owner(999999999, 999999999)),
+        ("1000:ann", FileOwner(1000)),
+        ("999999999:999999999", FileOwner(999999999, 999999999)),
         ("1000000000", None),
-        ("7:1000000000", Owner(7)),
+        ("7:1000000000", FileOwner(7)),
         ("٣", None),
-        ("7:٣", Owner(7)),
-        (":7", Owner()),
+        ("7:٣", FileOwner(7)),
+        (":7", FileOwner()),
     ],
 )
-def test_the_owner_is_known_by_number(user: str, owner: Owner | None) -> None:
-    assert owner_of(user) == owner
+def test_the_owner_is_known_by_number(user: str, owner: FileOwner | None) -> None:
+    assert parse_file_owner(user) == owner
 
 
 def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: Path) -> None:
     (tmp_path / SHA).write_bytes(b"x")
     tree = {"/w": FOLDER, "/w/a": FILE, "/w/l": Entry("link", 0o777, 0, "a"), "/w/" + "é" * 90: FILE}
-    sent = b"".join(packed(tree, Owner(7, 8), tmp_path.joinpath, 9))
+    sent = b"".join(packed(tree, FileOwner(7, 8), tmp_path.joinpath, 9))
     with tarfile.open(fileobj=io.BytesIO(sent), mode="r:gz") as tar:
         found = {member.name: (member.mode, member.uid, member.gid, member.linkname) for member in tar}
     assert found == {

@@ -14,8 +14,8 @@ from agentless.errors import IllegalMove
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.event import Assigned, Exited, Launched, LaunchFailed, LostContact
 from agentless.model.tasks.task import Placement, Running, Task
+from agentless.model.tasks.task_event import Assigned, Exited, Launched, LaunchFailed, LostContact
 from agentless.rules.explain.obstacles import refusal
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack

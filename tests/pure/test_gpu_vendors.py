@@ -9,9 +9,10 @@ import pytest
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result
-from agentless.model.nodes.device import Device, Injection
+from agentless.model.nodes.device import Device
+from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
-from agentless.rules.nodes.gpu_health import health
+from agentless.rules.nodes.gpu_findings import find_faults
 from tests.fleet.acme import Acme
 
 BOTH = GpuVendors((Nvidia(), Acme()))
@@ -86,6 +87,6 @@ def test_a_claim_to_a_slice_names_the_whole_gpu_too() -> None:
 def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> None:
     gpu = GpuReading(0, "ACME-a", pci_bus_id="0000:01:00.0")
     fault = GpuFault("0000:01:00.0", "RAS 7", "…", 12.5, meaning="the memory cannot be trusted")
-    (found,) = health(GpuSample((gpu,)), (gpu,), (fault,))
+    (found,) = find_faults(GpuSample((gpu,)), (gpu,), (fault,))
     assert (found.gpu, found.key, found.reason) == ("ACME-a", "ras 7 12.5", "RAS 7: the memory cannot be trusted")
-    assert health(GpuSample((gpu,)), (gpu,), (replace(fault, meaning=None),)) == ()
+    assert find_faults(GpuSample((gpu,)), (gpu,), (replace(fault, meaning=None),)) == ()

@@ -10,10 +10,10 @@ import pytest
 from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove, StateError
-from agentless.model.tasks.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
+from agentless.model.tasks.task_event import Assigned, Dated, Exited, Launched, Queued, Restarted, TaskEvent, Unplaced
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, task
-from tests.pure.test_ledger import full, opened, told
+from tests.pure.test_ledger import event_names, full, opened
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_tasks_that_come_together_are_one_write(ledger: Ledger, monkeypatch: pyt
     ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
     assert counted == [{"t1", "t2"}, {"t1", "t2"}]
     assert on_disk(ledger) == {"t1": "assigning", "t2": "assigning"}
-    assert told(ledger, "t2") == [("queued", "pending"), ("assigned", "assigning")]
+    assert event_names(ledger, "t2") == [("queued", "pending"), ("assigned", "assigning")]
 
 
 def test_of_tasks_that_come_together_none_is_kept_when_the_write_fails(
@@ -60,7 +60,7 @@ def test_of_tasks_that_come_together_none_is_kept_when_the_write_fails(
         with pytest.raises(StateError):
             ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
     assert {key: each.state for key, each in ledger.tasks.live.items()} == {"t1": "pending", "t2": "pending"}
-    assert told(ledger, "t1") == [("queued", "pending")]
+    assert event_names(ledger, "t1") == [("queued", "pending")]
 
 
 def test_an_engines_date_is_written_with_the_next_task(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_answers_that_come_together_are_two_writes_at_most(ledger: Ledger, monke
     counted = writes(ledger, monkeypatch)
 
     async def answer() -> None:
-        together, launched = GroupCommit(ledger), Launched(CID)
-        await asyncio.gather(*(together.apply(key, launched, "docker run answered") for key in ids))
+        commits, launched = GroupCommit(ledger), Launched(CID)
+        await asyncio.gather(*(commits.apply(key, launched, "docker run answered") for key in ids))
 
     asyncio.run(answer())
     assert set.union(*counted) == set(ids)
@@ -119,8 +119,8 @@ def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
     monkeypatch.setattr(ledger.stores.state, "save", full)
 
     async def answer() -> list[BaseException | None]:
-        together, launched = GroupCommit(ledger), Launched(CID)
-        waits = (together.apply(key, launched, "docker run answered") for key in ("t1", "t2"))
+        commits, launched = GroupCommit(ledger), Launched(CID)
+        waits = (commits.apply(key, launched, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 
     assert [type(error) for error in asyncio.run(answer())] == [StateError, StateError]
@@ -129,11 +129,11 @@ def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
 def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
     queued(ledger, "t1")
     ledger.apply("t1", Assigned(placement()), "its turn")
-    event: Event = Launched(CID)
+    event: TaskEvent = Launched(CID)
 
     async def answer() -> None:
-        together = GroupCommit(ledger)
-        await asyncio.gather(together.apply("gone", event, "a"), together.apply("t1", event, "b"))
+        commits = GroupCommit(ledger)
+        await asyncio.gather(commits.apply("gone", event, "a"), commits.apply("t1", event, "b"))
 
     asyncio.run(answer())
     assert on_disk(ledger) == {"t1": "running"}
@@ -142,11 +142,11 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
 def test_one_that_cannot_be_is_told_so_and_does_not_hold_up_the_others(ledger: Ledger) -> None:
     queued(ledger, "t1", "t2")
     ledger.apply("t1", Assigned(placement()), "its turn")
-    event: Event = Launched(CID)
+    event: TaskEvent = Launched(CID)
 
     async def answer() -> list[BaseException | None]:
-        together = GroupCommit(ledger)
-        waits = (together.apply(key, event, "docker run answered") for key in ("t1", "t2"))
+        commits = GroupCommit(ledger)
+        waits = (commits.apply(key, event, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 
     first, second = asyncio.run(answer())

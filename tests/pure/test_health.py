@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentless.model.nodes.gpu import GpuFault, GpuSample
-from agentless.rules.nodes.gpu_health import Finding, health
+from agentless.rules.nodes.gpu_findings import Finding, find_faults
 from tests.engines import xid as an_xid
 from tests.pure.build import reading, uuid
 
@@ -27,7 +27,7 @@ def first(**changes: Any) -> GpuSample:
 
 def reasons(sample: GpuSample = first(), xids: tuple[GpuFault, ...] | None = (), **limits: Any) -> dict[str, str]:  # noqa: B008
     """What speaks against each GPU, by UUID."""
-    return {finding.gpu: finding.reason for finding in health(sample, GPUS, xids, **limits)}
+    return {finding.gpu: finding.reason for finding in find_faults(sample, GPUS, xids, **limits)}
 
 
 # ---------------------------------------------------------------------- readings
@@ -35,7 +35,7 @@ def reasons(sample: GpuSample = first(), xids: tuple[GpuFault, ...] | None = (),
 
 def test_nothing_speaks_against_healthy_gpus() -> None:
     """Readings in range, all there, an empty log."""
-    assert health(GpuSample(GPUS), GPUS, (), temperature_limit=85) == ()
+    assert find_faults(GpuSample(GPUS), GPUS, (), temperature_limit=85) == ()
 
 
 @pytest.mark.parametrize(("errors", "words"), [(1, "1 uncorrected ECC error"), (2, "2 uncorrected ECC errors")])
@@ -46,7 +46,7 @@ def test_uncorrected_memory_errors_keep_a_gpu_out(errors: int, words: str) -> No
 
 def test_further_memory_errors_are_a_new_trouble() -> None:
     """Whoever let the GPU in after three did not say that a fourth is well."""
-    three, again, four = (health(first(ecc_uncorrected=errors), GPUS, ()) for errors in (3, 3, 4))
+    three, again, four = (find_faults(first(ecc_uncorrected=errors), GPUS, ()) for errors in (3, 3, 4))
     assert (three[0].key == again[0].key, three[0].key == four[0].key) == (True, False)
 
 
@@ -63,7 +63,7 @@ def test_without_a_limit_no_gpu_is_too_hot() -> None:
 
 def test_heat_is_one_trouble_however_hot() -> None:
     """It changes with every sample."""
-    findings = [health(first(temperature_c=hot), GPUS, (), temperature_limit=85) for hot in (90, 95)]
+    findings = [find_faults(first(temperature_c=hot), GPUS, (), temperature_limit=85) for hot in (90, 95)]
     assert len({finding.key for (finding,) in findings}) == 1
 
 
@@ -88,7 +88,9 @@ def test_a_gpu_that_the_driver_cannot_reach_is_named() -> None:
 
 def test_the_only_gpu_is_missed_too_when_the_driver_cannot_reach_it() -> None:
     """Then no row is left."""
-    found = health(GpuSample((), None, "GPU 0: 0000:01:00.0 does not answer", lost=("0000:01:00.0",)), GPUS[:1], ())
+    found = find_faults(
+        GpuSample((), None, "GPU 0: 0000:01:00.0 does not answer", lost=("0000:01:00.0",)), GPUS[:1], ()
+    )
     assert [finding.gpu for finding in found] == [FIRST]
 
 
@@ -109,7 +111,9 @@ def test_an_answer_that_is_not_whole_makes_no_gpu_gone(sample: GpuSample) -> Non
 def test_a_gpu_that_falls_off_further_is_still_the_same_trouble() -> None:
     """First the driver complains of it, and after a reboot it is not there any more."""
     lost = GpuSample(GPUS[1:], None, "…", lost=("0000:01:00.0",))
-    assert len({finding.key for sample in (lost, GpuSample(GPUS[1:])) for finding in health(sample, GPUS, ())}) == 1
+    assert (
+        len({finding.key for sample in (lost, GpuSample(GPUS[1:])) for finding in find_faults(sample, GPUS, ())}) == 1
+    )
 
 
 # ---------------------------------------------------------------------- Xids
@@ -141,7 +145,7 @@ def test_an_error_is_its_own_gpus_only() -> None:
 
 def test_an_error_of_a_gpu_that_is_gone_is_still_told() -> None:
     """It is why it is gone."""
-    found = health(GpuSample(GPUS[1:]), GPUS, (xid(79),))
+    found = find_faults(GpuSample(GPUS[1:]), GPUS, (xid(79),))
     assert [(finding.gpu, finding.key) for finding in found] == [(FIRST, "gone"), (FIRST, "xid 79 100.0")]
 
 
@@ -158,18 +162,18 @@ def test_a_log_that_cannot_be_read_speaks_against_none() -> None:
 def test_a_storm_of_one_error_is_one_finding() -> None:
     """The last one: the reason is the same, and the key moves on only when the GPU goes on failing."""
     storm = tuple(xid(119, at=float(second)) for second in range(50))
-    assert [finding.key for finding in health(first(), GPUS, storm)] == ["xid 119 49.0"]
+    assert [finding.key for finding in find_faults(first(), GPUS, storm)] == ["xid 119 49.0"]
 
 
 def test_an_error_that_happens_again_has_another_key() -> None:
     """What a person forgave was the first one."""
-    once, again = (health(first(), GPUS, log)[-1].key for log in ((xid(79),), (xid(79), xid(79, at=200.0))))
+    once, again = (find_faults(first(), GPUS, log)[-1].key for log in ((xid(79),), (xid(79), xid(79, at=200.0))))
     assert once != again
 
 
 def test_a_line_in_the_log_has_one_key_however_long_ago_it_was() -> None:
     """It is read again at each look, and is no new trouble."""
-    now, later = (health(first(), GPUS, (xid(79, age=age),)) for age in (50.0, 110.0))
+    now, later = (find_faults(first(), GPUS, (xid(79, age=age),)) for age in (50.0, 110.0))
     assert now == later
 
 
@@ -204,11 +208,11 @@ def test_a_gpu_for_which_the_driver_asks_for_nothing_any_more_is_not() -> None:
 
 def test_everything_against_a_gpu_is_told() -> None:
     """One trouble may be over before the other."""
-    found = health(first(ecc_uncorrected=1, temperature_c=90), GPUS, (xid(48),), temperature_limit=85)
+    found = find_faults(first(ecc_uncorrected=1, temperature_c=90), GPUS, (xid(48),), temperature_limit=85)
     assert [finding.key for finding in found] == ["ecc 1", "hot", "xid 48 100.0"]
     assert {finding.gpu for finding in found} == {FIRST}
 
 
 def test_a_finding_is_what_a_memory_needs() -> None:
     """Which GPU, which trouble, in words."""
-    assert health(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, "reset", "it needs a reset"),)
+    assert find_faults(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, "reset", "it needs a reset"),)

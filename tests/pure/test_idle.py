@@ -14,13 +14,13 @@ from agentless.errors import InventoryError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
-from agentless.model.tasks.event import Exited, Restarted, StopAsked
 from agentless.model.tasks.task import Ended
-from agentless.model.usage.idle import Idle, IdlePolicy
+from agentless.model.tasks.task_event import Exited, Restarted, StopAsked
+from agentless.model.usage.idle import IdleGpus, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.usage.idle import Still, Told, farewell, follow, idle_since, judge, words
+from agentless.rules.usage.idle import IdleReport, Still, farewell, follow, idle_since, judge, words
 from agentless.rules.views.publish import gpu_view, task_view
 from tests.pure.build import NOW, cluster, placement, reading, seen, task, uuid
 
@@ -96,57 +96,57 @@ def test_old_samples_say_nothing() -> None:
 def test_a_gpu_that_is_idle_for_long_enough_is_reported_once() -> None:
     assert judge({A: 0}, BOTH, REPORT, None, 99).what == "nothing"
     first = judge({A: 0}, BOTH, REPORT, None, 100)
-    assert (first.what, first.idle) == ("report", Idle({A: 0}))
-    again = judge({A: 0}, BOTH, REPORT, first.told, 105)
+    assert (first.what, first.idle) == ("report", IdleGpus({A: 0}))
+    again = judge({A: 0}, BOTH, REPORT, first.report, 105)
     assert (again.what, again.idle) == ("nothing", first.idle)
 
 
 def test_one_more_idle_gpu_is_reported_again() -> None:
     first = judge({A: 0, B: 50}, BOTH, REPORT, None, 100)
-    second = judge({A: 0, B: 50}, BOTH, REPORT, first.told, 150)
-    assert (second.what, second.idle) == ("report", Idle({A: 0, B: 50}, all_since=50))
+    second = judge({A: 0, B: 50}, BOTH, REPORT, first.report, 150)
+    assert (second.what, second.idle) == ("report", IdleGpus({A: 0, B: 50}, all_since=50))
 
 
 def test_work_after_a_report_is_reported_too() -> None:
-    told = judge({A: 0}, BOTH, REPORT, None, 100).told
-    assert judge({}, BOTH, REPORT, told, 105).what == "busy again"
+    report = judge({A: 0}, BOTH, REPORT, None, 100).report
+    assert judge({}, BOTH, REPORT, report, 105).what == "busy again"
     assert judge({}, BOTH, REPORT, None, 105).what == "nothing"
 
 
 def test_nothing_is_said_of_a_node_that_is_silent() -> None:
-    told = judge({A: 0}, BOTH, STOP, None, 100).told
-    assert judge(None, BOTH, STOP, told, 9999) == judge(None, BOTH, STOP, None, 0)
+    report = judge({A: 0}, BOTH, STOP, None, 100).report
+    assert judge(None, BOTH, STOP, report, 9999) == judge(None, BOTH, STOP, None, 0)
 
 
 def test_nothing_is_ever_stopped_unless_the_policy_says_so() -> None:
-    told = judge({A: 0, B: 0}, BOTH, IdlePolicy(), None, 1e6).told
-    assert judge({A: 0, B: 0}, BOTH, IdlePolicy(), told, 1e9).what == "nothing"
+    report = judge({A: 0, B: 0}, BOTH, IdlePolicy(), None, 1e6).report
+    assert judge({A: 0, B: 0}, BOTH, IdlePolicy(), report, 1e9).what == "nothing"
 
 
 def test_a_task_is_warned_and_then_stopped() -> None:
     warned = judge({A: 0, B: 0}, BOTH, STOP, None, 100)
     assert (warned.what, warned.idle and warned.idle.stop_at) == ("report", 300)
-    assert judge({A: 0, B: 0}, BOTH, STOP, warned.told, 299).what == "nothing"
-    assert judge({A: 0, B: 0}, BOTH, STOP, warned.told, 300).what == "stop"
+    assert judge({A: 0, B: 0}, BOTH, STOP, warned.report, 299).what == "nothing"
+    assert judge({A: 0, B: 0}, BOTH, STOP, warned.report, 300).what == "stop"
 
 
 def test_a_task_that_uses_one_of_its_gpus_is_not_stopped() -> None:
-    told = judge({A: 0}, BOTH, STOP, None, 100).told
-    verdict = judge({A: 0}, BOTH, STOP, told, 9999)
-    assert (verdict.what, verdict.idle) == ("nothing", Idle({A: 0}))
+    report = judge({A: 0}, BOTH, STOP, None, 100).report
+    verdict = judge({A: 0}, BOTH, STOP, report, 9999)
+    assert (verdict.what, verdict.idle) == ("nothing", IdleGpus({A: 0}))
 
 
 def test_a_new_policy_warns_anew_before_it_stops() -> None:
-    told = judge({A: 0, B: 0}, BOTH, REPORT, None, 100).told
-    warned = judge({A: 0, B: 0}, BOTH, STOP, told, 5000)
+    report = judge({A: 0, B: 0}, BOTH, REPORT, None, 100).report
+    warned = judge({A: 0, B: 0}, BOTH, STOP, report, 5000)
     assert (warned.what, warned.idle and warned.idle.stop_at) == ("report", 5200)
-    assert judge({A: 0, B: 0}, BOTH, STOP, warned.told, 5199).what == "nothing"
-    assert judge({A: 0, B: 0}, BOTH, STOP, warned.told, 5200).what == "stop"
+    assert judge({A: 0, B: 0}, BOTH, STOP, warned.report, 5199).what == "nothing"
+    assert judge({A: 0, B: 0}, BOTH, STOP, warned.report, 5200).what == "stop"
 
 
 def test_who_has_worked_between_two_looks_has_all_of_its_time_again() -> None:
-    told = judge({A: 0, B: 0}, BOTH, STOP, None, 100).told
-    later = judge({A: 900, B: 900}, BOTH, STOP, told, 1000)
+    report = judge({A: 0, B: 0}, BOTH, STOP, None, 100).report
+    later = judge({A: 900, B: 900}, BOTH, STOP, report, 1000)
     assert (later.what, later.idle and later.idle.stop_at) == ("nothing", 1200)
 
 
@@ -158,14 +158,14 @@ def test_who_is_stopped_was_idle_all_the_time_and_warned_in_time(
     drawn: list[tuple[int | None, int | None]], report: int, more: int
 ) -> None:
     policy = IdlePolicy(report, report + more)
-    still, told, warned, history = Still(), None, 0.0, []
+    still, report, warned, history = Still(), None, 0.0, []
     for number, pair in enumerate(drawn * 3):
         now = 5.0 * number
         history.append(pair)
         still = follow(still, sample(now, *pair))
         found: Mapping[str, float] | None = idle_since(still, BOTH, 0.0, now)
-        verdict = judge(found, BOTH, policy, told, now)
-        told = verdict.told
+        verdict = judge(found, BOTH, policy, report, now)
+        report = verdict.report
         if verdict.what == "report" and verdict.idle and verdict.idle.all_since is not None:
             warned = now
         if verdict.what == "stop":
@@ -179,16 +179,16 @@ def test_who_is_stopped_was_idle_all_the_time_and_warned_in_time(
 
 
 def test_what_is_said_of_it() -> None:
-    assert words(Idle({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
-    assert words(Idle({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
-    assert words(Idle({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
-    assert words(Idle({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
-    assert farewell(Idle({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
+    assert words(IdleGpus({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
+    assert words(IdleGpus({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
+    assert words(IdleGpus({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
+    assert words(IdleGpus({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
+    assert farewell(IdleGpus({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
 
 
 def test_a_task_and_its_gpu_tell_of_it() -> None:
     running = task("t1", "node1::0")
-    view = task_view(running, (), Outlook(), mine=True, idle=Idle({A: NOW - 90}, NOW - 90), now=NOW)
+    view = task_view(running, (), Outlook(), mine=True, idle=IdleGpus({A: NOW - 90}, NOW - 90), now=NOW)
     assert (view.reason, view.idle_since) == ("idle for 1m 30s", "2027-01-15T07:58:30.000Z")
     gpu = cluster(seen(gpus=1), (running,)).nodes["node1"].gpus[0]
     shown = gpu_view("node1", gpu, idle_since=NOW - 90, now=NOW)
@@ -250,7 +250,7 @@ def test_what_cannot_be_meant_is_told(tmp_path: Path, text: str, what: str) -> N
 
 def test_told_is_of_the_gpus_that_are_still_idle() -> None:
     """One that worked in between is news when it is idle again."""
-    told = Told(frozenset({A, B}), REPORT, 0)
-    left = judge({A: 0}, BOTH, REPORT, told, 500)
-    assert (left.what, left.told and left.told.gpus) == ("nothing", {A})
-    assert judge({A: 0, B: 600}, BOTH, REPORT, left.told, 700).what == "report"
+    report = IdleReport(frozenset({A, B}), REPORT, 0)
+    left = judge({A: 0}, BOTH, REPORT, report, 500)
+    assert (left.what, left.report and left.report.gpus) == ("nothing", {A})
+    assert judge({A: 0, B: 600}, BOTH, REPORT, left.report, 700).what == "report"

@@ -40,7 +40,7 @@ def archive(form: str, *, big: bool = False) -> bytes:
     """As engines before 25 write it, or as those since then do: in the order of the names, the manifest late."""
     files: dict[str, bytes] = {}
     if form == "legacy":
-        names = [name for name in layers.names(IMAGE) if name.endswith("/layer.tar")] + [f"{'f' * 64}/layer.tar"]
+        names = [name for name in layers.layer_files(IMAGE) if name.endswith("/layer.tar")] + [f"{'f' * 64}/layer.tar"]
         config = f"{IMAGE.id[7:]}.json"
         for name, data in zip(names, DATA, strict=True):
             folder = name.partition("/")[0]

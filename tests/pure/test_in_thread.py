@@ -16,7 +16,7 @@ from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.in_thread import in_thread
-from agentless.model.files.task_files import Output
+from agentless.model.files.file_spec import Output
 from agentless.stores.files.output_archive import Arrival
 from tests.pure.build import task
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentless import plugins
 from agentless.errors import InventoryError
-from agentless.inventory.inventory import MAX_TOLD, Inventory, load, stamp_of
+from agentless.inventory.inventory import MAX_MISTAKES, Inventory, load, stamp_of
 from agentless.inventory.schema import Kept, Node, Policy
 from agentless.model.address import Address
 from agentless.model.nodes.node import NodeConfig
@@ -224,7 +224,7 @@ def test_one_mistake_made_many_times_is_told_often_enough(tmp_path: Path) -> Non
     text = "version: 1\nnodes:\n" + "".join(f"  n{i}: {{host: h, prot: 1}}\n" for i in range(500))
     lines = message(tmp_path, text).splitlines()
     assert (len(lines), lines[-1]) == (
-        MAX_TOLD + 1,
+        MAX_MISTAKES + 1,
         f"{tmp_path}/inventory.yaml: there is more; correct these 100 first",
     )
 

@@ -94,11 +94,11 @@ def test_what_ended_first_comes_first() -> None:
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
-def test_the_end_of_a_long_log_fills_the_room_and_each_stream_gets_its_half(out: int, err: int, room: int) -> None:
-    taken = split_tail({1: out, 2: err}, room)
-    assert sum(taken.values()) == min(out + err, room)
-    assert min(out, room // 2) <= taken[1] <= out
-    assert min(err, room // 2) <= taken[2] <= err
+def test_the_end_of_a_long_log_fills_the_room_and_each_stream_gets_its_half(out: int, err: int, limit: int) -> None:
+    taken = split_tail({1: out, 2: err}, limit)
+    assert sum(taken.values()) == min(out + err, limit)
+    assert min(out, limit // 2) <= taken[1] <= out
+    assert min(err, limit // 2) <= taken[2] <= err
 
 
 @pytest.mark.parametrize(

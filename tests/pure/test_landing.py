@@ -9,34 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import CopyFailed, UsageError
-from agentless.model.files.location import Place, decoded, encoded, parse_place, split, there
+from agentless.model.files.location import Location, decoded, encoded, parse_location, split, there
 from agentless.rules.files.copy_errors import is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_target, landings
 
-FILE = Place(None, "data/x")
-FOLDER = Place(None, "src/")
+FILE = Location(None, "data/x")
+FOLDER = Location(None, "src/")
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("node1:/data", Place("node1", "/data")),
-        ("node1:", Place("node1", "")),
-        ("node1:a:b", Place("node1", "a:b")),
-        ("here", Place(None, "here")),
-        ("./a:b", Place(None, "./a:b")),
-        ("/a:b", Place(None, "/a:b")),
-        (":x", Place(None, ":x")),
+        ("node1:/data", Location("node1", "/data")),
+        ("node1:", Location("node1", "")),
+        ("node1:a:b", Location("node1", "a:b")),
+        ("here", Location(None, "here")),
+        ("./a:b", Location(None, "./a:b")),
+        ("/a:b", Location(None, "/a:b")),
+        (":x", Location(None, ":x")),
     ],
 )
 def test_a_name_and_a_colon_are_a_place_elsewhere(text, place):
-    assert parse_place(text) == place
+    assert parse_location(text) == place
 
 
 @pytest.mark.parametrize("text", ["", "a\0b"])
 def test_what_is_no_path(text):
     with pytest.raises(UsageError):
-        parse_place(text)
+        parse_location(text)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_path_of_any_bytes_comes_over(data):
 
 
 def put(*sources, to, kind):
-    return [(landing.target, landing.is_folder) for landing in landings(sources, Place("node1", to), kind)]
+    return [(landing.target, landing.is_folder) for landing in landings(sources, Location("node1", to), kind)]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_a_folder_goes_below_a_folder_or_gets_the_name():
 
 
 def test_what_is_in_a_folder_goes_into_the_folder():
-    assert put((Place(None, "src/."), "folder"), to="/d", kind="folder") == [("/d", True)]
-    assert put((Place(None, "."), "folder"), to="", kind="folder") == [("", True)]
+    assert put((Location(None, "src/."), "folder"), to="/d", kind="folder") == [("/d", True)]
+    assert put((Location(None, "."), "folder"), to="", kind="folder") == [("", True)]
 
 
 def test_several_go_into_a_folder_only():
@@ -127,25 +127,25 @@ def test_what_does_not_fit_is_told(source, to, kind, words):
 
 def test_two_of_one_name_would_be_one():
     with pytest.raises(UsageError, match="have the same name"):
-        put((FILE, "file"), (Place(None, "other/x"), "file"), to="/d", kind="folder")
+        put((FILE, "file"), (Location(None, "other/x"), "file"), to="/d", kind="folder")
 
 
 def test_a_folder_is_named_itself():
     with pytest.raises(UsageError, match="name the folder itself"):
-        put((Place(None, "a/.."), "folder"), to="/d", kind="folder")
+        put((Location(None, "a/.."), "folder"), to="/d", kind="folder")
 
 
 @pytest.mark.parametrize(("is_folder", "kind"), [(False, "folder"), (True, "file"), (True, "other"), (False, "denied")])
 def test_what_is_in_the_way_is_told(is_folder, kind):
     with pytest.raises(CopyFailed):
-        check_target(Landing(FILE, is_folder, "/d"), Place("node1", "/d"), kind)
+        check_target(Landing(FILE, is_folder, "/d"), Location("node1", "/d"), kind)
 
 
 @pytest.mark.parametrize(
     ("is_folder", "kind"), [(False, "nothing"), (False, "file"), (True, "nothing"), (True, "folder"), (False, "orphan")]
 )
 def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
-    check_target(Landing(FILE, is_folder, "/d"), Place("node1", "/d"), kind)
+    check_target(Landing(FILE, is_folder, "/d"), Location("node1", "/d"), kind)
 
 
 @pytest.mark.parametrize(

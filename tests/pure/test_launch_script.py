@@ -589,7 +589,7 @@ def test_a_client_that_warns_after_the_id_is_no_failure(node: Node) -> None:
 # ------------------------------------------------------------------ several in one script
 
 
-def together(node: Node, *tasks: Task, **env: str) -> list[str | Exception]:
+def at_once(node: Node, *tasks: Task, **env: str) -> list[str | Exception]:
     """Launches in one script: the id of each, or why not."""
     wanted = [Launch(each, placement(str(each.spec.needs))) for each in tasks]
     result = node.result(node.begin(node.engine.launches(wanted), **env))
@@ -605,7 +605,7 @@ def together(node: Node, *tasks: Task, **env: str) -> list[str | Exception]:
 @in_each_shell
 def test_of_several_launches_in_one_script_each_has_its_own_answer(node: Node) -> None:
     node.launch(assigning("t9", "node1::3"))
-    one, held, missing, other = together(
+    one, held, missing, other = at_once(
         node,
         assigning("t1", "node1::0"),
         assigning("t2", "node1::3"),
@@ -621,7 +621,7 @@ def test_of_several_launches_in_one_script_each_has_its_own_answer(node: Node) -
 
 @in_each_shell
 def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
-    one, other = together(node, assigning("t1"), assigning("t2"))
+    one, other = at_once(node, assigning("t1"), assigning("t2"))
     assert isinstance(one, str)
     assert str(other) == "node1::0: GPU 0 is held by task t1 of me@here"
 
@@ -631,7 +631,7 @@ def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
-        errors = together(node, assigning("t1"), assigning("t2", "node1::1"))
+        errors = at_once(node, assigning("t1"), assigning("t2", "node1::1"))
     finally:
         os.close(root)
     assert all("held this node's lock" in str(error) for error in errors)

@@ -37,19 +37,19 @@ chains = st.lists(st.sampled_from("abc"), max_size=6)
 
 
 def test_the_folders_of_old_engines_are_known_beforehand() -> None:
-    names = layers.names(RECORDED)
+    names = layers.layer_files(RECORDED)
     for folder, layer in zip(FOLDERS, RECORDED.layers, strict=False):
         assert names[f"{folder}/layer.tar"] == layer
 
 
 def test_the_files_of_new_engines_are_named_by_their_hash() -> None:
-    names = layers.names(RECORDED)
+    names = layers.layer_files(RECORDED)
     assert [names[f"blobs/sha256/{layer[7:]}"] for layer in RECORDED.layers] == list(RECORDED.layers)
 
 
 def test_an_engine_in_another_time_zone_names_them_by_it() -> None:
     berlin = Image(RECORDED.id, RECORDED.layers, 0, zone="1970-01-01T01:00:00+01:00")
-    assert set(layers.names(RECORDED)) < set(layers.names(berlin))
+    assert set(layers.layer_files(RECORDED)) < set(layers.layer_files(berlin))
 
 
 def test_what_the_target_has_is_not_wanted_and_what_it_lacks_is() -> None:
@@ -71,7 +71,7 @@ def test_a_layer_that_comes_again_above_is_wanted() -> None:
 
 @given(chains, st.lists(chains, max_size=4))
 def test_only_a_chain_from_the_bottom_can_be_reused(wanted: list[str], stores: list[list[str]]) -> None:
-    kept = layers.common(wanted, stores)
+    kept = layers.common_layers(wanted, stores)
     assert kept == 0 or any(chain[:kept] == wanted[:kept] for chain in stores)
     assert not any(len(wanted) > kept and chain[: kept + 1] == wanted[: kept + 1] for chain in stores)
 
@@ -87,7 +87,7 @@ def test_the_archive_is_one_that_docker_reads() -> None:
         manifest = json.loads(tar.extractfile("manifest.json").read())
         assert tar.extractfile("ab.tar").read() == data
     assert manifest == [{"Config": f"{digest}.json", "RepoTags": ["agentless/env:1"], "Layers": ["ab.tar"]}]
-    assert layers.id_of(config) == f"sha256:{digest}"
+    assert layers.image_id(config) == f"sha256:{digest}"
 
 
 def test_a_layer_above_8_gib_has_its_size() -> None:

@@ -15,11 +15,11 @@ from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.run import kind_of_task
 from agentless.model.tasks.task import Ended, Running, Task
 from agentless.model.tasks.terms import Terms
+from agentless.model.usage.run import kind_of_task
 from agentless.rules.nodes.survey import survey
-from agentless.rules.scheduling.learned import learned
+from agentless.rules.scheduling.learned import learned_length
 from agentless.rules.scheduling.plan import Outlook, Plan, Promise, plan
 from agentless.rules.usage.fair_share import HALF_LIFE
 from agentless.rules.views.publish import task_view
@@ -32,19 +32,19 @@ from tests.pure.test_plan import POLICIES, clusters, look, places, promises, run
 
 
 def test_with_few_runs_nothing_is_learned() -> None:
-    assert learned([60.0] * 4) is None
-    assert learned([60.0] * 5) == 60
+    assert learned_length([60.0] * 4) is None
+    assert learned_length([60.0] * 5) == 60
 
 
 def test_it_is_what_almost_all_of_the_last_runs_took() -> None:
-    assert learned([float(n) for n in range(1, 21)]) == 19
-    assert learned([9999.0] * 50 + [60.0] * 20) == 60
-    assert learned([10, 20, 30, 40, 500]) == 500
+    assert learned_length([float(n) for n in range(1, 21)]) == 19
+    assert learned_length([9999.0] * 50 + [60.0] * 20) == 60
+    assert learned_length([10, 20, 30, 40, 500]) == 500
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=5))
 def test_at_most_one_of_twenty_took_longer(seconds: list[float]) -> None:
-    found = learned(seconds)
+    found = learned_length(seconds)
     last = seconds[-20:]
     assert found is not None
     assert found >= 1
@@ -53,7 +53,7 @@ def test_at_most_one_of_twenty_took_longer(seconds: list[float]) -> None:
 
 @pytest.mark.parametrize(("took", "found"), [(0.5, 1), (1.5, 1.5)])
 def test_it_is_a_second_at_least(took: float, found: float) -> None:
-    assert learned([took] * 5) == found
+    assert learned_length([took] * 5) == found
 
 
 def test_a_kind_is_owner_image_gpus_and_the_first_words() -> None:
@@ -210,14 +210,14 @@ def test_it_is_learned_from_the_history_and_from_what_ends(tmp_path: Path) -> No
         history.add(over(f"b{number}", 9999, state="failed"))
     history.close()
     ledger = opened(tmp_path)
-    past = RunHistory(ledger.tasks, ledger._bus, ledger._clock, HALF_LIFE)  # type: ignore[arg-type]
+    history = RunHistory(ledger.tasks, ledger._bus, ledger._clock, HALF_LIFE)  # type: ignore[arg-type]
     waiting = replace(over("w", 1), status=task(state="pending").status)
-    assert past.lengths([waiting]) == {}
+    assert history.lengths([waiting]) == {}
     ledger.adopt(over("a9", 80), "recovered")
-    assert past.lengths([waiting]) == {"w": 80}
-    assert past.lengths([replace(waiting, owner="eve")]) == {}
+    assert history.lengths([waiting]) == {"w": 80}
+    assert history.lengths([replace(waiting, owner="eve")]) == {}
     limited = replace(waiting.spec, terms=Terms(time_limit=5))
-    assert past.lengths([replace(waiting, spec=limited)]) == {}
+    assert history.lengths([replace(waiting, spec=limited)]) == {}
 
 
 # ------------------------------------------------------------------------- in words

@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.errors import Refused, StateError
-from agentless.model.tasks.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
+from agentless.model.tasks.task_event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
 from agentless.rules.scheduling.plan import Outlook
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
@@ -43,7 +43,7 @@ def opened(folder: Path) -> Ledger:
     nodes: Any = SimpleNamespace(stale=lambda _: None)
     queue: Any = SimpleNamespace(outlook=lambda _: Outlook())
     outputs: Any = SimpleNamespace(view=lambda _: ())
-    stores = Stores(store, history, SecretStore(folder / "secrets"))
+    stores = TaskStores(store, history, SecretStore(folder / "secrets"))
     return Ledger(tasks, stores, TaskViews(tasks, nodes, queue, outputs, clock), bus, clock)
 
 
@@ -59,7 +59,7 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def told(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
+def event_names(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
     events = [orjson.loads(event) for _, event in ledger.stores.history.events(0, -1, of)]
     return [(event["event"], event["task"]["state"]) for event in events]
 
@@ -71,7 +71,7 @@ def test_a_life_is_told_once_over_restarts(folder: Path) -> None:
     ledger.apply("t1", Launched(CID), "docker run")
     ledger = opened(folder)
     ledger.apply("t1", Exited(0), "seen")
-    assert told(opened(folder)) == [("assigned", "assigning"), ("launched", "running"), ("exited", "completed")]
+    assert event_names(opened(folder)) == [("assigned", "assigning"), ("launched", "running"), ("exited", "completed")]
 
 
 def test_what_was_saved_and_not_told_is_told_by_the_next_one(folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_was_saved_and_not_told_is_told_by_the_next_one(folder: Path) -> No
     ledger = opened(folder)
     ledger.add(task(state="pending"), Assigned(placement()), "submitted")
     TaskStore(folder / "state.json").save(task(state="running"))
-    assert told(opened(folder)) == [("assigned", "assigning"), ("recalled", "running")]
+    assert event_names(opened(folder)) == [("assigned", "assigning"), ("recalled", "running")]
 
 
 def test_an_end_that_cannot_be_written_has_not_happened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_an_end_that_cannot_be_written_has_not_happened(folder: Path, monkeypatc
         with pytest.raises(StateError):
             ledger.apply("t1", Exited(0), "seen")
     assert ledger.tasks.live["t1"].state == "running"
-    assert told(ledger) == [("adopted", "running")]
+    assert event_names(ledger) == [("adopted", "running")]
     ledger.apply("t1", Exited(0), "seen")
-    assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
+    assert event_names(ledger) == [("adopted", "running"), ("exited", "completed")]
 
 
 def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +104,9 @@ def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkey
         patch.setattr(ledger.stores.history, "record", full)
         ledger.publish(ledger.tasks.live["t1"], "intruded", "bob")
         assert ledger.stores.trouble == "the disk is full"
-    assert told(ledger) == [("adopted", "running")]
+    assert event_names(ledger) == [("adopted", "running")]
     ledger.apply("t1", Exited(0), "seen")
-    assert told(ledger) == [("adopted", "running"), ("intruded", "running"), ("exited", "completed")]
+    assert event_names(ledger) == [("adopted", "running"), ("intruded", "running"), ("exited", "completed")]
     assert ledger.stores.trouble is None
 
 
@@ -124,7 +124,7 @@ def test_a_stop_that_cannot_be_written_holds_and_is_written_when_there_is_room(
     ledger.flush()
     assert TaskStore(folder / "state.json").load()["t1"].stop == "stop"
     ledger.apply("t1", Exited(143), "seen")
-    assert told(ledger) == [("adopted", "running"), ("stop-asked", "running"), ("exited", "stopped")]
+    assert event_names(ledger) == [("adopted", "running"), ("stop-asked", "running"), ("exited", "stopped")]
 
 
 def test_what_waits_and_cannot_be_written_off_is_to_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch:
         patch.setattr(ledger.stores.state, "save", full)
         with pytest.raises(StateError):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
-    assert (ledger.tasks.live, told(ledger)) == ({}, [])
+    assert (ledger.tasks.live, event_names(ledger)) == ({}, [])
     assert opened(folder).tasks.live == {}
 
 
@@ -165,7 +165,7 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
         ledger = again
     ledger.flush()
     assert (ledger.stores.trouble, TaskStore(folder / "state.json").load()) == (None, {})
-    assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
+    assert event_names(ledger) == [("adopted", "running"), ("exited", "completed")]
 
 
 def test_a_task_that_is_removed_is_never_gone_without_a_word(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_a_task_that_is_removed_is_never_gone_without_a_word(folder: Path, monke
         ledger.forget(ended, "removed", "agentless rm")
     ledger = opened(folder)
     assert not ledger.stores.history.has("t1")
-    assert told(ledger)[-1] == ("removed", "completed")
+    assert event_names(ledger)[-1] == ("removed", "completed")
 
 
 def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,11 +255,11 @@ def test_an_id_that_is_known_is_never_taken_in_again(folder: Path, end: list[Any
     ledger.adopt(task(), "found")
     for event in end:
         ledger.apply("t1", event, "seen")
-    known, before = dict(ledger.tasks.live), told(ledger)
+    known, before = dict(ledger.tasks.live), event_names(ledger)
     for _ in range(2):  # the second time after a restart
         with pytest.raises(Refused, match="task t1 is there already"):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
-        assert (ledger.tasks.live, told(ledger)) == (known, before)
+        assert (ledger.tasks.live, event_names(ledger)) == (known, before)
         ledger = opened(folder)
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
-from agentless.model.tasks.event import (
+from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
+from agentless.model.tasks.task_event import (
     Adopted,
     Assigned,
     Dated,
     Delayed,
-    Event,
     Exited,
     Froze,
     GaveUp,
@@ -28,15 +28,15 @@ from agentless.model.tasks.event import (
     Restarted,
     Step,
     StopAsked,
+    TaskEvent,
     Thawed,
     Unplaced,
     Vanished,
 )
-from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
 from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
-EVENTS: dict[str, Event] = {
+EVENTS: dict[str, TaskEvent] = {
     "delayed": Delayed(NOW + 60, "tried again"),
     "queued": Queued(),
     "unplaced": Unplaced("held by another"),
@@ -118,7 +118,7 @@ def test_every_state_with_every_event(state: str, event: str) -> None:
 
 
 def test_the_table_names_all_events_there_are() -> None:
-    assert {type(event) for event in EVENTS.values()} == set(get_args(Event))
+    assert {type(event) for event in EVENTS.values()} == set(get_args(TaskEvent))
 
 
 def test_a_stop_before_the_start_wins_over_the_start() -> None:
@@ -156,7 +156,7 @@ def test_out_of_memory_and_the_engines_own_error_are_reasons() -> None:
     assert ended_of(task(), Exited(1)).reason is None
 
 
-def ended_of(before: Task, event: Event, now: float = NOW) -> Ended:
+def ended_of(before: Task, event: TaskEvent, now: float = NOW) -> Ended:
     status = apply(before, event, now).status
     assert isinstance(status, Ended)
     return status
@@ -239,7 +239,7 @@ class Life(RuleBasedStateMachine):
         self.assigned = False
 
     @rule(event=st.sampled_from(list(EVENTS.values())), wait=st.floats(0, 1000))
-    def something_happens(self, event: Event, wait: float) -> None:
+    def something_happens(self, event: TaskEvent, wait: float) -> None:
         before, self.now = self.task, self.now + wait
         try:
             self.task = apply(before, event, self.now)

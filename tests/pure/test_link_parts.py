@@ -11,8 +11,8 @@ import pytest
 from agentless.controller.nodes.link import connection
 from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.cache import NodeCache
-from agentless.controller.nodes.link.changes import Changes
-from agentless.controller.nodes.link.connection import Connection
+from agentless.controller.nodes.link.changes import PendingChanges
+from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.errors import NodeBroken, Unreachable
 from agentless.model.nodes.cluster import Observation
@@ -46,7 +46,7 @@ def container_of(task_id: str) -> Container:
 
 
 async def test_changes_that_come_meanwhile_are_taken_together_and_each_once() -> None:
-    changes = Changes()
+    changes = PendingChanges()
     for change in ("a", "b", "a"):
         await changes.put(change)
     assert list(await changes.take()) == ["a", "b"]
@@ -56,7 +56,7 @@ async def test_changes_that_come_meanwhile_are_taken_together_and_each_once() ->
 
 
 async def test_who_names_many_changes_waits_until_some_are_taken() -> None:
-    changes = Changes()
+    changes = PendingChanges()
     for number in range(INSPECTED):
         await changes.put(str(number))
     one_more = asyncio.create_task(changes.put("one more"))
@@ -127,7 +127,7 @@ async def test_a_node_counts_as_reached_once_it_has_greeted(monkeypatch: pytest.
     """A server that takes a login and answers nothing is not."""
     monkeypatch.setattr(connection, "backoff", lambda *_: 0.0)
     known, tries, reached = Known(), 0, asyncio.Event()
-    link = Connection(Session(), known.cache)  # type: ignore[arg-type]
+    link = NodeConnection(Session(), known.cache)  # type: ignore[arg-type]
 
     async def greet() -> None:
         nonlocal tries

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentless.engines.docker.timestamps import MARK, MARKS, PIECE, StampedReading
 from agentless.errors import UsageError
-from agentless.model.tasks.log_query import OVERLAP, LogQuery, Place, Position
+from agentless.model.tasks.log_query import OVERLAP, LogCursor, LogPosition, LogQuery
 
 BEGIN = 1_780_000_000
 Entry = tuple[int, int, bytes]
@@ -41,7 +41,7 @@ def printed(entries: list[Entry], since: float | None) -> list[tuple[int, bytes]
     return [(stream, b"".join(text for _, text in some)) for stream, some in groupby(shown, key=itemgetter(0))]
 
 
-def read(entries: list[Entry], place: Place | None, cuts: list[int], *, shown: bool = False):
+def read(entries: list[Entry], place: LogPosition | None, cuts: list[int], *, shown: bool = False):
     """What a reading gives of it in pieces of these sizes, and the place that it comes to; the rest does not arrive."""
     reading, got = StampedReading(place, shown=shown), {1: b"", 2: b""}
     data = printed(entries, place.since if place else None)
@@ -118,10 +118,10 @@ def test_of_a_long_log_little_is_asked_for_again():
 
 
 def test_a_position_is_a_word_that_is_read_back():
-    place = Place((stamp(5), 7), None, stamp(0))
-    for position in (Position("2mz5d8w6h0r-2"), Position("a b", (3, 4), place)):
-        assert Position.parse(str(position)) == position
-    assert LogQuery(position=Position("x", place=place)).place == place
+    place = LogPosition((stamp(5), 7), None, stamp(0))
+    for position in (LogCursor("2mz5d8w6h0r-2"), LogCursor("a b", (3, 4), place)):
+        assert LogCursor.parse(str(position)) == position
+    assert LogQuery(position=LogCursor("x", place=place)).place == place
 
 
 @pytest.mark.parametrize(
@@ -131,4 +131,4 @@ def test_a_position_is_a_word_that_is_read_back():
 )  # fmt: skip
 def test_another_word_is_no_position(text):
     with pytest.raises(UsageError, match="no position in a log"):
-        Position.parse(text)
+        LogCursor.parse(text)

@@ -33,8 +33,8 @@ def keep(store: LogStore, task: str, frames: Iterable[Frame], cap: int = 1 << 20
         if log.full:
             log.cut("cut")
             rest = {fd: streams(whole)[fd][log.head[fd] :] for fd in (1, 2)}
-            log.put(1, rest[1][len(rest[1]) - min(len(rest[1]), log.room // 2) :])
-            log.put(2, rest[2][len(rest[2]) - min(len(rest[2]), log.room // 2) :])
+            log.put(1, rest[1][len(rest[1]) - min(len(rest[1]), log.tail_bytes // 2) :])
+            log.put(2, rest[2][len(rest[2]) - min(len(rest[2]), log.tail_bytes // 2) :])
         log.finish()
         log.commit()
 
@@ -79,7 +79,7 @@ def test_of_a_longer_log_the_first_half_of_the_cap_is_its_beginning_however_it_c
             if not log.full:
                 log.add(stream, part)
         assert log.full
-        assert (sum(log.head.values()), log.room) == (cap // 2, cap - cap // 2)
+        assert (sum(log.head.values()), log.tail_bytes) == (cap // 2, cap - cap // 2)
         log.cut("cut")
         log.finish()
         log.commit()

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentless.controller.usage.metrics import OTHERS, OWNERS, text
-from agentless.controller.usage.scrape import Figures
+from agentless.controller.usage.scrape import MetricsSnapshot
 from tests.pure.build import NOW, cluster, process, reading, seen, task
 
 GPU = {"node": "node1", "gpu": "0", "uuid": "GPU-node1-0"}
@@ -19,7 +19,9 @@ READ = reading(
 
 
 def figures(of=None, **fields):
-    return Figures(of or cluster(shown(READ)), **{"tasks": (), "ended": {}, "gpu_seconds": {}, "warnings": 0, **fields})
+    return MetricsSnapshot(
+        of or cluster(shown(READ)), **{"tasks": (), "ended": {}, "gpu_seconds": {}, "warnings": 0, **fields}
+    )
 
 
 def shown(*readings, **changes):
@@ -27,17 +29,17 @@ def shown(*readings, **changes):
     return replace(plain, sample=replace(plain.sample, gpus=readings))
 
 
-def families(of: Figures):
+def families(of: MetricsSnapshot):
     return {family.name: family for family in text_string_to_metric_families(text(of).decode())}
 
 
-def values(of: Figures, name: str):
+def values(of: MetricsSnapshot, name: str):
     """The samples of a metric, by their labels."""
     found = [s for family in families(of).values() for s in family.samples if s.name == name]
     return {tuple(sample.labels.values()): sample.value for sample in found}
 
 
-def one(of: Figures, name: str, **labels: str):
+def one(of: MetricsSnapshot, name: str, **labels: str):
     (found,) = [s.value for f in families(of).values() for s in f.samples if s.name == name and s.labels == labels]
     return found
 

@@ -14,7 +14,8 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import Container
-from agentless.model.tasks.event import (
+from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_event import (
     Assigned,
     Exited,
     Froze,
@@ -24,7 +25,6 @@ from agentless.model.tasks.event import (
     StopAsked,
     Vanished,
 )
-from agentless.model.tasks.task import Placement, Task
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack
 from agentless.rules.tasks.lifecycle import apply

@@ -164,13 +164,13 @@ def test_a_block_that_zstd_does_not_have_is_refused() -> None:
 
 @pytest.mark.parametrize("dictionary", [0, 200, 40_000, 1 << 20])
 @pytest.mark.parametrize("size", [0, 100, 300, 70_000])
-@pytest.mark.parametrize("told", [True, False])
-def test_the_end_is_found_behind_every_header_of_zstd(dictionary: int, size: int, told: bool) -> None:
+@pytest.mark.parametrize("has_size", [True, False])
+def test_the_end_is_found_behind_every_header_of_zstd(dictionary: int, size: int, has_size: bool) -> None:
     """The id of a dictionary and the length of the content have fields of several sizes, which may be missing."""
     samples = [random.Random(number).randbytes(200) + b"some words" for number in range(50)]
     trained = zstandard.train_dictionary(4096, samples, dict_id=dictionary) if dictionary else None
-    packer = zstandard.ZstdCompressor(dict_data=trained, write_content_size=told, write_checksum=told)
-    packing = packer.compressobj(size=size if told else -1)
+    packer = zstandard.ZstdCompressor(dict_data=trained, write_content_size=has_size, write_checksum=has_size)
+    packing = packer.compressobj(size=size if has_size else -1)
     frame = packing.compress(b"x" * size) + packing.flush()
     assert zstandard.get_frame_parameters(frame).dict_id == dictionary
     piece = packed.piece("zstd", 0)

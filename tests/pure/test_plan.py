@@ -532,8 +532,8 @@ def boxed(of: Task) -> Container:
 
 def there(on: Cluster) -> dict[str, Task]:
     """What runs in such a cluster."""
-    boxes = [box for node in on.nodes.values() for box in (node.observation.engine or EngineFacts()).containers or ()]
-    found = [task_of(box, box.id.partition("-")[0], NOW) for box in boxes]
+    there = [each for node in on.nodes.values() for each in (node.observation.engine or EngineFacts()).containers or ()]
+    found = [task_of(each, each.id.partition("-")[0], NOW) for each in there]
     held = {a.task: a for node in on.nodes.values() for a in node.allocations}
     return {
         each.id: replace(each, status=Running(each.placement, CID, held[each.id].since or NOW))

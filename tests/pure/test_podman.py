@@ -20,9 +20,9 @@ from agentless.errors import Held, ImageMissing, NodeBroken, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.event import Exited
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement
+from agentless.model.tasks.task_event import Exited
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import reconcile
@@ -231,12 +231,12 @@ class Node:
         self.folder, self.shell = folder, shell
         self.live = folder / "live"
         self.live.write_text("")
-        self.calls = folder / "calls"
+        self.written = folder / "calls"
         (folder / "static").mkdir()
         self._program(
             "podman",
-            f'[ ! -e /proc/self/fd/9 ] || echo "holds the lock" >>{self.calls}\n'
-            f'echo "$1 in $PWD" >>{self.calls}\n'
+            f'[ ! -e /proc/self/fd/9 ] || echo "holds the lock" >>{self.written}\n'
+            f'echo "$1 in $PWD" >>{self.written}\n'
             "case $* in\n"
             f"  ps*) cat {self.live} ;;\n"
             f'  create*) echo \'time="x" level=warning msg="odd"\' >&2; echo {CID} ;;\n'
@@ -279,8 +279,8 @@ class Node:
         labels = labels_of(task("t1", "node1::0", "assigning", spec=spec()), AT, SIGNER.controller)
         self.live.write_text(f"{SIGNER.sign(labels, 'node1')[SIGNATURE]}|{line}\n")
 
-    def told(self) -> list[str]:
-        return self.calls.read_text().splitlines()
+    def calls(self) -> list[str]:
+        return self.written.read_text().splitlines()
 
 
 @pytest.fixture(params=SHELLS, ids=" ".join)
@@ -292,19 +292,19 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
 
 def test_a_container_is_made_and_started_in_its_own_folder_and_nothing_of_it_holds_the_lock(node: Node) -> None:
     assert node.launch() == CID
-    assert node.told() == ["ps in /", "create in /", "inspect in /", f"start in {node.folder}/static"]
+    assert node.calls() == ["ps in /", "create in /", "inspect in /", f"start in {node.folder}/static"]
 
 
 def test_one_that_was_made_and_never_started_is_started(node: Node) -> None:
     node.own(f"{CID}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
     assert node.launch() == CID
-    assert [call.split()[0] for call in node.told()] == ["ps", "inspect", "inspect", "start"]
+    assert [call.split()[0] for call in node.calls()] == ["ps", "inspect", "inspect", "start"]
 
 
 def test_one_that_ran_when_the_node_went_down_is_not_begun_again(node: Node) -> None:
     node.own(read("live-4.3.txt").splitlines()[0].replace("|down|", "|t1|"))
     assert node.launch() == read("live-4.3.txt")[:64]
-    assert [call.split()[0] for call in node.told()] == ["ps"]
+    assert [call.split()[0] for call in node.calls()] == ["ps"]
 
 
 def test_one_that_ran_when_the_node_went_down_holds_no_gpu(node: Node) -> None:
@@ -334,7 +334,7 @@ def test_a_container_that_podman_has_named_is_not_taken_for_anothers(node: Node)
     node.own(f"{'f' * 64}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
     node.conmon("agentless-t1.me_here....GPU-a")
     assert node.launch() == "f" * 64
-    assert node.told()[-1].startswith("start")
+    assert node.calls()[-1].startswith("start")
 
 
 def test_the_name_says_what_a_task_claims() -> None:

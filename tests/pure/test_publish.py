@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentless.gpus.nvidia.vendor import Nvidia
-from agentless.model.nodes.device import ToolkitFacts
+from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation

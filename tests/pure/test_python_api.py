@@ -18,7 +18,7 @@ import agentless
 from agentless import errors
 from agentless.api.lines import lines
 from agentless.api.parse import parse
-from agentless.api.task import Task, coming, moment
+from agentless.api.task import Task, future_moment, moment
 from agentless.api.verb import Stream, Verb
 from agentless.client.client import Client
 from agentless.model.moment import parse_past
@@ -139,7 +139,7 @@ def test_a_moment_is_also_a_datetime(monkeypatch):
     assert task.moment(timedelta(minutes=10)) == task.moment("10min") == task.moment(400) == 400
 
 
-@pytest.mark.parametrize("read", [moment, lambda value: coming(value, 0.0)])
+@pytest.mark.parametrize("read", [moment, lambda value: future_moment(value, 0.0)])
 def test_what_is_no_moment_is_refused_in_a_sentence(read):
     with pytest.raises(errors.UsageError, match=r"a time is a number, .*, not datetime\.date"):
         read(date(2026, 5, 1))
@@ -156,12 +156,12 @@ NAMED = [
 
 @pytest.mark.parametrize("kind", NAMED)
 def test_an_error_of_the_controller_is_raised_as_what_it_is(kind):
-    error = errors.named(kind.__name__, "a sentence", kind.exit_code)
+    error = errors.error_named(kind.__name__, "a sentence", kind.exit_code)
     assert (type(error), str(error)) == (kind, "a sentence")
 
 
 def test_a_rejected_host_key_is_unreachable():
-    assert type(errors.named("HostKeyRejected", "a sentence", 4)) is errors.Unreachable
+    assert type(errors.error_named("HostKeyRejected", "a sentence", 4)) is errors.Unreachable
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_a_rejected_host_key_is_unreachable():
     [(1, errors.AgentlessError), (2, errors.UsageError), (3, errors.Refused), (4, errors.NoAnswer)],
 )
 def test_an_error_of_a_newer_controller_is_known_by_its_exit_code(code, kind):
-    assert type(errors.named("Moonstruck", "a sentence", code)) is kind
-    assert type(errors.named("Client", "a sentence", code)) is kind
+    assert type(errors.error_named("Moonstruck", "a sentence", code)) is kind
+    assert type(errors.error_named("Client", "a sentence", code)) is kind
 
 
 # --------------------------------------------------------------------- verbs

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.tasks.event import Assigned, Moved, Unplaced
 from agentless.model.tasks.task import Rank, Task
+from agentless.model.tasks.task_event import Assigned, Moved, Unplaced
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.rank import move
+from agentless.rules.scheduling.rank import ranks_after_move
 from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import NOW, cluster, placement, seen, task
 from tests.pure.test_order import names, waits
@@ -31,8 +31,8 @@ class Line:
     def queue(self) -> list[Task]:
         return order(self.tasks.values())
 
-    def move(self, name: str, position: int) -> None:
-        for moved, rank in move(self.queue, self.tasks[name], position).items():
+    def ranks_after_move(self, name: str, position: int) -> None:
+        for moved, rank in ranks_after_move(self.queue, self.tasks[name], position).items():
             self.tasks[moved] = apply(self.tasks[moved], Moved(rank), NOW)
 
     def __str__(self) -> str:
@@ -47,20 +47,20 @@ def line(text: str) -> Line:
 def test_the_top_is_in_front_of_all_whatever_their_priority() -> None:
     queue = line("a b c")
     queue.tasks["urgent"] = waits("urgent", 0, 100)
-    queue.move("c", 1)
+    queue.ranks_after_move("c", 1)
     assert str(queue) == "c urgent a b"
 
 
 def test_who_is_moved_later_has_the_last_word() -> None:
     queue = line("a b c")
-    queue.move("b", 1)
-    queue.move("c", 1)
+    queue.ranks_after_move("b", 1)
+    queue.ranks_after_move("c", 1)
     assert str(queue) == "c b a"
 
 
 def test_who_was_moved_is_next_when_those_in_front_have_left() -> None:
     queue = line("a b c d")
-    queue.move("d", 2)
+    queue.ranks_after_move("d", 2)
     assert str(queue) == "a d b c"
     del queue.tasks["a"]
     assert str(queue) == "d b c"
@@ -68,15 +68,15 @@ def test_who_was_moved_is_next_when_those_in_front_have_left() -> None:
 
 def test_who_comes_new_with_a_high_priority_overtakes_those_that_were_not_moved() -> None:
     queue = line("a b c d")
-    queue.move("d", 2)
-    queue.move("c", 1)
+    queue.ranks_after_move("d", 2)
+    queue.ranks_after_move("c", 1)
     queue.tasks["urgent"] = waits("urgent", 0, 100)
     assert str(queue) == "c urgent a d b"
 
 
 def test_one_may_be_moved_to_the_end() -> None:
     queue = line("a b c")
-    queue.move("a", 3)
+    queue.ranks_after_move("a", 3)
     assert str(queue) == "b c a"
     queue.tasks["d"] = waits("d", -1)
     assert str(queue) == "b c a d"
@@ -85,24 +85,24 @@ def test_one_may_be_moved_to_the_end() -> None:
 def test_who_stood_behind_one_that_is_moved_away_stays_where_it_is() -> None:
     """Although it was put there behind that one alone, and somebody urgent has come since."""
     queue = line("a b c")
-    queue.move("c", 2)
+    queue.ranks_after_move("c", 2)
     queue.tasks["urgent"] = waits("urgent", 0, 100)
     assert str(queue) == "urgent a c b"
-    queue.move("a", 4)
+    queue.ranks_after_move("a", 4)
     assert str(queue) == "urgent c b a"
 
 
 def test_only_who_is_moved_is_ranked_where_the_others_stay_in_their_order_without() -> None:
     queue = line("a b c d")
-    queue.move("d", 1)
-    queue.move("c", 1)
-    assert move(queue.queue, queue.tasks["a"], 1).keys() == {"a"}
+    queue.ranks_after_move("d", 1)
+    queue.ranks_after_move("c", 1)
+    assert ranks_after_move(queue.queue, queue.tasks["a"], 1).keys() == {"a"}
 
 
 @pytest.mark.parametrize("position", [0, -1, 3])
 def test_a_position_that_is_not_there_is_refused_with_those_that_are(position: int) -> None:
     with pytest.raises(UsageError, match=f"no position {position}: 2 tasks wait; write one from 1 to 2"):
-        line("a b").move("a", position)
+        line("a b").ranks_after_move("a", position)
 
 
 def test_the_place_survives_a_node_that_refuses() -> None:
@@ -125,7 +125,7 @@ def lines(draw: st.DrawFn) -> Line:
         elif what == "leaves" and len(queue.tasks) > 1:
             del queue.tasks[draw(st.sampled_from(sorted(queue.tasks)))]
         else:
-            queue.move(draw(st.sampled_from(sorted(queue.tasks))), draw(st.integers(1, len(queue.tasks))))
+            queue.ranks_after_move(draw(st.sampled_from(sorted(queue.tasks))), draw(st.integers(1, len(queue.tasks))))
     return queue
 
 
@@ -137,7 +137,7 @@ def ids(tasks: Iterable[Task]) -> list[str]:
 def test_who_is_moved_to_a_position_is_there_and_the_others_keep_their_order(queue: Line, data: st.DataObject) -> None:
     before = ids(queue.queue)
     name, position = data.draw(st.sampled_from(before)), data.draw(st.integers(1, len(before)))
-    queue.move(name, position)
+    queue.ranks_after_move(name, position)
     after = ids(queue.queue)
     assert after.index(name) == position - 1
     assert [one for one in after if one != name] == [one for one in before if one != name]

@@ -52,10 +52,10 @@ def as_of(pid):
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     kept = [status[name] for name in ("Umask", "Uid", "Gid", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Groups")]
     streams = [os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)]
-    told = {*Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")} - {b""}
+    env = {*Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")} - {b""}
     words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")[1:-1]
     group = os.getsid(pid) == os.getpgid(pid) == pid
-    return kept, streams, told, words, group, os.readlink(f"/proc/{pid}/cwd"), Path(f"/proc/{pid}/limits").read_text()
+    return kept, streams, env, words, group, os.readlink(f"/proc/{pid}/cwd"), Path(f"/proc/{pid}/limits").read_text()
 
 
 async def test_so_does_the_controller_that_it_starts(inhabited, tmp_path):

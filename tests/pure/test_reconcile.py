@@ -9,9 +9,9 @@ import pytest
 
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import DATED_LATE, ContainerState
-from agentless.model.tasks.event import Assigned, Dated, Exited, Launched, LaunchFailed, Restarted, Vanished
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Ended
+from agentless.model.tasks.task_event import Assigned, Dated, Exited, Launched, LaunchFailed, Restarted, Vanished
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
 from tests.pure.build import CID, NOW, STATES, container, placement, spec, task

@@ -21,7 +21,7 @@ from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
 
 
-def told(on: Cluster, one: Task, node: str = "node1") -> list[str]:
+def helps(on: Cluster, one: Task, node: str = "node1") -> list[str]:
     return [remedy.text for remedy in remedies(on, node, one)]
 
 
@@ -45,7 +45,7 @@ BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
 
 def test_of_two_ends_that_would_do_the_earlier_one_is_named() -> None:
     on = cluster(seen(gpus=4), (runs("t1", "node1::0", 60, 7200), runs("t2", "node1::1", 60, 3600)))
-    assert told(on, wish("a", "3x")) == ["--gpus 2", "once task t2 of me@here has ended, in 59m 0s at the latest"]
+    assert helps(on, wish("a", "3x")) == ["--gpus 2", "once task t2 of me@here has ended, in 59m 0s at the latest"]
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_of_two_ends_that_would_do_the_earlier_one_is_named() -> None:
     ],
 )
 def test_fewer_gpus_or_the_end_of_others(wanted: Task, words: list[str]) -> None:
-    assert told(two_nodes(*BUSY), wanted) == words
+    assert helps(two_nodes(*BUSY), wanted) == words
 
 
 def test_what_a_gpu_has() -> None:
     on = two_nodes()
-    assert told(on, wish("a", "1x:900G")) == ["--gpu-memory 24G"]
-    assert told(on, wish("a", "1xH100")) == ["--gpu-type 'NVIDIA L4'"]
+    assert helps(on, wish("a", "1x:900G")) == ["--gpu-memory 24G"]
+    assert helps(on, wish("a", "1xH100")) == ["--gpu-type 'NVIDIA L4'"]
 
 
 def test_cores_and_memory_that_are_left() -> None:
     holder = replace(runs("t1", "node1"), spec=replace(runs("t1", "node1").spec, cores=28.0, memory=120 << 30))
     on = two_nodes(holder)
-    assert "--cores 4" in told(on, wish("a", "node1", cores=8.0))
-    (size,) = [text for text in told(on, wish("a", "node1", memory=20 << 30)) if text.startswith("--memory")]
+    assert "--cores 4" in helps(on, wish("a", "node1", cores=8.0))
+    (size,) = [text for text in helps(on, wish("a", "node1", memory=20 << 30)) if text.startswith("--memory")]
     assert size == "--memory 8G"
 
 
@@ -83,7 +83,7 @@ def test_cores_and_memory_that_are_left() -> None:
 )
 def test_as_many_cores_are_named_as_are_left(taken: float, words: list[str]) -> None:
     holder = replace(runs("t1", "node1"), spec=replace(runs("t1", "node1").spec, cores=taken))
-    found = told(two_nodes(holder), wish("a", "node1", cores=8.0))
+    found = helps(two_nodes(holder), wish("a", "node1", cores=8.0))
     assert [text for text in found if text.startswith("--cores")] == words
 
 
@@ -91,29 +91,29 @@ def test_as_many_cores_are_named_as_are_left(taken: float, words: list[str]) -> 
 def test_memory_that_is_left_is_named_in_a_round_number_that_fits(left_mib: float, words: str) -> None:
     plain = runs("t1", "node1")
     holder = replace(plain, spec=replace(plain.spec, memory=int((131072 - left_mib) * 2**20)))
-    assert words in told(two_nodes(holder), wish("a", "node1", memory=20 << 30))
+    assert words in helps(two_nodes(holder), wish("a", "node1", memory=20 << 30))
 
 
 def test_the_gpu_with_the_most_memory_is_named() -> None:
-    assert told(mixed(), wish("a", "1x:900G"), "node2") == ["--gpu-memory 42G"]
+    assert helps(mixed(), wish("a", "1x:900G"), "node2") == ["--gpu-memory 42G"]
 
 
 def test_each_option_that_would_do_is_named() -> None:
     on = cluster(seen(gpus=2, processes=(process("node1", 0),)))
-    assert told(on, wish("a", "node1::0")) == ["--gpus 1 in place of exactly this one", "--share"]
+    assert helps(on, wish("a", "node1::0")) == ["--gpus 1 in place of exactly this one", "--share"]
     on = reserve(cluster(seen(gpus=2)), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
-    assert told(on, wish("a", "node1::0")) == [
+    assert helps(on, wish("a", "node1::0")) == [
         "--gpus 1 in place of exactly this one", "--time-limit 1h59m or less"
     ]  # fmt: skip
 
 
 def test_any_gpus_in_place_of_exactly_these() -> None:
     on = cluster(seen(gpus=4), BUSY[:1])
-    assert told(on, wish("a", "node1::0,1"))[0] == "--gpus 2 in place of exactly these"
+    assert helps(on, wish("a", "node1::0,1"))[0] == "--gpus 2 in place of exactly these"
 
 
 def test_one_gpu_is_named_where_two_are_too_many() -> None:
-    assert told(cluster(seen(gpus=2), BUSY[:1]), wish("a", "2x"))[0] == "--gpus 1"
+    assert helps(cluster(seen(gpus=2), BUSY[:1]), wish("a", "2x"))[0] == "--gpus 1"
 
 
 @pytest.mark.parametrize(("count", "words"), [(MOST_AHEAD, ["--gpu-type 'NVIDIA L4'"]), (MOST_AHEAD + 1, [])])
@@ -125,35 +125,35 @@ def test_behind_too_many_nothing_is_said_to_help(count: int, words: list[str]) -
 
 def test_who_shares_with_tasks_alone_is_not_told_to_share_with_strangers() -> None:
     on = cluster(seen(gpus=1, processes=(process("node1", 0),)))
-    assert told(on, wish("a", "node1::0", needs={"gpu_share": 2, "gpu_memory": 1 << 30})) == []
+    assert helps(on, wish("a", "node1::0", needs={"gpu_share": 2, "gpu_memory": 1 << 30})) == []
 
 
 def test_a_stranger_is_shared_with() -> None:
     on = cluster(seen(gpus=1, processes=(process("node1", 0),)))
-    assert told(on, wish("a", "node1::0")) == ["--share"]
+    assert helps(on, wish("a", "node1::0")) == ["--share"]
 
 
 def test_who_wants_to_be_alone_is_told_who_is_there() -> None:
     on = two_nodes(BUSY[1])
     wanted = wish("a", "node1", needs={"exclusive": True})
-    assert told(on, wanted) == ["without --exclusive", "once task t2 of me@here has ended"]
+    assert helps(on, wanted) == ["without --exclusive", "once task t2 of me@here has ended"]
 
 
 def test_nothing_helps_against_silence() -> None:
     on = two_nodes(error="cut off")
-    assert told(on, wish("a", "1x")) == []
+    assert helps(on, wish("a", "1x")) == []
 
 
 def test_a_time_limit_with_which_it_is_over_before_a_reservation_begins() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
-    assert told(on, wish("a", "node1::0"))[-1] == "--time-limit 1h59m or less"
-    assert told(on, wish("a", "node1::0", 3 * HOUR))[-1] == "--time-limit 1h59m or less"
+    assert helps(on, wish("a", "node1::0"))[-1] == "--time-limit 1h59m or less"
+    assert helps(on, wish("a", "node1::0", 3 * HOUR))[-1] == "--time-limit 1h59m or less"
 
 
 def test_a_grace_time_is_a_part_of_the_time() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
     slow = wish("a", "node1::0")
-    assert told(on, replace(slow, spec=replace(slow.spec, stop_grace=1800.0)))[-1] == "--time-limit 1h29m or less"
+    assert helps(on, replace(slow, spec=replace(slow.spec, stop_grace=1800.0)))[-1] == "--time-limit 1h29m or less"
 
 
 def test_a_task_that_is_warned_before_its_end_needs_no_grace() -> None:
@@ -161,25 +161,25 @@ def test_a_task_that_is_warned_before_its_end_needs_no_grace() -> None:
     warned = wish("a", "node1::0")
     terms = replace(warned.spec.terms, time_limit=5 * HOUR, signal_before=600.0)
     warned = replace(warned, spec=replace(warned.spec, terms=terms, stop_grace=1800.0))
-    assert told(on, warned)[-1] == "--time-limit 1h59m or less"
+    assert helps(on, warned)[-1] == "--time-limit 1h59m or less"
     early = replace(terms, signal_before=7140.0)
-    assert told(on, replace(warned, spec=replace(warned.spec, terms=early))) == []
+    assert helps(on, replace(warned, spec=replace(warned.spec, terms=early))) == []
 
 
 def test_of_two_time_limits_that_would_do_the_longer_one_is_named() -> None:
     soon = reserved("node1::0", begin=HOUR, end=2 * HOUR)
     late = reserved("node1::1", begin=5 * HOUR, end=6 * HOUR)
-    assert told(reserve(two_nodes(gpus=2), soon, late), wish("a", "1x"))[-1] == "--time-limit 4h59m or less"
+    assert helps(reserve(two_nodes(gpus=2), soon, late), wish("a", "1x"))[-1] == "--time-limit 4h59m or less"
 
 
 def test_a_minute_is_the_shortest_time_limit_that_is_named() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=120.0, end=3 * HOUR))
-    assert told(on, wish("a", "1x")) == ["--time-limit 1m or less"]
+    assert helps(on, wish("a", "1x")) == ["--time-limit 1m or less"]
 
 
 def test_no_time_limit_is_named_that_would_be_too_short_to_be_typed() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=100.0, end=3 * HOUR))
-    assert told(on, wish("a", "1x")) == []
+    assert helps(on, wish("a", "1x")) == []
 
 
 PROMISED = runs("t1", "node1::0-6", 60, 3600)
@@ -307,18 +307,18 @@ def test_whose_end_would_only_help_those_before_it_is_not_named() -> None:
 def test_whose_end_is_not_needed_is_not_named() -> None:
     on = cluster(seen(gpus=3), tuple(runs(f"t{n}", f"node1::{n}", 60, 3600 + n) for n in range(3)))
     ends = "once task t1 of me@here, task t2 of me@here have ended, in 59m 2s at the latest"
-    assert told(on, wish("a", "node1::1,2"))[-1] == ends
+    assert helps(on, wish("a", "node1::1,2"))[-1] == ends
 
 
 def test_who_wants_a_gpu_alone_waits_for_all_who_share_it() -> None:
     on = cluster(seen(gpus=1), (on_gpu("t1", **shares()), on_gpu("t2", **shares())))
-    assert told(on, wish("a", "node1::0")) == ["once task t1 of me@here, task t2 of me@here have ended"]
+    assert helps(on, wish("a", "node1::0")) == ["once task t1 of me@here, task t2 of me@here have ended"]
 
 
 def test_the_end_of_a_task_gives_all_memory_of_its_gpu_back() -> None:
     on = cluster(seen(gpus=1), BUSY[:1])
     wanted = wish("a", "node1::0", needs={"gpu_memory": 23034 << 20})
-    assert told(on, wanted)[-1] == "once task t1 of me@here has ended, in 59m 0s at the latest"
+    assert helps(on, wanted)[-1] == "once task t1 of me@here has ended, in 59m 0s at the latest"
 
 
 @given(clusters(), wishes())
@@ -354,8 +354,8 @@ def test_after_each_end_that_is_named_it_starts(on: Cluster, queue: list[Task]) 
 def test_a_gpu_that_a_stranger_has_with_a_task_is_not_free_when_that_has_ended() -> None:
     shared = runs("t1", "node1::0", 0, 12, share=True)
     on = cluster(seen(gpus=1, processes=(process("node1", 0),), containers=[boxed(shared)]), (shared,))
-    assert told(on, wish("a", "node1::0")) == []
-    assert told(on, wish("a", "node1::0", share=True)) == ["once task t1 of me@here has ended, in 12s at the latest"]
+    assert helps(on, wish("a", "node1::0")) == []
+    assert helps(on, wish("a", "node1::0", share=True)) == ["once task t1 of me@here has ended, in 12s at the latest"]
 
 
 def begun(on: Cluster, queue: list[Task]) -> tuple[Cluster, list[Task]]:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import TemplateError
-from agentless.model.nodes.device import Injection, Toolkit
+from agentless.model.nodes.engine import Injection, Toolkit
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -627,10 +627,10 @@ def test_the_ends_of_a_log_come_on_their_streams_with_dockers_own_exit_code(
     assert (done.returncode, done.stdout, done.stderr.strip()) == (code, b"9999\n", b"26668")
 
 
-@pytest.mark.parametrize("place", ["docker-pull.j2", "images/docker-pull.j2"])
+@pytest.mark.parametrize("place", ["docker-pull.j2", "images/docker-pull.j2", "images/receive/docker-pull.j2"])
 def test_an_admins_template_wins_over_the_packaged_one(tmp_path: Path, place: str) -> None:
     mine = tmp_path / place
-    mine.parent.mkdir(exist_ok=True)
+    mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("{{ docker }} pull --platform linux/amd64 {{ image }}\n")
     own = Renderer([tmp_path, template_dir()])
     assert own.words("docker-pull.j2", docker=["docker"], image="a b") == [

@@ -23,7 +23,7 @@ from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.reservations import LATE, LATEST, MAX_REASON, check, in_the_way, notice
+from agentless.rules.scheduling.reservations import LATE, LATEST, MAX_REASON, check_reservation, in_the_way, notice
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, cluster, process, seen, spec, task
@@ -288,9 +288,9 @@ def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not(
 
 def test_what_is_over_is_nobodys_concern() -> None:
     node = cluster(seen()).nodes["node1"]
-    past = reserved("node1", begin=-HOUR, end=0)
+    over = reserved("node1", begin=-HOUR, end=0)
     assert (
-        survey({"node1": node.config}, {"node1": node.observation}, (), NOW, reservations=[past])
+        survey({"node1": node.config}, {"node1": node.observation}, (), NOW, reservations=[over])
         .nodes["node1"]
         .reservations
         == ()
@@ -334,19 +334,19 @@ def test_what_cannot_be_meant_is_refused_with_what_is_wrong(
     new: Reservation, error: type[AgentlessError], words: str
 ) -> None:
     with pytest.raises(error) as found:
-        check(new, (), cluster(seen(gpus=2)).nodes["node1"], NOW)
+        check_reservation(new, (), cluster(seen(gpus=2)).nodes["node1"], NOW)
     assert words in str(found.value)
 
 
 def test_a_begin_that_was_now_when_it_was_sent_is_not_in_the_past() -> None:
-    check(reserved("node1", begin=-LATE), (), cluster(seen()).nodes["node1"], NOW)
+    check_reservation(reserved("node1", begin=-LATE), (), cluster(seen()).nodes["node1"], NOW)
 
 
 def test_a_gpu_of_a_node_that_nobody_has_seen_is_not_reserved_but_the_whole_node_is() -> None:
     unseen = cluster(seen(error="no route", sample=None)).nodes["node1"]
-    check(reserved("node1", None), (), unseen, NOW)
+    check_reservation(reserved("node1", None), (), unseen, NOW)
     with pytest.raises(Unreachable, match="whether there is a GPU 0 is not known"):
-        check(reserved("node1::0"), (), unseen, NOW)
+        check_reservation(reserved("node1::0"), (), unseen, NOW)
 
 
 @pytest.mark.parametrize(
@@ -366,10 +366,10 @@ def test_the_same_is_not_reserved_for_two_owners_at_a_time(other: Reservation, c
     node, new = cluster(seen(gpus=4)).nodes["node1"], reserved("node1::0,1", "ann")
     assert new.clashes(other) == other.clashes(new) == clashes
     if not clashes:
-        check(new, [other], node, NOW)
+        check_reservation(new, [other], node, NOW)
         return
     with pytest.raises(Refused, match=f"{other.target} is reserved for .* already; agentless unreserve r1"):
-        check(new, [other], node, NOW)
+        check_reservation(new, [other], node, NOW)
 
 
 @pytest.mark.parametrize(
@@ -398,9 +398,9 @@ def test_a_reservation_without_a_reason_gives_none() -> None:
 
 def test_a_reason_may_be_as_long_as_is_said() -> None:
     node = cluster(seen(gpus=4)).nodes["node1"]
-    check(reserved("node1", reason="x" * MAX_REASON), [], node, NOW)
+    check_reservation(reserved("node1", reason="x" * MAX_REASON), [], node, NOW)
     with pytest.raises(UsageError, match=f"at most {MAX_REASON} characters"):
-        check(reserved("node1", reason="x" * (MAX_REASON + 1)), [], node, NOW)
+        check_reservation(reserved("node1", reason="x" * (MAX_REASON + 1)), [], node, NOW)
 
 
 # ------------------------------------------------------------------------ times
@@ -498,7 +498,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "complaint"),
     [
         ("node1 --from now --to 2h", "for whom? Write --for OWNER"),
         ("node1 --for ann --maintenance --from now --to 2h", "for whom? Write --for OWNER"),
@@ -508,7 +508,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_ends_with_exit_code_2_before_anybody_is_asked(
-    words: str, told: str, capsys: pytest.CaptureFixture[str]
+    words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["reserve", *words.split()]) == 2
-    assert told in capsys.readouterr().err
+    assert complaint in capsys.readouterr().err

@@ -9,16 +9,16 @@ import pytest
 
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
 from agentless.model.tasks.spec import Volume
 from agentless.model.tasks.task import Rank, Task
+from agentless.model.tasks.task_event import Exited, LaunchFailed, LostContact, StopAsked, TaskEvent, Vanished
 from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.tasks.terms import Terms, parse_retry_on
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.retry import LONGEST, another_try, fresh_try
 from tests.pure.build import NOW, spec, task
 
-ENDINGS: dict[str, tuple[Event, Any]] = {
+ENDINGS: dict[str, tuple[TaskEvent, Any]] = {
     "good": (Exited(0), None),
     "exit 75": (Exited(75), None),
     "exit 1": (Exited(1), None),
@@ -35,7 +35,7 @@ def wanting(retries: int = 3, name: str = "t1", state: str = "running", stop: An
     return task(name, state=state, spec=spec(terms=Terms(retries=retries, **terms)), stop=stop)
 
 
-def after(before: Task, event: Event) -> Any:
+def after(before: Task, event: TaskEvent) -> Any:
     return another_try(before, apply(before, event, NOW), NOW)
 
 

@@ -16,10 +16,10 @@ from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
-from agentless.remote.transports import _known_hosts as known_hosts
-from agentless.remote.transports._keys import Encrypted, offer
 from agentless.remote.transports._link import SshTransport
-from agentless.remote.transports._route import route
+from agentless.remote.transports._ssh import known_hosts
+from agentless.remote.transports._ssh.keys import Encrypted, offer
+from agentless.remote.transports._ssh.route import route
 from agentless.rules.nodes.backoff import backoff
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
@@ -80,7 +80,7 @@ async def test_what_answers_with_no_number_is_no_shell(number):
 def way(tmp_path, monkeypatch):
     """The way to a node, by the configuration that is given."""
     monkeypatch.setattr("getpass.getuser", lambda: "me")
-    monkeypatch.setattr("agentless.remote.transports._config.SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr("agentless.remote.transports._ssh.config.SYSTEM_CONFIG", tmp_path / "system")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / ".ssh").mkdir()
 
@@ -363,7 +363,7 @@ def test_a_recorded_key_is_trusted(tmp_path, line, host, port, alias):
 
 def test_a_key_in_two_files_is_told_once(tmp_path):
     old, new = ("ssh-ed25519 " + base64.b64encode(word).decode() for word in (b"old", b"new"))
-    keys = known_hosts.HostKeys("host", ((old, tmp_path / "a"), (old, tmp_path / "b")))
+    keys = known_hosts.KnownHosts("host", ((old, tmp_path / "a"), (old, tmp_path / "b")))
     with pytest.raises(HostKeyRejected) as caught:
         keys.check(new, "node1")
     assert len(caught.value.recorded) == 1

@@ -20,14 +20,14 @@ from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.options import OPTIONS, Options
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
 NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 
 
-def ask(*command: str, targets=("node1",), environ=None, **options: object) -> Submission:
+def ask(*command: str, targets=("node1",), environ=None, **options: object) -> TaskRequest:
     outside = Outside(NOW, environ or {}, {"seeds.txt": ["1", "2"]}.__getitem__)
-    return submission(command or ("true",), targets, Options(**options), outside)
+    return task_request(command or ("true",), targets, Options(**options), outside)
 
 
 def test_options_are_read_as_the_command_line_reads_them():

@@ -73,8 +73,8 @@ def test_a_reason_without_room_goes_beneath_its_row() -> None:
 
 
 def test_a_short_reason_stays_beside_its_row_and_a_long_one_of_another_goes_beneath() -> None:
-    told = on_terminal(row(reason="stopping"), row(reason=LONG), wide=60)
-    assert told[:3] == [
+    lines = on_terminal(row(reason="stopping"), row(reason=LONG), wide=60)
+    assert lines[:3] == [
         "ID           COUNT  COMMAND   REASON",
         "2mz3s6sn6v1      1  sleep 60  stopping",
         "2mz3s6sn6v1      1  sleep 60",
@@ -94,6 +94,6 @@ def test_a_column_that_says_nothing_is_left_out() -> None:
 
 
 def test_a_pipe_gets_one_whole_line_a_row_and_one_long_command_pushes_no_other_reason() -> None:
-    told = in_pipe(row(command="x" * 500, reason=LONG), row(reason="stopping"))
-    assert [re.split(" {2,}", line)[2:] for line in told[1:]] == [["x" * 500, LONG], ["sleep 60", "stopping"]]
-    assert len(told[2]) < 100
+    lines = in_pipe(row(command="x" * 500, reason=LONG), row(reason="stopping"))
+    assert [re.split(" {2,}", line)[2:] for line in lines[1:]] == [["x" * 500, LONG], ["sleep 60", "stopping"]]
+    assert len(lines[2]) < 100

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import StateError, UsageError
-from agentless.model.nodes.exclusion import GpuRecord, NodeRecord
+from agentless.model.nodes.node_record import GpuRecord, NodeRecord
 from agentless.model.tasks.task import Ended
-from agentless.model.usage.spent import Load, Spent, spent_of
+from agentless.model.usage.spent import GpuActivity, Spent, spent_of
 from agentless.rules.usage.periods import LONGEST, period_of, periods
 from agentless.rules.usage.usage import ROWS, Tally, gpus_of, observed
 from agentless.stores.records.history import History
@@ -151,7 +151,7 @@ def test_the_rows_and_the_periods_add_up_to_the_total_and_it_is_never_more_than_
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_task_holds_its_gpus_from_its_start_to_its_end_whatever_becomes_of_its_node(state):
-    found = spent_of(task(target="node1::0,1", state=state), Load(1, 2), NOW)
+    found = spent_of(task(target="node1::0,1", state=state), GpuActivity(1, 2), NOW)
     began = {"running": 60, "paused": 60, "lost": 90, "ended": 60}.get(state)
     if began is None:
         assert found is None
@@ -162,18 +162,18 @@ def test_a_task_holds_its_gpus_from_its_start_to_its_end_whatever_becomes_of_its
 
 def test_a_task_whose_place_is_not_known_any_more_had_no_gpus():
     ended = task(state="ended")
-    found = spent_of(replace(ended, status=replace(ended.status, placement=None)), Load(), NOW)
+    found = spent_of(replace(ended, status=replace(ended.status, placement=None)), GpuActivity(), NOW)
     assert found.gpus == 0
 
 
 @pytest.mark.parametrize(
     ("changes", "others", "expected"),
     [
-        ({}, (), Load(14.0, 5.0)),
-        ({"utilization_pct": 100}, (), Load(14.0, 6.0)),
-        ({"utilization_pct": None}, (), Load(12.0, 4.0)),
-        ({"utilization_pct": 101}, (), Load(12.0, 4.0)),
-        ({}, ("GPU-node1-0",), Load(12.0, 4.0)),
+        ({}, (), GpuActivity(14.0, 5.0)),
+        ({"utilization_pct": 100}, (), GpuActivity(14.0, 6.0)),
+        ({"utilization_pct": None}, (), GpuActivity(12.0, 4.0)),
+        ({"utilization_pct": 101}, (), GpuActivity(12.0, 4.0)),
+        ({}, ("GPU-node1-0",), GpuActivity(12.0, 4.0)),
     ],
     ids=["both", "one is full", "one cannot be read", "one makes no sense", "a stranger uses one"],
 )
@@ -183,7 +183,7 @@ def test_only_what_is_seen_of_the_task_itself_is_counted(changes, others, expect
         reading("node1", 1, utilization_pct=0),
         reading("node1", 2, utilization_pct=100),
     )
-    assert observed(gpus, placement("node1::0,1").gpu_uuids, others, 2.0, Load(10.0, 4.0)) == expected
+    assert observed(gpus, placement("node1::0,1").gpu_uuids, others, 2.0, GpuActivity(10.0, 4.0)) == expected
 
 
 def test_all_gpus_are_those_that_may_be_used_also_of_a_node_that_has_not_answered_yet():
@@ -290,7 +290,7 @@ def pages(history: History, since: float = 0.0, limit: int = 2) -> list[Spent]:
 
 def test_what_a_task_has_had_is_kept_with_it_and_stays_when_it_is_removed(path):
     history = History(path)
-    history.add(ended("t1"), load=Load(50.0, 25.0))
+    history.add(ended("t1"), load=GpuActivity(50.0, 25.0))
     history.remove("t1")
     assert pages(history) == [Spent("t1", "me@here", "node1", "t1", 1, NOW - 60, NOW, 50.0, 25.0)]
 
@@ -355,13 +355,13 @@ def test_a_task_ends_also_when_the_disk_was_full_at_the_first_try(path, monkeypa
 
 def test_how_busy_live_tasks_are_is_known_after_a_restart_until_they_end(path):
     history = History(path)
-    history.accounts.keep_loads({"t0": Load(9, 9)})
-    history.accounts.keep_loads({"t1": Load(10.0, 5.0), "t2": Load(1.0, 1.0)})
+    history.accounts.keep_loads({"t0": GpuActivity(9, 9)})
+    history.accounts.keep_loads({"t1": GpuActivity(10.0, 5.0), "t2": GpuActivity(1.0, 1.0)})
     history.close()
     again = History(path)
-    assert again.accounts.loads() == {"t1": Load(10.0, 5.0), "t2": Load(1.0, 1.0)}
+    assert again.accounts.loads() == {"t1": GpuActivity(10.0, 5.0), "t2": GpuActivity(1.0, 1.0)}
     again.add(ended("t1"))
-    assert again.accounts.loads() == {"t2": Load(1.0, 1.0)}
+    assert again.accounts.loads() == {"t2": GpuActivity(1.0, 1.0)}
 
 
 def test_a_history_that_breaks_is_an_error_with_a_sentence(path):
@@ -372,7 +372,7 @@ def test_a_history_that_breaks_is_an_error_with_a_sentence(path):
     for use in (
         lambda: pages(history),
         history.accounts.loads,
-        lambda: history.accounts.keep_loads({"t1": Load()}),
+        lambda: history.accounts.keep_loads({"t1": GpuActivity()}),
         lambda: history.add(ended("t1")),
     ):
         with pytest.raises(StateError, match=r"the history cannot be (read|written)"):

@@ -11,10 +11,10 @@ import pytest
 from agentless.errors import IllegalMove, UsageError
 from agentless.model.tasks import spec as specs
 from agentless.model.tasks.claim import SPEC, labels_of, task_of
-from agentless.model.tasks.event import Event, Exited, LostContact
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Ended, Task
+from agentless.model.tasks.task_event import Exited, LostContact, TaskEvent
 from agentless.model.tasks.terms import Terms
 from agentless.model.tasks.workload import WORKLOADS, Workload
 from agentless.rules.tasks.lifecycle import apply
@@ -60,7 +60,7 @@ def test_the_end_of_the_first_process_is_the_end_of_a_task_alone() -> None:
         apply(session(), Exited(0), NOW)
 
 
-def exits(one: Task) -> list[Event]:
+def exits(one: Task) -> list[TaskEvent]:
     return [event for event in reconcile(one, container(one, "exited"), NOW) if isinstance(event, Exited)]
 
 
@@ -82,8 +82,8 @@ def kept(one: Task) -> Chores:
     status = one.status
     assert isinstance(status, Ended)
     old = replace(one, status=replace(status, ended_at=NOW - 7200, run=NOW - 7260))
-    box = container(old, "exited", id=old.container)
-    return chores([replace(box, started_at=NOW - 7260)], (), {old.id: old}, {old.id}, NOW, Keep(3600))
+    found_container = container(old, "exited", id=old.container)
+    return chores([replace(found_container, started_at=NOW - 7260)], (), {old.id: old}, {old.id}, NOW, Keep(3600))
 
 
 def test_only_the_container_of_a_task_is_removed_some_time_after_the_end() -> None:
@@ -98,9 +98,12 @@ def test_the_label_of_a_task_is_as_early_versions_wrote_it() -> None:
 def test_a_container_of_a_kind_that_is_unknown_here_holds_its_gpus() -> None:
     """A newer version may know the kind."""
     one = task()
-    box = container(one, "running")
-    labels = {**box.labels, SPEC: box.labels[SPEC].replace('"command"', '"workload":"later","command"', 1)}
-    found = task_of(replace(box, labels=labels), "node1", NOW)
+    found_container = container(one, "running")
+    labels = {
+        **found_container.labels,
+        SPEC: found_container.labels[SPEC].replace('"command"', '"workload":"later","command"', 1),
+    }
+    found = task_of(replace(found_container, labels=labels), "node1", NOW)
     assert found is not None
     assert found.placement is not None
     assert found.placement.gpu_uuids == placement().gpu_uuids

@@ -232,8 +232,8 @@ def test_what_a_hook_says_last_is_what_is_told(agentless, node):
         assert "node1: the image requires cuda>=12.6, which the NVIDIA driver on node1 does not offer" in refused
         hook.write_text(hook.read_text().replace("requirement error", "ldcache error"))
         cause = "nvidia-container-cli: ldcache error: unsatisfied condition: cuda>=12.6, please update your driver"
-        told = agentless("submit", "node1::0", "--", "true", code=1).err
-        assert told.startswith(f"agentless: node1: {cause} (task ")
+        error = agentless("submit", "node1::0", "--", "true", code=1).err
+        assert error.startswith(f"agentless: node1: {cause} (task ")
         assert agentless.node("node1")["state"] == "online"
     finally:
         hook.write_text(before)

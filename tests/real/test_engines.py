@@ -131,10 +131,10 @@ def test_an_engine_that_may_not_be_asked_degrades_the_node_until_it_is_accepted(
     """It has come since the node was last looked at: the launch finds it."""
     settled(bob)
     alice = request.getfixturevalue("alice")
-    told = f"{alice.login} runs a Docker engine on twin (process "
-    assert told in refused(bob)
+    holder = f"{alice.login} runs a Docker engine on twin (process "
+    assert holder in refused(bob)
     seen = bob.node("twin")
-    assert (seen["state"], seen["reason"].startswith(told)) == ("degraded", True)
+    assert (seen["state"], seen["reason"].startswith(holder)) == ("degraded", True)
     assert f"accept_engines: [{alice.login}] in the inventory" in seen["reason"]
     assert seen["reason"] in [check["detail"] for check in bob.json("doctor", code=1)]
     accepted = f"docker: docker, accept_engines: [{alice.login}]"

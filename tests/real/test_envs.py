@@ -11,19 +11,19 @@ import pytest
 from tests.keyboard import at_terminal
 from tests.real.cli import Cli, containers, finish, inventory_of, until
 
-STRANGE = "lab/strange:1"
+NOT_OURS = "lab/strange:1"
 """An image of somebody else's that is on every node; it leaves with its test, for others take a name for the image."""
 
 
 @pytest.fixture
 def agentless(lab):
     for node in lab.nodes.values():
-        node.sh(f"docker tag busybox {STRANGE}")
+        node.sh(f"docker tag busybox {NOT_OURS}")
     yield Cli(lab).settle()
     for node in lab.nodes.values():
         node.sh("docker rm --force --volumes $(docker ps --all --quiet)")
         node.sh("docker image rm --force $(docker image ls --format '{{.Repository}}:{{.Tag}}' 'agentless/*')")
-        node.sh(f"docker image rm {STRANGE}")
+        node.sh(f"docker image rm {NOT_OURS}")
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     agentless("env", "rm", "--force", "gone")
     for node in (node1, node2):
         assert node.sh("docker image ls --quiet 'agentless/*'").stdout == ""
-        assert image_id(node, STRANGE) == image_id(node, "busybox") != ""
+        assert image_id(node, NOT_OURS) == image_id(node, "busybox") != ""
         assert containers(node) == []
     agentless("env", "create", "gone", "--from", "busybox")
     assert agentless("env", "save", "gone").out.startswith("gone:4 ")
@@ -251,11 +251,11 @@ def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2)
         friend("submit", "node2::0", "--container", "mine", "--wait", "--", "grep", "here", "/which")
         [version] = versions(friend, "mine").values()
         assert version["message"] == "for a friend"
-        node1.sh(f"docker save {STRANGE} >{lab.home}/strange.tar")
+        node1.sh(f"docker save {NOT_OURS} >{lab.home}/strange.tar")
         assert "name it" in friend("env", "import", f"{lab.home}/strange.tar", code=2).err
         friend("env", "import", f"{lab.home}/strange.tar", "taken")
     assert sorted(node2.sh("docker image ls --format '{{.Repository}}:{{.Tag}}'").stdout.split()) == [
-        "agentless/filed:1", "agentless/mine:1", "busybox:latest", "lab/busybox:latest", STRANGE,
+        "agentless/filed:1", "agentless/mine:1", "busybox:latest", "lab/busybox:latest", NOT_OURS,
     ]  # fmt: skip
     assert containers(node2)[1:] == []
 

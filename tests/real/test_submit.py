@@ -41,8 +41,8 @@ class Whole:
         # What the caller typed is their own.
         self.argv = "\n".join(line for line in seen.lines if " submit " not in line)
         until(lambda: cli("logs", self.id).out)
-        self.box = inspect(lab.nodes["node1"], self.id)
-        self.host, self.config = self.box["HostConfig"], self.box["Config"]
+        self.container = inspect(lab.nodes["node1"], self.id)
+        self.host, self.config = self.container["HostConfig"], self.container["Config"]
         self.labels = json.dumps(self.config["Labels"])
         self.view = cli.task(self.id)
         self.shown = cli("show", self.id).out + json.dumps(self.view)
@@ -121,7 +121,7 @@ def test_a_task_knows_its_id(whole):
 
 
 def test_mounts(lab, whole):
-    found = {(m["Source"], m["Destination"], m["RW"]) for m in whole.box["Mounts"]}
+    found = {(m["Source"], m["Destination"], m["RW"]) for m in whole.container["Mounts"]}
     assert found == {(str(lab.root / "data"), "/data", True), (str(lab.root / "data"), "/fixed", False)}
 
 
@@ -160,9 +160,9 @@ def test_privileged_is_asked_for(agentless):
 def test_a_task_without_gpus_asks_for_none(lab, agentless):
     """Neither by an empty request nor by what NVIDIA's runtime takes from an image."""
     task = agentless.submit("node1", "--", "sleep", "60")
-    box = inspect(lab.nodes["node1"], task)
-    assert not box["HostConfig"]["DeviceRequests"]
-    assert "NVIDIA_VISIBLE_DEVICES=void" in box["Config"]["Env"]
+    container = inspect(lab.nodes["node1"], task)
+    assert not container["HostConfig"]["DeviceRequests"]
+    assert "NVIDIA_VISIBLE_DEVICES=void" in container["Config"]["Env"]
 
 
 def test_the_inventorys_image_is_the_default(lab, agentless):

@@ -18,7 +18,7 @@ from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.images import distribution, upload
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.images.upload import Job
+from agentless.controller.images.upload import UploadJob
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
 from agentless.model.images.transfer import Progress, Sent
 from tests.lab import Lab, Node
@@ -175,7 +175,7 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
 
 async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: World, image: str) -> None:
     source = world.controller.nodes.links["node1"]
-    job = Job(await world.distribution._describe(image, source), source, (), lambda _: None)
+    job = UploadJob(await world.distribution._describe(image, source), source, (), lambda _: None)
     async with (
         world.distribution._reads.take(job, 1, None) as first,
         world.distribution._reads.take(job, 3, None) as second,
@@ -370,11 +370,11 @@ def without(node: Node, program: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def small_disk(node: Node, room: int) -> Iterator[None]:
+def small_disk(node: Node, size: int) -> Iterator[None]:
     """The engine's folder is on a file system of its own, in which so many bytes are free."""
     folder = node.dir / "docker"
     node.stop_docker()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     node.start_docker()
     try:
         said(node, f"docker load -q -i {node.dir.parent}/image.tar")

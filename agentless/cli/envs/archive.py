@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from agentless.errors import UsageError
-from agentless.formats.tar import BadArchive, Fed, Member, Reading, Tar
+from agentless.formats.tar import BadArchive, Fed, Member, Parsing, Tar
 from agentless.formats.tar_writing import END, header, padding
 
 CHUNK = 256 * 1024
@@ -22,7 +22,7 @@ _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
-def check_target(path: Path) -> None:
+def check_archive_path(path: Path) -> None:
     """Raise UsageError if the suffix does not say how to write the file."""
     if not path.name.endswith((".tar.zst", ".tar")):
         raise UsageError(f"{path}: name the file ….tar.zst, or ….tar to have it uncompressed")
@@ -95,7 +95,7 @@ def nameless(archive: BinaryIO) -> Iterator[bytes]:
         fed.close()
 
 
-def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
+def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Parsing[None]:
     seen = False
     while member := (yield from tar.next()):
         name = member.name.removeprefix("./")

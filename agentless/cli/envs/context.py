@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentless.errors import UsageError
 from agentless.formats import tar_writing
-from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.rules.images.dockerignore import DOCKERIGNORE, Ignore
 
 CHUNK = 256 * 1024

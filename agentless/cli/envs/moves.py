@@ -116,10 +116,10 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a version of an env to a file, the current one if none is named; docker load reads it, too."""
-    from agentless.cli.envs.archive import check_target, write
+    from agentless.cli.envs.archive import check_archive_path, write
 
     ref = parse_ref(name)
-    check_target(file)
+    check_archive_path(file)
     if file.exists() and not force:
         raise UsageError(f"{file} is there already; agentless env export --force replaces it")
     try:

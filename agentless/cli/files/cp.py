@@ -43,11 +43,11 @@ def cp(
     """
     from agentless.client.files.copier import Copier
     from agentless.errors import UsageError
-    from agentless.model.files.location import parse_place
+    from agentless.model.files.location import parse_location
 
     if len(paths) < 2:
         raise UsageError("from where to where? Write a source and a destination, like node1:results and .")
-    *sources, destination = map(parse_place, paths)
+    *sources, destination = map(parse_location, paths)
     copier = Copier(client(context), _Meter())
     copier.copy(sources, destination)
     for warning in dict.fromkeys(copier.warnings):

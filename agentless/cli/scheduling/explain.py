@@ -17,7 +17,7 @@ from agentless.client.http import RequestFailed
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.nodes.node import naming
 from agentless.rules.submit.options import OPTIONS, Option, Options
-from agentless.rules.submit.submission import Outside, submission
+from agentless.rules.submit.task_request import Outside, task_request
 
 _NEEDS = (
     "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
@@ -102,5 +102,5 @@ def _found(served: Client, word: str | None, target: str | None, options: Option
 
 
 def _what_if(served: Client, targets: tuple[str, ...], options: Options) -> Any:
-    wanted = submission(("true",), targets, options, Outside(0.0, {}, lambda _: ()))
+    wanted = task_request(("true",), targets, options, Outside(0.0, {}, lambda _: ()))
     return served.post("/v1/explain", wanted.request())

@@ -28,7 +28,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
-class Run:
+class LocalRun:
     """A command and its result: the exit code (`None`: not started, 128 + n: signal n) and its seconds.
 
     `failure` is why it could not be started: its exit code is 127 if there is no such program, else 126.
@@ -41,13 +41,13 @@ class Run:
     failure: str | None = None
 
 
-class Watcher(Protocol):
+class RunObserver(Protocol):
     """Is notified of starts and ends."""
 
-    def began(self, run: Run) -> None:
+    def began(self, run: LocalRun) -> None:
         """Called when a run has started."""
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: LocalRun) -> None:
         """Called when a run has ended, or could not be started."""
 
     def ending(self, live: int) -> None:
@@ -66,7 +66,7 @@ class LocalRuns:
     output.
     """
 
-    def __init__(self, runs: Sequence[Run], watcher: Watcher, *, at_once: int, fail_fast: bool) -> None:
+    def __init__(self, runs: Sequence[LocalRun], watcher: RunObserver, *, at_once: int, fail_fast: bool) -> None:
         self._waiting = deque(runs)
         self._watcher = watcher
         self._at_once = at_once
@@ -142,7 +142,7 @@ class LocalRuns:
             finally:
                 self._done(live.run)
 
-    def _done(self, run: Run) -> None:
+    def _done(self, run: LocalRun) -> None:
         if run.code and self._fail_fast:
             self._waiting.clear()
         self._watcher.ended(run)
@@ -175,7 +175,7 @@ class LocalRuns:
 class _Live:
     """A running command. Raises OSError or ValueError if it cannot be started."""
 
-    def __init__(self, run: Run, *, piped: bool) -> None:
+    def __init__(self, run: LocalRun, *, piped: bool) -> None:
         self.run = run
         self._began = time.monotonic()
         where = subprocess.PIPE if piped else None

@@ -13,7 +13,7 @@ import typer
 
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.output import say
-from agentless.cli.span.local_runs import GRACE, LocalRuns, Run
+from agentless.cli.span.local_runs import GRACE, LocalRun, LocalRuns
 from agentless.cli.table import Column, show
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -62,7 +62,7 @@ def span(
 
 
 def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int:
-    runs = [Run(one.argv, _label(f"{number}/{len(found)}", one.parameters)) for number, one in enumerate(found, 1)]
+    runs = [LocalRun(one.argv, _label(f"{number}/{len(found)}", one.parameters)) for number, one in enumerate(found, 1)]
     sys.stdout.flush()
     ended_by = LocalRuns(runs, _Progress(parallel), at_once=parallel, fail_fast=fail_fast).run()
     rows = [{"run": run, "parameters": one.parameters} for run, one in zip(runs, found, strict=True)]
@@ -80,12 +80,12 @@ class _Progress:
         self._in_turn = parallel == 1
         self._done = 0
 
-    def began(self, run: Run) -> None:
+    def began(self, run: LocalRun) -> None:
         """With one run at a time, a heading keeps the outputs apart."""
         if self._in_turn:
             say(f"--- {run.label}")
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: LocalRun) -> None:
         """Print failures, and progress on a terminal."""
         self._done += 1
         if run.failure is not None:
@@ -107,7 +107,7 @@ def _parameter(name: str) -> Column:
     return Column(printable(name), lambda row: str(row["parameters"][name]))
 
 
-def _code(run: Run) -> str:
+def _code(run: LocalRun) -> str:
     """The exit code, with the name of the signal if one ended it."""
     if run.code is None:
         return "not run"
@@ -117,7 +117,7 @@ def _code(run: Run) -> str:
 
 
 def _time(row: dict[str, Any]) -> str:
-    run: Run = row["run"]
+    run: LocalRun = row["run"]
     return "-" if run.code is None else format_duration(run.seconds)
 
 

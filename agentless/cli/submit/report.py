@@ -19,14 +19,14 @@ from agentless.client.words import local
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
-from agentless.rules.submit.submission import Submission
+from agentless.rules.submit.task_request import TaskRequest
 
 _NAMED = 20  # the most tasks that are named after one message
 
 
 def report(
     served: Client,
-    asked: Submission,
+    asked: TaskRequest,
     starts: list[dict[str, Any]],
     *,
     wait: bool,
@@ -64,7 +64,7 @@ def report(
     return code or int(output.is_lost)
 
 
-def _complain_of(asked: Submission, starts: list[dict[str, Any]]) -> None:
+def _complain_of(asked: TaskRequest, starts: list[dict[str, Any]]) -> None:
     """Print what went wrong, and for which tasks: the ids of those that failed, the values of those refused."""
     which: dict[str, list[str]] = {}
     combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
@@ -104,7 +104,7 @@ class _Output:
         return True
 
 
-def _print_scripts(asked: Submission, starts: list[dict[str, Any]]) -> int:
+def _print_scripts(asked: TaskRequest, starts: list[dict[str, Any]]) -> int:
     """Print the script for each node; of a sweep one script, and the other commands."""
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
     printed = False

@@ -19,7 +19,7 @@ from agentless.errors import UsageError
 from agentless.paths import current_dir
 from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.rules.submit.submission import Outside, submission
+from agentless.rules.submit.task_request import Outside, task_request
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
     if needs_nothing(options, targets):
         options["gpus"] = int(_has_gpus(served, given["node"]))
     folder = current_dir()
-    asked = submission(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
+    asked = task_request(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
     asked = in_folder(asked, folder)
     follow = len(asked.sweep) * max(1, len(targets)) == 1
     starts = post(served, asked, dry_run=dry_run)

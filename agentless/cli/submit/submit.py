@@ -25,7 +25,7 @@ from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.paths import current_dir
 from agentless.rules.submit.options import OPTIONS, Options
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
 _WAITING = ("wait_for", "no_queue")
 """The options that come after `--wait` in the help."""
@@ -77,7 +77,7 @@ def submit(
     all_targets = [*(targets or []), *(more_targets or [])]
     check_targets(context, all_targets)
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
-    asked = submission(command_of(context), all_targets, options, outside)
+    asked = task_request(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
@@ -96,7 +96,7 @@ def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
         raise UsageError(f"write the command after '--': agentless {context.info_name} {others} -- {words}")
 
 
-def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, Any]]:
+def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str, Any]]:
     """Upload its files, send the request, and return what became of each task."""
     try:
         if asked.spec.uploads and not dry_run:

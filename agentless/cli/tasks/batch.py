@@ -13,7 +13,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import path_words
 from agentless.cli.output import say
 from agentless.cli.table import Column, show
-from agentless.client.client import Client, coming
+from agentless.client.client import Client, has_coming_outputs
 from agentless.client.words import ran, state, where, why
 from agentless.errors import UsageError
 from agentless.model.tasks.task_id import first_try
@@ -59,7 +59,7 @@ def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
     shown = ""
     while True:
         tasks = members(served, batch)
-        live = [task for task in tasks if task["ended_at"] is None or coming(task)]
+        live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
         if sys.stderr.isatty():
             line = progress(tasks)
             print(f"\r{line:<{len(shown)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201

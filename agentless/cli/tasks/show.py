@@ -10,7 +10,7 @@ import typer
 from agentless.cli.arguments import Json, TaskArgument
 from agentless.cli.client import client
 from agentless.cli.output import print_json, print_line
-from agentless.client.words import command_line, local, process_words, ran, short, state, variables, where
+from agentless.client.words import command_line, local, process_words, ran, short_target, state, variables, where
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import format_duration, format_size
 
@@ -46,7 +46,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "name": found["name"],
         "state": state(found),
         "reason": found["reason"],
-        "target": short(found["target"]),
+        "target": short_target(found["target"]),
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],

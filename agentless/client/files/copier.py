@@ -21,17 +21,17 @@ from typing import BinaryIO
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
-from agentless.client.files.transfer import ByteCount, Ended, Incoming, Meter, Outgoing
+from agentless.client.files.transfer import ByteCount, Meter, StreamEnded, TransferInput, TransferOutput
 from agentless.client.http import RequestFailed
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
-from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
+from agentless.model.files.location import PARTIAL, Kind, Location, encoded, split, there
 from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_source, check_target, landings
 
 _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
-_NO_ROOM = 11
+_CANNOT_WRITE = 11
 """The exit code of rsync if a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
 
@@ -55,7 +55,7 @@ class Copier:
         self._meter = meter
         self._rsync = _good_rsync()
 
-    def copy(self, sources: Sequence[Place], destination: Place) -> None:
+    def copy(self, sources: Sequence[Location], destination: Location) -> None:
         """Copy all sources; raises CopyFailed for the first one that fails, and errors of the controller."""
         self._check_sides(sources, destination)
         ours = {at: self._look(at, [s.path for s in sources if s.at == at]) for at in {s.at for s in sources}}
@@ -66,13 +66,13 @@ class Copier:
         found = landings(kinds, destination, goal.kinds[destination.path])
         targets = self._look(destination.at, [landing.target for landing in found])
         for landing in found:
-            check_target(landing, Place(destination.at, landing.target), targets.kinds[landing.target])
+            check_target(landing, Location(destination.at, landing.target), targets.kinds[landing.target])
         for landing in found:
             far = goal if landing.source.at is None else ours[landing.source.at]
             self._meter.begin(str(landing.source))
             self._one(landing, destination.at, far, exists=targets.kinds[landing.target] == "folder")
 
-    def _check_sides(self, sources: Sequence[Place], destination: Place) -> None:
+    def _check_sides(self, sources: Sequence[Location], destination: Location) -> None:
         away = [source for source in sources if source.at is not None]
         if destination.at is None and len(away) < len(sources):
             here = next(source for source in sources if source.at is None)
@@ -115,7 +115,7 @@ class Copier:
         strip = 1 if far.container or not landing.is_folder else 0
         unpacker = Unpacker(folder, name, strip, counted.add)
         with self._transfer(at, "send", landing.source.path, landing) as program:
-            stream = Incoming(program)
+            stream = TransferOutput(program)
             failure: CopyFailed | None = None
             try:
                 members = unpacker.unpack(stream)
@@ -138,7 +138,7 @@ class Copier:
         """Copy from this machine by tar."""
         base = landing.target.rstrip("/").rpartition("/")[2]
         with self._transfer(at, "receive", landing.target, landing) as program:
-            sink = Outgoing(program, ByteCount(self._meter))
+            sink = TransferInput(program, ByteCount(self._meter))
             notes: list[str] = []
             try:
                 if far.container:
@@ -146,7 +146,7 @@ class Copier:
                 else:
                     notes = pack(sink, landing.source.path, "t", whole="whole")
                 program.write_eof()
-            except Ended:
+            except StreamEnded:
                 pass
             sink.wait()  # raises what broke it off
         complaints = sentences(sink.words, at, there=True, name=base)
@@ -235,7 +235,7 @@ class Copier:
         if code in (23, 24) and len(complaints) > 0 and end.get("received"):
             self.notes += complaints
         elif code:
-            if code == _NO_ROOM and is_coming:
+            if code == _CANNOT_WRITE and is_coming:
                 _drop_partial(words[-1])
             raise CopyFailed("; ".join(complaints[:3]) or f"rsync ended with {code}; try again")
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))

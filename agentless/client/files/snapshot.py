@@ -21,18 +21,11 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
 from agentless.formats.contents import HEAD, content_head
-from agentless.model.files.task_files import (
-    INSTEAD,
-    MAX_BYTES,
-    MAX_FILES,
-    MOST_LEVELS,
-    UNFINISHED,
-    Entry,
-    Upload,
-    rows_of,
-)
+from agentless.model.files.file_spec import UNFINISHED, Upload
+from agentless.model.files.snapshot import Entry, rows_of
+from agentless.model.files.upload_limits import INSTEAD, MAX_BYTES, MAX_FILES, MOST_LEVELS
 from agentless.rules.files.gitignore import Ignored
-from agentless.rules.submit.submission import Submission
+from agentless.rules.submit.task_request import TaskRequest
 from agentless.stores import private
 
 _PIECE = 1 << 20
@@ -49,7 +42,7 @@ class Scan:
     size: int = 0
 
 
-def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda _: None) -> Submission:
+def sent(served: Client, asked: TaskRequest, say: Callable[[str], None] = lambda _: None) -> TaskRequest:
     """The submission with a snapshot of each upload, which the controller has received."""
     if not asked.spec.uploads:
         return asked

@@ -35,7 +35,7 @@ class ByteCount:
         self._meter.reached(self._sum)
 
 
-class Incoming:
+class TransferOutput:
     """The output of a transfer, as a file."""
 
     def __init__(self, program: ProgramStream) -> None:
@@ -69,17 +69,17 @@ class Incoming:
             pass
 
 
-class Ended(Exception):
+class StreamEnded(Exception):
     """The other side has ended."""
 
 
-class Outgoing:
+class TransferInput:
     """The input of a transfer, as a file; a thread reads its output meanwhile."""
 
     def __init__(self, program: ProgramStream, counted: ByteCount) -> None:
         self.sent = 0
         self._program, self._counted = program, counted
-        self._said = Incoming(program)
+        self._said = TransferOutput(program)
         self._failure: AgentlessError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -91,9 +91,9 @@ class Outgoing:
         return self._said.words
 
     def write(self, data: bytes) -> int:
-        """Send data; raises Ended if the other side has ended."""
+        """Send data; raises StreamEnded if the other side has ended."""
         if self._ended.is_set():
-            raise Ended
+            raise StreamEnded
         self._program.write(data)
         self.sent += len(data)
         self._counted.add(len(data))

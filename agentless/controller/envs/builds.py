@@ -20,9 +20,9 @@ from agentless.model.caller import Caller
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     BuildContainer,
-    Changes,
     EnvRecord,
     EnvRef,
+    FileChanges,
     ImageFacts,
     Sight,
     check_message,
@@ -82,10 +82,10 @@ class Builds:
         """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
         envs = self._envs
         async with envs.working(name):
-            link, box = await self._container(name)
+            link, container = await self._container(name)
             envs.programs[name] += 1
         try:
-            async with started(link, box.id, command, size) as program:
+            async with started(link, container.id, command, size) as program:
                 envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
                 yield program
         finally:
@@ -99,12 +99,12 @@ class Builds:
             if record.home is None:
                 raise Refused(f"env {name} has no build container; agentless env shell {name} makes one")
             link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
-            box = _box(envs, link, name)
-            base = await self._image_of(link, box)
-            changes = await self._changes(link, box)
+            container = _container_of(envs, link, name)
+            base = await self._image_of(link, container)
+            changes = await self._changes(link, container)
             if not changes and record.versions:
                 return {"env": name, "version": None, "changes": str(changes)}
-            return await _to_the_end(self._save(link, name, box, base, changes, message, by, tell))
+            return await _to_the_end(self._save(link, name, container, base, changes, message, by, tell))
 
     async def build(
         self, name: str, wish: Wish, by: Caller, context: AsyncIterable[bytes], tell: Tell
@@ -126,7 +126,7 @@ class Builds:
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
             async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
-                made = words.parse_built(ref, await conversed(shell, mark, context, _told(tell)))
+                made = words.parse_built(ref, await conversed(shell, mark, context, _printer(tell)))
             await envs.look_at(link)
             envs.publish(name, "built", f"{ref} on {link.node.name}, by {by}")
             kept = await self._follow(name, ref, made)
@@ -162,13 +162,13 @@ class Builds:
             link = envs.holder(ref, version.id)
             envs.check_free(link, name)
             await _to_the_end(self._make(link, name, await self._known(link, version.id)))
-            return link, _box(envs, link, name)
+            return link, _container_of(envs, link, name)
         link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
-        box = _box(envs, link, name)
-        if box.state != "running":
-            link.runtime.check(await link.run(envs_of(link).start(box.id)))
+        container = _container_of(envs, link, name)
+        if container.state != "running":
+            link.runtime.check(await link.run(envs_of(link).start(container.id)))
             await envs.look_at(link)
-        return link, box
+        return link, container
 
     async def _make(self, link: NodeLink, name: str, image: ImageFacts, old: str | None = None) -> None:
         words = envs_of(link)
@@ -179,9 +179,9 @@ class Builds:
         self,
         link: NodeLink,
         name: str,
-        box: BuildContainer,
+        container: BuildContainer,
         base: ImageFacts,
-        changes: Changes,
+        changes: FileChanges,
         message: str,
         by: Caller,
         tell: Tell,
@@ -191,7 +191,7 @@ class Builds:
         envs.check_free(link, name, ref)
         labels = labels_of_version(ref, message, by.name, envs.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
-        command = words.save(box.id, base, ref, labels, secrets.token_hex(8))
+        command = words.save(container.id, base, ref, labels, secrets.token_hex(8))
         made = words.parse_named(ref, await _collected(link, command))
         await envs.look_at(link)
         envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
@@ -203,21 +203,21 @@ class Builds:
             "added_bytes": max(0, made.size - base.size),
             "changes": str(changes),
             "paths": changes.paths,
-            "kept": await self._refreshed(link, name, box, base, made),
+            "kept": await self._refreshed(link, name, container, base, made),
         }
 
     async def _refreshed(
-        self, link: NodeLink, name: str, box: BuildContainer, base: ImageFacts, made: ImageFacts
+        self, link: NodeLink, name: str, container: BuildContainer, base: ImageFacts, made: ImageFacts
     ) -> str | None:
         """Make the build container anew of what was saved, so that the next version holds only what is new from here.
 
         Why that was not done, None if it was or need not be: the version is there in either case.
         """
         try:
-            if await self._in_use(link, name, box):
+            if await self._in_use(link, name, container):
                 return "programs run in its build container: the next version will hold these changes once more"
             if not base.volumes:
-                await self._make(link, name, made, box.id)
+                await self._make(link, name, made, container.id)
         except AgentlessError as error:
             return f"its build container was not made anew: {error}"
         return None
@@ -231,35 +231,35 @@ class Builds:
         link = envs.nodes.links.get(home)
         if link is None or not link.online:
             return f"its build container on {home}, which cannot be reached, stays as it is"
-        box = _box(envs, link, name)
-        if box.image == image.id and not force:
+        container = _container_of(envs, link, name)
+        if container.image == image.id and not force:
             return None
-        base = await self._image_of(link, box)
-        changes = await self._changes(link, box)
+        base = await self._image_of(link, container)
+        changes = await self._changes(link, container)
         again = f"agentless env rollback {ref} --force throws that away"
         if not force and (changes or base.volumes):
             return f"its build container stays as it is: it has what no version has ({changes}); {again}"
-        if not force and await self._in_use(link, name, box):
+        if not force and await self._in_use(link, name, container):
             return f"its build container stays as it is: programs run in it; {again}"
         if await envs.facts(link, image.id) is None:
             await self._moves.bring(ref, image.id, link, lambda _: None)
-        await _to_the_end(self._make(link, name, await self._known(link, image.id), box.id))
+        await _to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
         return None
 
-    async def _in_use(self, link: NodeLink, name: str, box: BuildContainer) -> bool:
+    async def _in_use(self, link: NodeLink, name: str, container: BuildContainer) -> bool:
         if self._envs.programs[name]:
             return True
-        if box.state != "running":
+        if container.state != "running":
             return False
         words = envs_of(link)
-        return bool(words.parse_programs(await link.run(words.programs(box.id))))
+        return bool(words.parse_programs(await link.run(words.programs(container.id))))
 
-    async def _changes(self, link: NodeLink, box: BuildContainer) -> Changes:
+    async def _changes(self, link: NodeLink, container: BuildContainer) -> FileChanges:
         words = envs_of(link)
-        return words.parse_diff(await link.run(words.diff(box.id)))
+        return words.parse_diff(await link.run(words.diff(container.id)))
 
-    async def _image_of(self, link: NodeLink, box: BuildContainer) -> ImageFacts:
-        return await self._known(link, box.image)
+    async def _image_of(self, link: NodeLink, container: BuildContainer) -> ImageFacts:
+        return await self._known(link, container.image)
 
     async def _known(self, link: NodeLink, image: str) -> ImageFacts:
         found = await self._envs.facts(link, image)
@@ -295,14 +295,14 @@ class Builds:
         return found
 
 
-def _box(envs: Envs, link: NodeLink, name: str) -> BuildContainer:
-    box = envs.sights.get(link.node.name, Sight()).container(name)
-    if box is None:
+def _container_of(envs: Envs, link: NodeLink, name: str) -> BuildContainer:
+    container = envs.sights.get(link.node.name, Sight()).container(name)
+    if container is None:
         raise NotFound(f"the build container of env {name} is not on {link.node.name} any more; try again")
-    return box
+    return container
 
 
-def _told(tell: Tell) -> Callable[[bytes], None]:
+def _printer(tell: Tell) -> Callable[[bytes], None]:
     """Tells the output of a program as text; a character may come in two pieces."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -20,7 +20,7 @@ from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
 from agentless.ports import Clock, EnvCommands
-from agentless.rules.images.envs import env_named, learned, version_named
+from agentless.rules.images.envs import env_named, version_named, with_seen_versions
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
 
@@ -76,7 +76,7 @@ class Envs:
         keeping = {name for name, link in self.nodes.links.items() if link.runtime.keeps_envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
-        self.remember(learned(self.records, {**gone, **seen}, self.clock.now()))
+        self.remember(with_seen_versions(self.records, {**gone, **seen}, self.clock.now()))
 
     def _mentioned(self) -> set[str]:
         found = {record.home for record in self.records.values() if record.home}
@@ -154,13 +154,13 @@ class Envs:
     def check_free(self, link: NodeLink, name: str, ref: EnvRef | None = None) -> None:
         """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
         envs_of(link)
-        strange = self.sights.get(link.node.name, Sight()).strange
-        if container_of_env(name) in strange:
+        foreign = self.sights.get(link.node.name, Sight()).foreign
+        if container_of_env(name) in foreign:
             raise Refused(
                 f"{link.node.name} has a container {container_of_env(name)} that is not ours; "
                 "remove or rename it there, or choose another name"
             )
-        if ref and ref.image in strange:
+        if ref and ref.image in foreign:
             raise Refused(f"{link.node.name} has an image {ref.image} that is not ours; remove or rename it there")
 
     async def facts(self, link: NodeLink, image: str) -> ImageFacts | None:
@@ -191,12 +191,12 @@ class Envs:
             )
             for number, each in sorted(record.versions.items())
         )
-        box = self.sights.get(record.home or "", Sight()).container(name)
+        container = self.sights.get(record.home or "", Sight()).container(name)
         current = next((each for each in versions if each.current), None)
         return EnvView(
             name=name,
             node=record.home,
-            state=box.state if box else None,
+            state=container.state if container else None,
             version=current.version if current else None,
             size_bytes=current.size_bytes if current else None,
             nodes=current.nodes if current else (),

@@ -87,7 +87,7 @@ class Moves:
         envs = self._envs
         await envs.look()
         name = link.node.name
-        self._check_room(link, ref, image)
+        self._check_name_is_free(link, ref, image)
         source = envs.holder(ref, image, beside=[name])
         found = await self._distribution.send(
             image, source, [link], tags=[ref.image], tell=tell, shared_dir=self._shared_dir
@@ -115,7 +115,7 @@ class Moves:
                     done[name] = Sent(name, version.id, 0, version.size, 0, 0, 0.0, "current")
                 else:
                     try:
-                        self._check_room(link, ref, version.id)
+                        self._check_name_is_free(link, ref, version.id)
                     except AgentlessError as error:
                         done[name] = error
             targets = [link for link in links if link.node.name not in done]
@@ -223,7 +223,7 @@ class Moves:
         sight = self._envs.sights.get(link.node.name, Sight())
         return any(image.ref == ref for image in sight.images)
 
-    def _check_room(self, link: NodeLink, ref: EnvRef, image: str) -> None:
+    def _check_name_is_free(self, link: NodeLink, ref: EnvRef, image: str) -> None:
         """Raise Refused where the node has another image of this name."""
         self._envs.check_free(link, ref.name, ref)
         sight = self._envs.sights.get(link.node.name, Sight())

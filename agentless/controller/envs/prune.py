@@ -53,8 +53,8 @@ class Prune:
         self, link: NodeLink, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
         sight = self._envs.sights.get(link.node.name, Sight())
-        if box := sight.container(name):
-            link.runtime.check(await link.run(link.runtime.remove(box.id, force=True)))
+        if container := sight.container(name):
+            link.runtime.check(await link.run(link.runtime.remove(container.id, force=True)))
             removed.append({"node": link.node.name, "what": "its build container"})
         # The newest first: an older one may be what it was made from.
         numbers = [each.ref.version or 0 for each in sight.images if each.ref.name == name]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
-from agentless.model.files.task_files import Output
+from agentless.model.files.file_spec import Output
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
-from agentless.stores.files.outputs import OutputStore, Wanted
+from agentless.stores.files.outputs import ExpectedFiles, OutputStore
 
 REMOVED = "its container was removed before it was brought"
 _NAMED = 3
@@ -49,7 +49,7 @@ class ExpectedOutputs:
         outputs = tuple(
             Output(each.path, each.local.replace("{id}", task.id), each.changed) for each in task.spec.outputs
         )
-        self.store.want(task.id, Wanted(outputs, task.spec.uploads))
+        self.store.want(task.id, ExpectedFiles(outputs, task.spec.uploads))
 
     def forget(self, task: Task) -> None:
         """Fetch no outputs of this try any more; what is here stays."""

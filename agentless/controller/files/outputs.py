@@ -21,12 +21,13 @@ from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
 from agentless.model.command import Command
-from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
+from agentless.model.files.file_spec import UNFINISHED, Output, Upload
+from agentless.model.files.posix_path import within
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
-from agentless.rules.files.task_files import changed_paths
+from agentless.rules.files.changed_outputs import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Placed, arrive
 from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead

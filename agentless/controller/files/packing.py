@@ -9,15 +9,15 @@ from pathlib import Path
 
 from agentless.errors import StateError
 from agentless.formats import tar_writing
-from agentless.model.files.task_files import Entry
-from agentless.rules.files.task_files import Owner, Tree
+from agentless.model.files.snapshot import Entry
+from agentless.rules.files.container_tree import FileOwner, FileTree
 
 _PIECE = 1 << 20
 _SENT = 1 << 18
 _SAMPLES, _SAMPLE = 8, 1 << 15
 
 
-def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+def packed(tree: FileTree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
     """The tree as a tar archive for `/`, packed by gzip; raises StateError when a content cannot be read."""
     ready = bytearray()
     for data in _packed(tree, owner, content, now):
@@ -28,7 +28,7 @@ def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -
     yield bytes(ready)
 
 
-def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+def _packed(tree: FileTree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
     packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
     for path, entry in sorted(tree.items()):
         yield packer.compress(_header(path, entry, owner, now))
@@ -47,7 +47,7 @@ def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) 
     yield packer.compress(tar_writing.END) + packer.flush()
 
 
-def _level(tree: Tree, content: Callable[[str], Path]) -> int:
+def _level(tree: FileTree, content: Callable[[str], Path]) -> int:
     """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
     largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
     sample = b""
@@ -57,7 +57,7 @@ def _level(tree: Tree, content: Callable[[str], Path]) -> int:
     return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
 
 
-def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
+def _header(path: str, entry: Entry, owner: FileOwner, now: int) -> bytes:
     is_link = entry.kind == "link"
     return tar_writing.header(
         path.lstrip("/"),

@@ -17,8 +17,9 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import FilesImage, parse_helpers, parse_listing
-from agentless.model.files.task_files import Entry, Prepared
+from agentless.model.files.snapshot import Entry
 from agentless.model.images.image import ImageDefaults
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.spec import LOCAL_TEMP
@@ -27,19 +28,19 @@ from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
 from agentless.ports import Clock, Shell
 from agentless.remote.worker import GREETING
-from agentless.rules.files.task_files import (
-    WORKDIR,
-    Owner,
-    Tree,
+from agentless.rules.files.container_tree import (
+    FileOwner,
+    FileTree,
     added,
     bytes_of,
     files_of,
     key_of,
     line_of,
-    owner_of,
+    parse_file_owner,
     reused,
     tree_of,
 )
+from agentless.rules.files.file_options import WORKDIR
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 
@@ -66,7 +67,7 @@ class _Way:
     """How an image is made: over which, of what that is sent, in how many layers, and with folders of another one."""
 
     base: str
-    tree: Tree
+    tree: FileTree
     layers: int
     copies: tuple[str, ...] = ()
     other: str | None = None
@@ -139,7 +140,7 @@ class Uploads:
         facts, images = await self._look(link, task)
         if task.spec.image_id not in (None, facts.id):
             raise ImageMissing(f"{task.spec.image} is another image on {link.node.name}")
-        user = owner_of(task.spec.user or facts.user) or Owner()
+        user = parse_file_owner(task.spec.user or facts.user) or FileOwner()
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
         snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
         tree = tree_of(snapshots, workdir)
@@ -171,9 +172,9 @@ class Uploads:
         link: NodeLink,
         image: FilesImage,
         others: list[FilesImage],
-        tree: Tree,
+        tree: FileTree,
         base: str,
-        owner: Owner,
+        owner: FileOwner,
         tell: Callable[[str], None],
     ) -> None:
         """With as little as can be sent: over a version that only needs something more, else with folders of one."""
@@ -189,7 +190,7 @@ class Uploads:
                 self.store.remember(image.key, tree, about)
                 return
 
-    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: Owner) -> Iterator[_Way]:
+    def _ways(self, others: list[FilesImage], tree: FileTree, base: str, owner: FileOwner) -> Iterator[_Way]:
         """How an image with this tree may be made, the best first."""
         found = [(str(other), self.store.recall(other.key)) for other in reversed(others)]
         known = [(other, had) for other, had in found if had and had["owner"] == [owner.uid, owner.gid]]
@@ -204,7 +205,7 @@ class Uploads:
         yield _Way(base, tree, 1)
 
     async def _send(
-        self, link: NodeLink, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]
+        self, link: NodeLink, image: FilesImage, way: _Way, owner: FileOwner, tell: Callable[[str], None]
     ) -> None:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree
@@ -212,7 +213,7 @@ class Uploads:
         what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
-        sent, told = 0, asyncio.get_running_loop().time()
+        sent, reported_at = 0, asyncio.get_running_loop().time()
         async with link.session.dialogue(script) as shell:
             tail = Excerpt()
             if await _begun(shell, mark, link, tail):
@@ -220,8 +221,8 @@ class Uploads:
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
-                    if (now := asyncio.get_running_loop().time()) - told > TELL_EVERY:
-                        told = now
+                    if (now := asyncio.get_running_loop().time()) - reported_at > TELL_EVERY:
+                        reported_at = now
                         tell(f"uploading {what} {where}: {format_size(sent)} sent")
                 await shell.write_eof()
             while chunk := await shell.read():
@@ -293,7 +294,7 @@ def upload_time(now: float, observation: Observation) -> int:
     return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
 
 
-def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
+def _check_seen(tree: FileTree, tops: Iterable[str], what: str) -> None:
     """What is put over a folder of the image hides the files in it, also a volume that the image declares."""
     for top in map(posixpath.normpath, tops):
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))

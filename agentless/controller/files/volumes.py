@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, TaskChanged
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.event_bus import EventBus, TaskChanged
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NotFound, Refused, StateError, Unreachable
 from agentless.model.caller import Caller
@@ -34,7 +34,7 @@ class Volumes:
     """Asks the nodes, and remembers the names of what each had."""
 
     def __init__(
-        self, nodes: Nodes, tasks: Tasks, records: NodeRecords, store: VolumeStore, stores: Stores, bus: EventBus
+        self, nodes: Nodes, tasks: Tasks, records: NodeRecords, store: VolumeStore, stores: TaskStores, bus: EventBus
     ) -> None:
         self._nodes = nodes
         self._tasks = tasks

@@ -12,17 +12,17 @@ from agentless.controller.envs.prune import Prune
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
-from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.health.drain import Drains
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.host_keys import HostKeys
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.state.events import EventBus
+from agentless.controller.served_inventory import ServedInventory
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
@@ -50,7 +50,7 @@ class Services(Protocol):
 
     bus: EventBus
     clock: Clock
-    inventory: InventoryFile
+    inventory: ServedInventory
     lifetime: Lifetime
     status: Status
 
@@ -75,7 +75,7 @@ class Services(Protocol):
 
     nodes: Nodes
     records: NodeRecords
-    exclusions: Exclusions
+    exclusions: Drains
     host_keys: HostKeys
 
     files: Files

@@ -97,7 +97,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
 
     Raises BrokenOffError, NoAnswer or StateError.
     """
-    reader, known = _Reader(stream), layers.names(image)
+    reader, known = _Reader(stream), layers.layer_files(image)
     small: dict[str, bytes] = {}
     held = 0
     try:

@@ -10,7 +10,7 @@ import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 
-from agentless.controller.images.upload import Job
+from agentless.controller.images.upload import UploadJob
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
@@ -37,7 +37,7 @@ async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeL
     return [link for number, link in enumerate(direct) if number in numbers]
 
 
-async def straight(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None) -> Outcomes:
+async def straight(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: str | None) -> Outcomes:
     """Send from the source to the others by its own ssh. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
@@ -63,7 +63,7 @@ async def straight(job: Job, links: Sequence[NodeLink], kept: int, packer: str |
     return found
 
 
-async def shared(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None, folder: str) -> Outcomes:
+async def shared(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: str | None, folder: str) -> Outcomes:
     """Send through a folder that all of them have. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
@@ -133,7 +133,7 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
 
 
 async def _taken(
-    job: Job, link: NodeLink, result: Result, what: tuple[int, int, str], began: float
+    job: UploadJob, link: NodeLink, result: Result, what: tuple[int, int, str], began: float
 ) -> Sent | AgentlessError:
     """The outcome on a node, which gets the tags now."""
     images, image = link.runtime.images, job.image
@@ -150,7 +150,7 @@ async def _taken(
     return Sent(link.node.name, image.id, sent, image.size, count - kept, count, seconds, how)
 
 
-def _say(job: Job, links: Sequence[NodeLink], step: str) -> None:
+def _say(job: UploadJob, links: Sequence[NodeLink], step: str) -> None:
     for link in links:
         job.tell(Progress(link.node.name, step, 0, None, 0, None, None))
 

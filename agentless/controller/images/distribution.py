@@ -14,7 +14,7 @@ from typing import Any
 
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
 from agentless.controller.images.source import SharedReads
-from agentless.controller.images.upload import ImageUpload, Job
+from agentless.controller.images.upload import ImageUpload, UploadJob
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, LayerMissing, NoAnswer, Refused, RuntimeFailed
@@ -34,7 +34,7 @@ SLOW = 12e6
 FAST = 40e6
 """The same above which it is not worth while to have gzip compress; zstd always is."""
 
-Tell = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]
 
 
 def _silent(_: Progress) -> None:
@@ -66,7 +66,7 @@ class ImageDistribution:
         targets: Sequence[NodeLink],
         *,
         tags: Sequence[str],
-        tell: Tell = _silent,
+        tell: ReportProgress = _silent,
         shared_dir: str | None = None,
         via: Via = "auto",
     ) -> dict[str, Sent | AgentlessError]:
@@ -79,7 +79,7 @@ class ImageDistribution:
             raise Refused("there is no folder that the nodes share: write shared_dir into the inventory's defaults")
         began = asyncio.get_running_loop().time()
         names = tuple(tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest" for tag in tags)
-        job = Job(await self._describe(image, source), source, names, tell)
+        job = UploadJob(await self._describe(image, source), source, names, tell)
         way = _Way(via, shared_dir or "")
         found: dict[str, Sent | AgentlessError] = {}
         waiting, whole = {link.node.name: link for link in targets}, set[str]()
@@ -115,7 +115,7 @@ class ImageDistribution:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: Job, links: Mapping[str, NodeLink]) -> dict[str, ImagePresence | AgentlessError]:
+    async def _look(self, job: UploadJob, links: Mapping[str, NodeLink]) -> dict[str, ImagePresence | AgentlessError]:
         async def look(link: NodeLink) -> ImagePresence | AgentlessError:
             images = link.runtime.images
             try:
@@ -132,7 +132,12 @@ class ImageDistribution:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, ImagePresence], whole: set[str]
+        self,
+        job: UploadJob,
+        way: _Way,
+        links: Mapping[str, NodeLink],
+        places: Mapping[str, ImagePresence],
+        whole: set[str],
     ) -> Outcomes:
         """Send to the nodes that lack layers. Where another request is sending the same image, wait for that."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
@@ -152,7 +157,7 @@ class ImageDistribution:
 
     async def _send(
         self,
-        job: Job,
+        job: UploadJob,
         way: _Way,
         links: Mapping[str, NodeLink],
         places: Mapping[str, ImagePresence],
@@ -179,7 +184,7 @@ class ImageDistribution:
         return done
 
     async def _through(
-        self, job: Job, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
+        self, job: UploadJob, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
         """Send through the controller."""
         async with self._reads.take(job, min(kept.values()), packer) as read:
@@ -210,7 +215,7 @@ async def _run(link: NodeLink, command: Command) -> Result:
     return await link.run(command)
 
 
-def _present(job: Job, node: str, place: ImagePresence, seconds: float) -> Sent:
+def _present(job: UploadJob, node: str, place: ImagePresence, seconds: float) -> Sent:
     return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
 
 
@@ -222,11 +227,11 @@ def _packer(image: Image, places: Mapping[str, ImagePresence], speed: float) -> 
     return "gzip" if "gzip" in everyone and speed < FAST else None
 
 
-def _contended(job: Job, node: str) -> Refused:
+def _contended(job: UploadJob, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
-def _other_store(job: Job, link: NodeLink, place: ImagePresence) -> RuntimeFailed:
+def _other_store(job: UploadJob, link: NodeLink, place: ImagePresence) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

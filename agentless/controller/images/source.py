@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agentless.controller.images.archive_reader import BrokenOffError, fetch, fetch_whole
 from agentless.controller.images.layer_spool import LayerSpool
-from agentless.controller.images.upload import Job
+from agentless.controller.images.upload import UploadJob
 from agentless.remote.concurrency import cancel
 from agentless.rules.images import layers
 
@@ -36,7 +36,7 @@ class SharedReads:
         self._reads: dict[tuple[str, str, str | None], SharedRead] = {}
 
     @contextlib.asynccontextmanager
-    async def take(self, job: Job, kept: int, packer: str | None) -> AsyncIterator[SharedRead]:
+    async def take(self, job: UploadJob, kept: int, packer: str | None) -> AsyncIterator[SharedRead]:
         """The layers above the lowest `kept`; the last request to leave ends the reading."""
         key = job.source.node.name, job.image.id, packer
         read = self._reads.get(key)
@@ -56,7 +56,7 @@ class SharedReads:
                 read.spool.close()
 
 
-async def _read(job: Job, kept: int, packer: str | None, spool: LayerSpool) -> None:
+async def _read(job: UploadJob, kept: int, packer: str | None, spool: LayerSpool) -> None:
     images, image = job.source.runtime.images, job.image
     try:
         if image.containerd:

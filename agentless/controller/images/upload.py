@@ -33,7 +33,7 @@ RATE_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class UploadJob:
     """An image to send, its source and its tags; `tell` gets the progress."""
 
     image: Image
@@ -59,14 +59,14 @@ class _Step:
 class ImageUpload:
     """Sends the layers that a node lacks; it has the lowest `kept`."""
 
-    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    def __init__(self, job: UploadJob, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
         self._link, self._packer, self._spool = link, packer, spool
         self._kept = self._at = kept
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._first: float | None = None
-        self._told = 0.0
+        self._reported_at = 0.0
         self._sent = self._done = 0
 
     async def run(self) -> Sent:
@@ -152,7 +152,7 @@ class ImageUpload:
         step.fed.set()
         last = at == len(image.layers)
         config = await self._spool.configuration() if last else layers.partial(image, at)
-        step.wanted = layers.id_of(config)
+        step.wanted = layers.image_id(config)
         if step.before is not None:
             await asyncio.wait({step.before})
             step.before.result()
@@ -196,9 +196,9 @@ class ImageUpload:
 
     def _say(self, step: str, *, last: bool = False) -> None:
         now = self._clock()
-        if not last and now - self._told < TELL_EVERY and self._sent:
+        if not last and now - self._reported_at < TELL_EVERY and self._sent:
             return
-        self._told = now
+        self._reported_at = now
         took = now - self._first if self._first is not None else 0.0
         total = self._total()
         rate = eta = None

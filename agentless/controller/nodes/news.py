@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentless.controller.nodes.gpu_health import GpuHealth
-from agentless.controller.nodes.intruders import Intruders
+from agentless.controller.nodes.health.gpu_health import GpuHealth
+from agentless.controller.nodes.health.intruders import Intruders
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, News, NodeObserved
+from agentless.controller.state.event_bus import EventBus, News, NodeObserved
 from agentless.controller.state.ledger import Ledger
 from agentless.model.nodes.cluster import Node
 from agentless.ports import Clock

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.cache import NodeCache
-from agentless.controller.nodes.link.connection import Connection
+from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.link.sampler import Sampler
@@ -68,7 +68,7 @@ class NodeLink:
         changed, sighted = partial(listener.node_changed, self), partial(listener.sighted, self)
         self.cache = NodeCache(node.name, clock, changed, sighted)
         self.breakdowns = Breakdowns(self.cache)
-        self.connection = Connection(session, self.cache)
+        self.connection = NodeConnection(session, self.cache)
         self.answered = self.connection.answered
         self.sampler = Sampler(session, probe, engines, self.cache)
         self.inspector = Inspector(session, engines, self.cache, self.sampler, self.breakdowns)

@@ -6,14 +6,14 @@ import logging
 
 from agentless.controller.guarded import guarded_item
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import ContainersSeen, EventBus, LaunchWanted
+from agentless.controller.state.event_bus import ContainersSeen, EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container
-from agentless.model.tasks.event import Event, Exited, LostContact, Restarted, Vanished
 from agentless.model.tasks.task import Assigning, Lost, Running, Task
+from agentless.model.tasks.task_event import Exited, LostContact, Restarted, TaskEvent, Vanished
 from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
 from agentless.rules.tasks.identity import is_adoptable
@@ -124,7 +124,7 @@ class Reconciler:
             self._bus.emit(LaunchWanted(task))
 
 
-def _cause(node: str, event: Event) -> str:
+def _cause(node: str, event: TaskEvent) -> str:
     """The cause of an event that a node has shown."""
     match event:
         case Exited(exit_code=code):

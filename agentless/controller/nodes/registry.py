@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded
-from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.health.homes import Homes
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.records import NodeRecords
-from agentless.controller.state.events import ContainersSeen, EventBus, NodeObserved
+from agentless.controller.state.event_bus import ContainersSeen, EventBus, NodeObserved
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, Refused, Unreachable

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.event import StopAsked
 from agentless.model.tasks.task import Running, Task
+from agentless.model.tasks.task_event import StopAsked
 from agentless.model.usage.idle import IdlePolicy
 from agentless.ports import Clock
-from agentless.rules.usage.idle import Still, Told, farewell, follow, idle_since, judge, words
+from agentless.rules.usage.idle import IdleReport, Still, farewell, follow, idle_since, judge, words
 
 Value = TypeVar("Value")
 
@@ -27,7 +27,7 @@ class IdleWatch:
         self._clock = clock
         self._still: dict[str, Still] = {}
         self._running: dict[str, float] = {}
-        self._told: dict[str, Told] = {}
+        self._reports: dict[str, IdleReport] = {}
         bus.subscribe(NodeObserved, self._observed)
 
     def on_inventory(self, inventory: Inventory) -> None:
@@ -38,8 +38,8 @@ class IdleWatch:
         """Check each task that runs on GPUs."""
         now, tasks = self._clock.now(), [t for t in self._tasks.live.values() if isinstance(t.status, Running)]
         self._running = {task.id: self._running.get(task.id, now) for task in tasks}
-        for task_id in self._told.keys() - self._running.keys():
-            del self._told[task_id]
+        for task_id in self._reports.keys() - self._running.keys():
+            del self._reports[task_id]
         for task_id in self._tasks.idle.keys() - self._running.keys():
             del self._tasks.idle[task_id]
         for task in tasks:
@@ -58,8 +58,8 @@ class IdleWatch:
             return
         since = max(self._running[task.id], task.status.started_at)
         found = idle_since(self._still.get(held.node, Still()), held, since, now)
-        verdict = judge(found, held, self.policy, self._told.get(task.id), now)
-        _put(self._told, task.id, verdict.told)
+        verdict = judge(found, held, self.policy, self._reports.get(task.id), now)
+        _put(self._reports, task.id, verdict.report)
         _put(self._tasks.idle, task.id, verdict.idle)
         if verdict.what == "busy again":
             self._ledger.publish(task, "busy-again", "its GPUs are used again")

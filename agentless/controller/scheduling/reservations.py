@@ -16,12 +16,12 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.view import ReservationView
 from agentless.ports import Clock
-from agentless.rules.scheduling.reservations import check, in_the_way
+from agentless.rules.scheduling.reservations import check_reservation, in_the_way
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
 
 
-class Wanted(Protocol):
+class ReservationTerms(Protocol):
     """The request: nodes or exact GPUs, the owner they are for (None: nobody), and when (Unix seconds)."""
 
     targets: list[str]
@@ -46,7 +46,7 @@ class Reservations:
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: Wanted, *, by: Caller) -> list[ReservationView]:
+    async def reserve(self, request: ReservationTerms, *, by: Caller) -> list[ReservationView]:
         """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
@@ -65,7 +65,7 @@ class Reservations:
         others = [each for each in self._book.known.values() if now < each.end]
         for each in made.values():
             node = self._nodes.link(each.node).node.name  # the inventory may have changed meanwhile
-            check(each, others, self._nodes.cluster([node]).nodes[node], now)
+            check_reservation(each, others, self._nodes.cluster([node]).nodes[node], now)
         self._book.add(made)
         for each in made.values():
             self._tell("reserved", each, f"agentless reserve, by {by}")

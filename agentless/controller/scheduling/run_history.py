@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.controller.state.events import EventBus, TaskChanged
+from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.run import Kind, Run, kind_of_task, run_of
 from agentless.model.tasks.task import Task
+from agentless.model.usage.run import Kind, Run, kind_of_task, run_of
 from agentless.model.view import ShareView
 from agentless.ports import Clock
-from agentless.rules.scheduling.learned import RUNS, learned
-from agentless.rules.usage.fair_share import LATELY, decayed, live_uses, shares, together, usage, use_of
+from agentless.rules.scheduling.learned import RUNS, learned_length
+from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, use_of, used_hours
 
 LEARN_FROM = 35 * 86400.0
 """Seconds back from which on runs are learned from."""
@@ -47,7 +47,7 @@ class RunHistory:
     def used(self) -> dict[str, float]:
         """The decayed GPU-hours of each owner, including those expected of running tasks: the base of fair share."""
         now, tasks = self._clock.now(), self._tasks.live.values()
-        return together(self._until(now), usage(live_uses(tasks, now), now, self._half_life))
+        return sum_by_owner(self._until(now), used_hours(live_uses(tasks, now), now, self._half_life))
 
     def shares(self) -> list[ShareView]:
         """The same, as it is published."""
@@ -56,7 +56,7 @@ class RunHistory:
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
         """Expected seconds of the live tasks and these others that have no time limit, where known."""
-        known = {kind: found for kind, seconds in self._took.items() if (found := learned(seconds))}
+        known = {kind: found for kind, seconds in self._took.items() if (found := learned_length(seconds))}
         unlimited = (t for t in (*self._tasks.live.values(), *others) if t.spec.terms.time_limit is None)
         return {task.id: known[kind] for task in unlimited if (kind := kind_of_task(task)) in known}
 
@@ -65,11 +65,11 @@ class RunHistory:
     def _read(self) -> None:
         self._at = self._clock.now()
         try:
-            runs = self._tasks.history.runs(self._at - max(LATELY * self._half_life, LEARN_FROM), MOST)
+            runs = self._tasks.history.runs(self._at - max(HALF_LIVES * self._half_life, LEARN_FROM), MOST)
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"what owners have used so far is not known: {error}", []
-        self._hours = usage(map(use_of, runs), self._at, self._half_life)
+        self._hours = used_hours(map(use_of, runs), self._at, self._half_life)
         self._took.clear()
         for run in runs:
             self._learn(run)
@@ -92,4 +92,4 @@ class RunHistory:
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)
         if over:
             self._learn(over)
-            self._hours = together(self._until(now), usage([use_of(over)], now, self._half_life))
+            self._hours = sum_by_owner(self._until(now), used_hours([use_of(over)], now, self._half_life))

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
-from agentless.model.tasks.event import Assigned, Moved
 from agentless.model.tasks.task import Pending, Placement, Task
-from agentless.rules.scheduling.rank import move
+from agentless.model.tasks.task_event import Assigned, Moved
+from agentless.rules.scheduling.rank import ranks_after_move
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a queue to which nothing has happened: GPU memory may be free by now."""
@@ -77,7 +77,7 @@ class Scheduler:
                 raise UsageError(f"task {task.id} cannot be moved next to itself; name another one")
             others = [waiting.id for waiting in queue if waiting.id != task.id]
             position = others.index(other.id) + (1 if before else 2)
-        for moved, rank in move(queue, task, position).items():
+        for moved, rank in ranks_after_move(queue, task, position).items():
             to = f"to number {position}" if moved == task.id else f"keeps its place, task {task.id} was moved"
             self._ledger.apply(moved, Moved(rank), f"agentless queue: {to}, by {by}")
         self._queue.moved(task)

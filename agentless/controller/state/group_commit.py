@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove
-from agentless.model.tasks.event import Event
+from agentless.model.tasks.task_event import TaskEvent
 
 
 class GroupCommit:
@@ -19,11 +19,11 @@ class GroupCommit:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._waiting: dict[str, tuple[Event, str]] = {}
+        self._waiting: dict[str, tuple[TaskEvent, str]] = {}
         self._writing: asyncio.Task[dict[str, IllegalMove]] | None = None
         self._not_before = 0.0
 
-    async def apply(self, task_id: str, event: Event, cause: str) -> None:
+    async def apply(self, task_id: str, event: TaskEvent, cause: str) -> None:
         """Apply one event of a task. It is on disk when this returns, unless the task is gone by then.
 
         Raises IllegalMove, which concerns none of the others, or StateError.
@@ -47,7 +47,7 @@ class GroupCommit:
         finally:
             self._not_before = 2 * loop.time() - began
 
-    def _apply(self, events: Mapping[str, tuple[Event, str]]) -> dict[str, IllegalMove]:
+    def _apply(self, events: Mapping[str, tuple[TaskEvent, str]]) -> dict[str, IllegalMove]:
         illegal = dict[str, IllegalMove]()
         try:
             self._ledger.apply_all(events)

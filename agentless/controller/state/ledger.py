@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from agentless.controller.state.events import EventBus, News, TaskChanged
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.event_bus import EventBus, News, TaskChanged
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
-from agentless.model.tasks.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
-from agentless.model.usage.spent import Load
+from agentless.model.tasks.task_event import Adopted, Dated, Delayed, Queued, StopAsked, TaskEvent
+from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.lifecycle import apply
@@ -40,7 +40,7 @@ class _Change:
     """The change of a task by an event, and its cause."""
 
     old: Task
-    event: Event
+    event: TaskEvent
     cause: str
     new: Task
 
@@ -62,7 +62,7 @@ class Ledger:
     Each change goes on the bus after it is on disk: as `TaskChanged`, and as news with the task as `views` has it.
     """
 
-    def __init__(self, tasks: Tasks, stores: Stores, views: Views, bus: EventBus, clock: Clock) -> None:
+    def __init__(self, tasks: Tasks, stores: TaskStores, views: Views, bus: EventBus, clock: Clock) -> None:
         self.tasks = tasks
         self.stores = stores
         self.ended: Counter[str] = Counter()
@@ -84,11 +84,11 @@ class Ledger:
                 stores.secrets.remove(task_id)
         self.flush()
 
-    def add(self, task: Task, event: Event, cause: str) -> Task:
+    def add(self, task: Task, event: TaskEvent, cause: str) -> Task:
         """Add a new task with its first event; it is on disk before this returns."""
         return self.add_all([(task, event)], cause)[0]
 
-    def add_all(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
+    def add_all(self, begun: Sequence[tuple[Task, TaskEvent]], cause: str) -> list[Task]:
         """Add new tasks, each with its first event, in one write: all or none.
 
         Raises Refused for an id that exists: replacing it would lose the task whose container runs.
@@ -98,13 +98,13 @@ class Ledger:
                 raise Refused(f"task {task.id} is there already")
         return self._begin(begun, cause)
 
-    def revive(self, ended: Task, event: Event, cause: str) -> None:
+    def revive(self, ended: Task, event: TaskEvent, cause: str) -> None:
         """Move an ended task out of the history: its container runs again."""
         self._begin([(ended, event)], cause)
         with self.stores.writing("history"):
             self.stores.history.remove(ended.id)
 
-    def _begin(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
+    def _begin(self, begun: Sequence[tuple[Task, TaskEvent]], cause: str) -> list[Task]:
         for task, _ in begun:
             self.tasks.put(task)
         try:
@@ -114,7 +114,7 @@ class Ledger:
                 self.tasks.drop(task.id)
             raise
 
-    def apply(self, task_id: str, event: Event, cause: str) -> Task:
+    def apply(self, task_id: str, event: TaskEvent, cause: str) -> Task:
         """Apply an event with its cause; the new state is on disk before it is published.
 
         Raises IllegalMove or StateError; then nothing has changed. A stop is always possible: if it cannot be
@@ -138,7 +138,7 @@ class Ledger:
         self.tell(self._news(new, _words(asked), cause, now), task_id)
         return new
 
-    def apply_all(self, events: Mapping[str, tuple[Event, str]]) -> list[Task]:
+    def apply_all(self, events: Mapping[str, tuple[TaskEvent, str]]) -> list[Task]:
         """Apply one event to each of several tasks, in one write: all or none.
 
         The end of a task is written by itself, so it must be the only event.
@@ -161,7 +161,7 @@ class Ledger:
 
     def _end(self, change: _Change, now: float) -> None:
         task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
-        record, load = (now, task_id, orjson.dumps(news)), self.tasks.loads.get(task_id, Load())
+        record, load = (now, task_id, orjson.dumps(news)), self.tasks.loads.get(task_id, GpuActivity())
         with self.stores.writing("history"):
             self.stores.history.add(change.new, [*self._unrecorded, record], load)
         # It has happened. The next write of the state file tidies up there, or the next `flush`.
@@ -304,7 +304,7 @@ def _news(task: Task, view: TaskView, event: str, cause: str, now: float) -> New
     return news | {"request": task.request} if task.request else news
 
 
-def _words(event: Event) -> str:
+def _words(event: TaskEvent) -> str:
     """`stop-asked` for StopAsked."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
 

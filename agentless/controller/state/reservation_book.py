@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.model.scheduling.reservation import Reservation
 from agentless.stores.state.reservations import ReservationStore
 
@@ -12,7 +12,7 @@ from agentless.stores.state.reservations import ReservationStore
 class ReservationBook:
     """The reservations, `known` by id. A change is on disk when a method returns; raises StateError otherwise."""
 
-    def __init__(self, store: ReservationStore, stores: Stores) -> None:
+    def __init__(self, store: ReservationStore, stores: TaskStores) -> None:
         self.known = store.load()
         self._store = store
         self._stores = stores

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.task import Task
-from agentless.model.usage.idle import Idle
-from agentless.model.usage.spent import Load
+from agentless.model.usage.idle import IdleGpus
+from agentless.model.usage.spent import GpuActivity
 from agentless.stores.records.history import History
 
 FORGOTTEN = 1000
@@ -30,8 +30,8 @@ class Tasks:
         self.forgotten: dict[str, None] = {}
         self.launching: set[str] = set()
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
-        self.idle: dict[str, Idle] = {}
-        self.loads: dict[str, Load] = {}
+        self.idle: dict[str, IdleGpus] = {}
+        self.loads: dict[str, GpuActivity] = {}
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:

@@ -11,8 +11,8 @@ from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.event import Assigned, Delayed, Event, Queued
 from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_event import Assigned, Delayed, Queued, TaskEvent
 from agentless.model.view import StartView
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never, refusal
@@ -93,7 +93,7 @@ class Admission:
             reasons[task.id] = found[alike]
         return reasons
 
-    def _first(self, task: Task, placement: Placement | None) -> Event:
+    def _first(self, task: Task, placement: Placement | None) -> TaskEvent:
         if self.is_for_later(task):
             return Delayed(task.spec.terms.start_at or 0.0)
         return Assigned(placement) if placement else Queued()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews

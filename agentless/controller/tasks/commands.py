@@ -6,7 +6,7 @@ from functools import partial
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.containers import Containers
@@ -14,7 +14,7 @@ from agentless.errors import Refused
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import ScriptView
-from agentless.rules.nodes.cgroup_limits import in_words
+from agentless.rules.nodes.cgroup_limits import why_lacking
 from agentless.rules.views.publish import address_of
 
 
@@ -78,7 +78,7 @@ class TaskCommands:
         link = self._nodes.link_of(task)
         runtime, engine = link.runtime_of(task), link.observation.engine
         if verb == "pause" and not task.spec.on_node_itself and engine and "freezer" in engine.lacks:
-            raise Refused(in_words(link.node, "freezer"))
+            raise Refused(why_lacking(link.node, "freezer"))
         command = runtime.pause if verb == "pause" else runtime.resume
         await self._containers.do(link, task, command(task.container_ref))
         return self._lookup.task(task.id)

@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
-from agentless.model.tasks.event import StopAsked
+from agentless.model.tasks.task_event import StopAsked
 from agentless.ports import Clock
 from agentless.rules.tasks.due import due
 

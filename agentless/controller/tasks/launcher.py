@@ -12,7 +12,7 @@ from typing import Any
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, LaunchWanted
+from agentless.controller.state.event_bus import EventBus, LaunchWanted
 from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launch_scripts import Launches
@@ -30,9 +30,9 @@ from agentless.errors import (
     TemplateError,
     Unseen,
 )
-from agentless.model.tasks.event import Event, Launched, LaunchFailed, Unplaced
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
+from agentless.model.tasks.task_event import Launched, LaunchFailed, TaskEvent, Unplaced
 from agentless.ports import Clock, Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
@@ -196,7 +196,7 @@ class Launcher:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task.id, error)
 
-    def _apply_if_live(self, task_id: str, event: Event, cause: str) -> None:
+    def _apply_if_live(self, task_id: str, event: TaskEvent, cause: str) -> None:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 

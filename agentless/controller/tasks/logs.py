@@ -9,13 +9,13 @@ from functools import partial
 
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.formats.frames import POSITION, Frame
 from agentless.model.nodes.node import unreachable
-from agentless.model.tasks.log_query import LogQuery, Place, Position
+from agentless.model.tasks.log_query import LogCursor, LogPosition, LogQuery
 from agentless.model.tasks.task import Assigning, Ended, Pending, Scheduled, Task
 from agentless.model.tasks.task_id import next_try, numbered
 from agentless.model.text import Excerpt
@@ -85,7 +85,7 @@ class TaskLogs:
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
-        told = ""
+        notice = ""
         while True:
             try:
                 async for frame in self._log_now(task, query):
@@ -93,9 +93,9 @@ class TaskLogs:
             except NoSession as error:
                 if not query.follow:
                     raise
-                if not told:
-                    told = f"{error}; the output begins here when one is free"
-                    yield 3, told.encode()
+                if not notice:
+                    notice = f"{error}; the output begins here when one is free"
+                    yield 3, notice.encode()
                 task = self._lookup.find(task.id)
             else:
                 return
@@ -145,7 +145,7 @@ class TaskLogs:
         engine = link.observation.engine
         if query.tail != 0 or query.position or not engine or reading.place is None:
             return b""
-        return str(Position(task.id, place=Place.at(self._clock.now() + engine.clock))).encode()
+        return str(LogCursor(task.id, place=LogPosition.at(self._clock.now() + engine.clock))).encode()
 
     async def _make_sure_of_its_end(self, link: NodeLink, task: Task, *, is_failure: bool) -> None:
         """Raises NoAnswer when the log of a task has ended, and the task has not: an engine was restarted."""
@@ -210,7 +210,7 @@ class _Counted:
         self._sent = dict(zip((1, 2), query.position.sent if query.position else (0, 0), strict=True))
         self._known = dict(self._sent) if by_bytes else {1: 0, 2: 0}
 
-    def __call__(self, frame: Frame, place: Place | None) -> Iterator[Frame]:
+    def __call__(self, frame: Frame, place: LogPosition | None) -> Iterator[Frame]:
         """The frame, as far as it is new, and how far it is with it."""
         stream, data = frame
         if stream in self._sent:
@@ -223,4 +223,4 @@ class _Counted:
         if data and self._query.resumable:
             # Without times, the last lines would be others by then.
             known = place is not None or self._query.tail is None
-            yield POSITION, str(Position(self._task, (self._sent[1], self._sent[2]), place)).encode() if known else b""
+            yield POSITION, str(LogCursor(self._task, (self._sent[1], self._sent[2]), place)).encode() if known else b""

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from agentless.controller.envs.moves import Moves
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
 from agentless.model.images.transfer import Progress
-from agentless.model.tasks.event import Step
 from agentless.model.tasks.task import Assigning, Task
+from agentless.model.tasks.task_event import Step
 from agentless.model.units import format_duration, format_size
 from agentless.ports import Clock
 

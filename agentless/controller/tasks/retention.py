@@ -15,7 +15,7 @@ from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, News
+from agentless.controller.state.event_bus import EventBus, News
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
 from agentless.inventory.inventory import Inventory
@@ -297,7 +297,7 @@ class Retention:
 
         await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
-        end = split_tail(left, log.room)
+        end = split_tail(left, log.tail_bytes)
         log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
         missing = dict(end)
 

@@ -7,8 +7,8 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
 from agentless.model.caller import Caller
-from agentless.model.tasks.event import Queued
 from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_event import Queued
 from agentless.model.tasks.task_id import next_try
 from agentless.ports import Clock
 from agentless.rules.tasks.retry import fresh_try

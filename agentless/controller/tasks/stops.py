@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
-from agentless.model.tasks.event import StopAsked
 from agentless.model.tasks.task import Ended, Paused, Pending, Running, Scheduled, StopKind, Task
+from agentless.model.tasks.task_event import StopAsked
 from agentless.ports import Clock
 from agentless.rules.tasks.due import within_limit
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from agentless import __version__
-from agentless.controller.usage.scrape import Figures
+from agentless.controller.usage.scrape import MetricsSnapshot
 from agentless.model.tasks.task import Outcome, Pending
 
 OWNERS = 100
@@ -33,43 +33,43 @@ _READINGS = (
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
-def text(figures: Figures) -> bytes:
+def text(snapshot: MetricsSnapshot) -> bytes:
     """All metrics as they are scraped, those of the process itself included."""
     registry = CollectorRegistry()
-    registry.register(_Collector(figures))
+    registry.register(_Collector(snapshot))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _Collector(Collector):
-    def __init__(self, figures: Figures) -> None:
-        self._figures = figures
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
-        figures = self._figures
-        yield from _gpus(figures)
-        up = [((name,), float(node.observation.error is None)) for name, node in figures.cluster.nodes.items()]
+        snapshot = self._snapshot
+        yield from _gpus(snapshot)
+        up = [((name,), float(node.observation.error is None)) for name, node in snapshot.cluster.nodes.items()]
         yield _gauge("node_up", "1 when the node can be reached, else 0.", up, "node")
-        yield from _queue(figures)
-        ended = [((state,), float(figures.ended.get(state, 0))) for state in get_args(Outcome)]
+        yield from _queue(snapshot)
+        ended = [((state,), float(snapshot.ended.get(state, 0))) for state in get_args(Outcome)]
         yield _counter("tasks_ended", "Tasks that have ended since the controller was started.", ended, "state")
         seconds: dict[str, float] = {}
-        for number, (owner, spent) in enumerate(figures.gpu_seconds.items()):
+        for number, (owner, spent) in enumerate(snapshot.gpu_seconds.items()):
             label = owner if number < OWNERS else OTHERS
             seconds[label] = seconds.get(label, 0.0) + spent
         held = [((owner,), spent) for owner, spent in seconds.items()]
         yield _counter("gpu_seconds", "GPU time held by tasks since the controller was started.", held, "owner")
         yield _gauge("controller_info", "Its version.", [((__version__,), 1.0)], "version")
-        yield _gauge("controller_warnings", "How much agentless controller status warns of.", [((), figures.warnings)])
+        yield _gauge("controller_warnings", "How much agentless controller status warns of.", [((), snapshot.warnings)])
 
 
-def _gpus(figures: Figures) -> Iterator[Metric]:
+def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     named = [
         ((name, str(gpu.reading.index), gpu.reading.uuid), gpu)
-        for name, node in figures.cluster.nodes.items()
+        for name, node in snapshot.cluster.nodes.items()
         for gpu in node.gpus
     ]
-    current = [(labels, gpu.reading) for labels, gpu in named if figures.is_current(labels[0])]
+    current = [(labels, gpu.reading) for labels, gpu in named if snapshot.is_current(labels[0])]
     for name, words, field, unit in _READINGS:
         read = ((labels, getattr(reading, field)) for labels, reading in current)
         yield _gauge(
@@ -79,12 +79,12 @@ def _gpus(figures: Figures) -> Iterator[Metric]:
     yield _gauge("gpu_state", "1 for the state that the GPU is in; the others are absent.", states, *_GPU, "state")
 
 
-def _queue(figures: Figures) -> Iterator[Metric]:
-    states = Counter(task.state for task in figures.tasks)
+def _queue(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    states = Counter(task.state for task in snapshot.tasks)
     yield _gauge("tasks", "Live tasks of this controller.", [((state,), states[state]) for state in _LIVE], "state")
-    since = [task.created_at for task in figures.tasks if isinstance(task.status, Pending)]
+    since = [task.created_at for task in snapshot.tasks if isinstance(task.status, Pending)]
     yield _gauge("queue_length", "Tasks that wait for their turn.", [((), len(since))])
-    oldest = [((), max(0.0, figures.cluster.at - min(since)))] if since else []
+    oldest = [((), max(0.0, snapshot.cluster.at - min(since)))] if since else []
     yield _gauge("queue_oldest_wait_seconds", "For how long the task waits that was submitted first.", oldest)
 
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.health.homes import Homes
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.scheduling.needs import parse_target

@@ -19,7 +19,7 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MetricsSnapshot:
     """The snapshot. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
 
     cluster: Cluster
@@ -46,17 +46,17 @@ class Scrape:
     async def answer(self) -> Response:
         """The answer to a scrape."""
         self._usage.count()
-        figures = Figures(
+        snapshot = MetricsSnapshot(
             self._nodes.cluster(),
             tuple(self._ledger.tasks.live.values()),
             dict(self._ledger.ended),
             dict(self._usage.gpu_seconds),
             len(self._warnings()),
         )
-        return Response(await asyncio.to_thread(_text, figures), media_type=FORMAT)
+        return Response(await asyncio.to_thread(_text, snapshot), media_type=FORMAT)
 
 
-def _text(figures: Figures) -> bytes:
+def _text(snapshot: MetricsSnapshot) -> bytes:
     from agentless.controller.usage import metrics  # noqa: PLC0415 - 60 ms at first use
 
-    return metrics.text(figures)
+    return metrics.text(snapshot)

@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running
 from agentless.model.usage.figures import By, UsageView
-from agentless.model.usage.spent import Load, spent_of
+from agentless.model.usage.spent import GpuActivity, spent_of
 from agentless.ports import Clock
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.usage.usage import Tally, gpus_of, observed
@@ -80,7 +80,8 @@ class Usage:
         tally = Tally(edges, by)
         now = self._clock.now()
         live = {
-            task.id: spent_of(task, self._tasks.loads.get(task.id, Load()), now) for task in self._tasks.live.values()
+            task.id: spent_of(task, self._tasks.loads.get(task.id, GpuActivity()), now)
+            for task in self._tasks.live.values()
         }
         page, after = self._tasks.history.accounts.page((edges[0], ""), PAGE)
         while page:
@@ -107,5 +108,5 @@ class Usage:
             held = task.placement.gpu_uuids if task.placement else ()
             if held and isinstance(task.status, (Running, Paused)):
                 others = {process.gpu_uuid for process in self._tasks.intruders.get(task.id, ())}
-                load = self._tasks.loads.get(task.id, Load())
+                load = self._tasks.loads.get(task.id, GpuActivity())
                 self._tasks.loads[task.id] = observed(sample.gpus, held, others, at - before, load)

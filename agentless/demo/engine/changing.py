@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from agentless.demo.calls import Call
-from agentless.demo.engine.container import Config, Container
-from agentless.demo.engine.engine import Complaint, Engine
+from agentless.demo.engine.container import Config, SimulatedContainer
+from agentless.demo.engine.engine import Complaint, SimulatedEngine
 from agentless.demo.engine.words import Words
 
 
-async def run(engine: Engine, words: Words, call: Call) -> int:
+async def run(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Create a container and start it, in the background only."""
     if "--detach" not in words.options:
         raise Complaint("docker: the simulation runs containers in the background only; say --detach.", 125)
@@ -25,13 +25,13 @@ async def run(engine: Engine, words: Words, call: Call) -> int:
     return 0
 
 
-async def create(engine: Engine, words: Words, call: Call) -> int:
+async def create(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Create a container that does not run yet."""
     await _create(engine, words, call)
     return 0
 
 
-async def _create(engine: Engine, words: Words, call: Call) -> Container:
+async def _create(engine: SimulatedEngine, words: Words, call: Call) -> SimulatedContainer:
     """Create the container of a command line; prints its id."""
     if not words.rest:
         raise Complaint("\"docker run\" requires at least 1 argument.\nSee 'docker run --help'.")
@@ -82,7 +82,7 @@ def _devices(text: str) -> list[str]:
             raise Complaint("cannot set both Count and DeviceIDs on device request")
 
 
-async def start(engine: Engine, words: Words, call: Call) -> int:
+async def start(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Start a container that does not run: a created one, or once more one that has ended."""
 
     async def begin(reference: str) -> None:
@@ -95,18 +95,22 @@ async def start(engine: Engine, words: Words, call: Call) -> int:
     return await _each(words, call, begin)
 
 
-async def stop(engine: Engine, words: Words, call: Call) -> int:
+async def stop(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Stop a container with TERM, after some seconds with KILL."""
     return await _stopping(engine.stop, "stop", engine, words, call)
 
 
-async def restart(engine: Engine, words: Words, call: Call) -> int:
+async def restart(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Stop a container, and start it again."""
     return await _stopping(engine.restart, "restart", engine, words, call)
 
 
 async def _stopping(
-    change: Callable[[Container, float], Awaitable[None]], verb: str, engine: Engine, words: Words, call: Call
+    change: Callable[[SimulatedContainer, float], Awaitable[None]],
+    verb: str,
+    engine: SimulatedEngine,
+    words: Words,
+    call: Call,
 ) -> int:
     grace = float(words.last("--time", "10"))
 
@@ -119,7 +123,7 @@ async def _stopping(
     return await _each(words, call, stop)
 
 
-async def rename(engine: Engine, words: Words, _call: Call) -> int:
+async def rename(engine: SimulatedEngine, words: Words, _call: Call) -> int:
     """Give a container another name."""
     match words.rest:
         case [reference, name]:
@@ -132,7 +136,7 @@ async def rename(engine: Engine, words: Words, _call: Call) -> int:
             raise Complaint("\"docker rename\" requires exactly 2 arguments.\nSee 'docker rename --help'.")
 
 
-async def pull(_engine: Engine, words: Words, _call: Call) -> int:
+async def pull(_engine: SimulatedEngine, words: Words, _call: Call) -> int:
     """Fail: there is no registry."""
     raise Complaint(f"Error response from daemon: a simulated node has no registry to pull {' '.join(words.rest)} from")
 
@@ -150,14 +154,14 @@ async def _each(words: Words, call: Call, change: Callable[[str], Awaitable[None
     return code
 
 
-def _found(engine: Engine, reference: str) -> Container:
+def _found(engine: SimulatedEngine, reference: str) -> SimulatedContainer:
     container = engine.find(reference)
     if not container:
         raise Complaint(f"No such container: {reference}")
     return container
 
 
-async def kill(engine: Engine, words: Words, call: Call) -> int:
+async def kill(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Send a signal to containers."""
     name = words.last("--signal", "KILL")
     number = _signal(name)
@@ -180,17 +184,19 @@ def _signal(name: str) -> signal.Signals | None:
         return None
 
 
-async def pause(engine: Engine, words: Words, call: Call) -> int:
+async def pause(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Pause containers."""
     return await _freezing(engine.pause, engine, words, call)
 
 
-async def unpause(engine: Engine, words: Words, call: Call) -> int:
+async def unpause(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Resume containers."""
     return await _freezing(engine.unpause, engine, words, call)
 
 
-async def _freezing(change: Callable[[Container], None], engine: Engine, words: Words, call: Call) -> int:
+async def _freezing(
+    change: Callable[[SimulatedContainer], None], engine: SimulatedEngine, words: Words, call: Call
+) -> int:
     async def freeze(reference: str) -> None:
         try:
             change(_found(engine, reference))
@@ -200,7 +206,7 @@ async def _freezing(change: Callable[[Container], None], engine: Engine, words: 
     return await _each(words, call, freeze)
 
 
-async def rm(engine: Engine, words: Words, call: Call) -> int:
+async def rm(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Remove containers."""
     force = "--force" in words.options
 

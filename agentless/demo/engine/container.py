@@ -45,7 +45,7 @@ class Run:
     exit_code: int | None = None
 
 
-class Container:
+class SimulatedContainer:
     """A container in its folder. `state` is one of Docker's, times are by the node's clock.
 
     `runs` is what was, whatever that clock showed: for those who check what others made of the times.
@@ -76,7 +76,7 @@ class Container:
         """Whether its process runs or is frozen."""
         return self.state in ("running", "paused")
 
-    def start(self, children: Children, env: Mapping[str, str], ended: Callable[[Container], None]) -> None:
+    def start(self, children: Children, env: Mapping[str, str], ended: Callable[[SimulatedContainer], None]) -> None:
         """Start its process in its folder, also again; `ended` is called when it is gone. Raises OSError."""
         os.makedirs(self._cwd, exist_ok=True)
 

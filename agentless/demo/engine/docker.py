@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from agentless.demo.calls import Call
 from agentless.demo.engine import changing, executing, looking
-from agentless.demo.engine.engine import Complaint, Engine
+from agentless.demo.engine.engine import Complaint, SimulatedEngine
 from agentless.demo.engine.go_template import BadTemplate, render
 from agentless.demo.engine.words import Words, parse
 
@@ -20,12 +20,12 @@ _DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is 
 class Verb(NamedTuple):
     """A subcommand: its function, its options with a value, and its switches."""
 
-    run: Callable[[Engine, Words, Call], Awaitable[int]]
+    run: Callable[[SimulatedEngine, Words, Call], Awaitable[int]]
     options: frozenset[str]
     switches: frozenset[str] = frozenset()
 
 
-async def docker(engine: Engine, call: Call) -> int:
+async def docker(engine: SimulatedEngine, call: Call) -> int:
     """Run the subcommand of a call and print what Docker would; gives the exit code."""
     name, *words = call.words or ["--help"]
     command = _COMMANDS.get(name)
@@ -42,7 +42,7 @@ async def docker(engine: Engine, call: Call) -> int:
         return 1
 
 
-async def _no_files(engine: Engine, words: Words, call: Call) -> int:
+async def _no_files(engine: SimulatedEngine, words: Words, call: Call) -> int:
     del engine, words, call
     raise Complaint("simulated nodes take no files: --upload and agentless run need a real engine")
 

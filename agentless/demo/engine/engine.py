@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from agentless.demo.clock import NodeClock
-from agentless.demo.engine.container import Config, Container
+from agentless.demo.engine.container import Config, SimulatedContainer
 from agentless.demo.gpus import Gpus
 from agentless.demo.processes.processes import Child, Children
 from agentless.demo.processes.terminal import PseudoTerminal
@@ -45,7 +45,7 @@ class Actor(TypedDict):
     Attributes: dict[str, str]
 
 
-class Event(TypedDict):
+class EngineEvent(TypedDict):
     """An event of a container, as in `docker events`."""
 
     ID: str
@@ -63,7 +63,7 @@ class Complaint(Exception):
         self.code = code
 
 
-class Engine:
+class SimulatedEngine:
     """The containers of the node in `folder`. `bin_folder` holds the programs that GPUs bring into a container.
 
     `cgroups` is the driver of its control groups, `none` if it has none.
@@ -71,44 +71,44 @@ class Engine:
     """
 
     def __init__(self, folder: Path, bin_folder: Path, gpus: Gpus, children: Children) -> None:
-        self.containers: dict[str, Container] = {}
-        self.recent: deque[Event] = deque(maxlen=256)  # as many as Docker remembers
+        self.containers: dict[str, SimulatedContainer] = {}
+        self.recent: deque[EngineEvent] = deque(maxlen=256)  # as many as Docker remembers
         self.clock = NodeClock()
         self.id = secrets.token_hex(16)
         self._folder, self._bin, self._gpus, self._children = folder / "containers", bin_folder, gpus, children
         self.cgroups = "systemd"
         self.refusal: str | None = None
         self.refused = 0
-        self._listeners: set[asyncio.Queue[Event]] = set()
+        self._listeners: set[asyncio.Queue[EngineEvent]] = set()
 
     @contextmanager
-    def events(self) -> Iterator[asyncio.Queue[Event]]:
+    def events(self) -> Iterator[asyncio.Queue[EngineEvent]]:
         """The events from now on, until the end of the `with`."""
-        queue: asyncio.Queue[Event] = asyncio.Queue()
+        queue: asyncio.Queue[EngineEvent] = asyncio.Queue()
         self._listeners.add(queue)
         try:
             yield queue
         finally:
             self._listeners.discard(queue)
 
-    def find(self, reference: str) -> Container | None:
+    def find(self, reference: str) -> SimulatedContainer | None:
         """The container of this name, or whose id begins so."""
         if named := self._named(reference.removeprefix("/")):
             return named
         found = [container for key, container in self.containers.items() if reference and key.startswith(reference)]
         return found[0] if len(found) == 1 else None
 
-    def create(self, config: Config) -> Container:
+    def create(self, config: Config) -> SimulatedContainer:
         """A container that does not run yet."""
         if config.image not in IMAGES:
             raise Complaint(f"No such image: {config.image}")
         self._check_name(config.name)
-        container = Container(config, self._folder, self.clock)
+        container = SimulatedContainer(config, self._folder, self.clock)
         self.containers[container.id] = container
         self._tell(container, "create")
         return container
 
-    def start(self, container: Container) -> None:
+    def start(self, container: SimulatedContainer) -> None:
         """Start its process, also one that has ended. One that cannot be started stays as it is, with the reason."""
         if container.live:
             if container.state == "paused":
@@ -146,42 +146,42 @@ class Engine:
         if container.state == "paused":
             name = container.config.name
             raise Complaint(
-                f"Error response from daemon: Container {name} is paused, unpause the container before exec"
+                f"Error response from daemon: SimulatedContainer {name} is paused, unpause the container before exec"
             )
         if not container.live:
-            raise Complaint(f"Error response from daemon: Container {container.id} is not running")
+            raise Complaint(f"Error response from daemon: SimulatedContainer {container.id} is not running")
         env = self._environment(container)
         if not shutil.which(argv[0], path=env["PATH"]):
             why = f'unable to start container process: exec: "{argv[0]}": {_NOT_FOUND}: unknown'
             raise Complaint(f"OCI runtime exec failed: exec failed: {why}", 126)
         return container.execute(self._children, env, argv, terminal)
 
-    def kill(self, container: Container, number: signal.Signals) -> None:
+    def kill(self, container: SimulatedContainer, number: signal.Signals) -> None:
         """Send a signal. A paused container is resumed by it, as Docker does."""
         if not container.live:
-            raise Complaint(f"Container {container.id} is not running")
+            raise Complaint(f"SimulatedContainer {container.id} is not running")
         container.signal(number)
         self._tell(container, "kill", signal=str(int(number)))
         if container.state == "paused":
             self.unpause(container)
 
-    def pause(self, container: Container) -> None:
+    def pause(self, container: SimulatedContainer) -> None:
         """Pause a container."""
         if container.state == "paused":
-            raise Complaint(f"Container {container.id} is already paused")
+            raise Complaint(f"SimulatedContainer {container.id} is already paused")
         if not container.live:
-            raise Complaint(f"Container {container.id} is not running")
+            raise Complaint(f"SimulatedContainer {container.id} is not running")
         container.freeze()
         self._tell(container, "pause")
 
-    def unpause(self, container: Container) -> None:
+    def unpause(self, container: SimulatedContainer) -> None:
         """Resume a container."""
         if container.state != "paused":
-            raise Complaint(f"Container {container.id} is not paused")
+            raise Complaint(f"SimulatedContainer {container.id} is not paused")
         container.thaw()
         self._tell(container, "unpause")
 
-    async def stop(self, container: Container, grace: float) -> None:
+    async def stop(self, container: SimulatedContainer, grace: float) -> None:
         """End it with TERM, and with KILL if it goes on for `grace` seconds; one that has ended is left alone."""
         if container.live:
             await self._end(container, signal.SIGTERM, grace)
@@ -189,20 +189,20 @@ class Engine:
                 await self._end(container, signal.SIGKILL)
             self._tell(container, "stop")
 
-    async def restart(self, container: Container, grace: float) -> None:
+    async def restart(self, container: SimulatedContainer, grace: float) -> None:
         """Stop and start it: another run of the same container."""
         await self.stop(container, grace)
         self.start(container)
         self._tell(container, "restart")
 
-    def rename(self, container: Container, name: str) -> None:
+    def rename(self, container: SimulatedContainer, name: str) -> None:
         """Give it another name; its id stays."""
         self._check_name(name)
         old = container.config.name
         container.config = replace(container.config, name=name)
         self._tell(container, "rename", oldName=f"/{old}")
 
-    def oom(self, container: Container) -> None:
+    def oom(self, container: SimulatedContainer) -> None:
         """End it as the kernel does when it has used up its memory."""
         container.oom_killed = True
         container.signal(signal.SIGKILL)
@@ -215,7 +215,7 @@ class Engine:
                 container.crash(exit_code)
         self._gpus.busy(self._held())
 
-    async def remove(self, container: Container, force: bool) -> None:
+    async def remove(self, container: SimulatedContainer, force: bool) -> None:
         """Remove it with its files and its log, when it has ended; `force` ends it."""
         if container.live and not force:
             first = "Unpause and then stop" if container.state == "paused" else "Stop"
@@ -229,7 +229,7 @@ class Engine:
             shutil.rmtree(container.folder, ignore_errors=True)
             self._tell(container, "destroy")
 
-    async def _end(self, container: Container, number: signal.Signals, within: float | None = None) -> None:
+    async def _end(self, container: SimulatedContainer, number: signal.Signals, within: float | None = None) -> None:
         """Send a signal and wait for the end, so many seconds at most."""
         with self.events() as events, suppress(TimeoutError):
             self.kill(container, number)
@@ -246,14 +246,14 @@ class Engine:
                 "You have to remove (or rename) that container to be able to reuse that name"
             )
 
-    def _named(self, name: str) -> Container | None:
+    def _named(self, name: str) -> SimulatedContainer | None:
         return next((c for c in self.containers.values() if c.config.name == name), None)
 
-    def _failed(self, container: Container, why: str, exit_code: int, code: int) -> Complaint:
+    def _failed(self, container: SimulatedContainer, why: str, exit_code: int, code: int) -> Complaint:
         container.error, container.exit_code = f"{_NOT_STARTED}: {why}: unknown", exit_code
         return Complaint(container.error, code)
 
-    def _environment(self, container: Container) -> Mapping[str, str]:
+    def _environment(self, container: SimulatedContainer) -> Mapping[str, str]:
         """What Docker sets, then what was asked for. The folder is also the mark that `guard.py` looks for."""
         config = container.config
         path = _PATH
@@ -278,13 +278,13 @@ class Engine:
     def _held(self) -> set[str]:
         return {gpu for container in self.containers.values() if container.live for gpu in container.config.gpus}
 
-    def _ended(self, container: Container) -> None:
+    def _ended(self, container: SimulatedContainer) -> None:
         self._gpus.busy(self._held())
         self._tell(container, "die", exitCode=str(container.exit_code))
 
-    def _tell(self, container: Container, action: str, **attributes: str) -> None:
+    def _tell(self, container: SimulatedContainer, action: str, **attributes: str) -> None:
         config = container.config
-        event: Event = {
+        event: EngineEvent = {
             "ID": container.id,
             "Type": "container",
             "Action": action,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 from agentless.demo.calls import Call
-from agentless.demo.engine.engine import Complaint, Engine
+from agentless.demo.engine.engine import Complaint, SimulatedEngine
 from agentless.demo.engine.words import Words
 from agentless.demo.processes.pipes import Reader, read, write
 from agentless.demo.processes.terminal import PseudoTerminal
@@ -21,7 +21,7 @@ SIZES_EVERY = 0.05
 """Seconds between two looks at the size of a client's terminal: its signal reaches the client only."""
 
 
-async def execute(engine: Engine, words: Words, call: Call) -> int:
+async def execute(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Run a program in a container, with the client's input and on its terminal if it wants; gives its exit code."""
     if len(words.rest) < 2:
         raise Complaint("\"docker exec\" requires at least 2 arguments.\nSee 'docker exec --help'.")
@@ -31,7 +31,7 @@ async def execute(engine: Engine, words: Words, call: Call) -> int:
     return await _through_pipes(engine, words, call)
 
 
-async def _on_terminal(engine: Engine, words: Words, call: Call, keys: int) -> int:
+async def _on_terminal(engine: SimulatedEngine, words: Words, call: Call, keys: int) -> int:
     rows, columns = termios.tcgetwinsize(keys)
     terminal = PseudoTerminal(columns, rows)
     try:
@@ -48,7 +48,7 @@ async def _on_terminal(engine: Engine, words: Words, call: Call, keys: int) -> i
         Reader(terminal.output, lambda _: None)  # it may go on printing
 
 
-async def _through_pipes(engine: Engine, words: Words, call: Call) -> int:
+async def _through_pipes(engine: SimulatedEngine, words: Words, call: Call) -> int:
     child, code = engine.execute(*words.rest)
     outputs = {1: child.stdout, 2: child.stderr}
     for pipe in (child.stdin, *outputs.values()):

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from agentless.demo.calls import Call
-from agentless.demo.engine.container import Container, rfc3339
-from agentless.demo.engine.engine import VERSION, Complaint, Engine
+from agentless.demo.engine.container import SimulatedContainer, rfc3339
+from agentless.demo.engine.engine import VERSION, Complaint, SimulatedEngine
 from agentless.demo.engine.go_template import render
 from agentless.demo.engine.words import Words
 
 _STATES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 
 
-async def version(_engine: Engine, words: Words, call: Call) -> int:
+async def version(_engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Print that this is a simulation, and the version it follows."""
     server = {"Server": {"Version": VERSION}, "Client": {"Version": VERSION}}
     await call.print(render(words.last("--format", "Docker {{.Server.Version}}: a simulation by agentless"), server))
     return 0
 
 
-async def info(engine: Engine, words: Words, call: Call) -> int:
+async def info(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Print the properties of the engine."""
     running = sum(container.live for container in engine.containers.values())
     facts: dict[str, object] = {
@@ -44,7 +44,7 @@ async def info(engine: Engine, words: Words, call: Call) -> int:
     return 0
 
 
-async def ps(engine: Engine, words: Words, call: Call) -> int:
+async def ps(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """List containers, the newest first; those that have ended only with --all or when asked for by status."""
     filters = [entry.partition("=")[::2] for entry in words.options.get("--filter", ())]
     asked = {value for key, value in filters if key == "status"}
@@ -81,7 +81,7 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
     return 0
 
 
-def _status(container: Container, now: int) -> str:
+def _status(container: SimulatedContainer, now: int) -> str:
     """The state as a person reads it: how long, and with what end."""
     match container.state:
         case "created":
@@ -98,7 +98,7 @@ def _has_label(labels: Mapping[str, str], asked: str) -> bool:
     return found == value if equals else found is not None
 
 
-async def inspect(engine: Engine, words: Words, call: Call) -> int:
+async def inspect(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Print containers as JSON or by a template, one per line."""
     found, missing = [], []
     for reference in words.rest:
@@ -116,7 +116,7 @@ async def inspect(engine: Engine, words: Words, call: Call) -> int:
     return 1 if missing else 0
 
 
-async def logs(engine: Engine, words: Words, call: Call) -> int:
+async def logs(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Print the log of a container, each line on its stream."""
     container = engine.find(words.rest[0] if words.rest else "")
     if not container:
@@ -132,7 +132,7 @@ async def logs(engine: Engine, words: Words, call: Call) -> int:
     return 0
 
 
-async def events(engine: Engine, words: Words, call: Call) -> int:
+async def events(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """What happens to containers from now on, and what has since `--since`, as far as the engine remembers."""
     template = words.last("--format", "{{.ID}} {{.Action}}")
     since = float(words.last("--since", "inf")) * 1e9

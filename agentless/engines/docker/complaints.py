@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.complaint import Blame, Known
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
 from agentless.rules.nodes.cgroup_limits import engine_of

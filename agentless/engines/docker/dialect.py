@@ -9,10 +9,10 @@ from typing import Any, get_args
 from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
-from agentless.model.nodes.device import EngineName, Toolkit, ToolkitFacts
+from agentless.model.nodes.complaint import Blame, Known
+from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts
 from agentless.model.nodes.node import Control, EngineFacts, NodeConfig
 from agentless.model.tasks.claim import TASK
-from agentless.model.tasks.complaint import Blame, Known
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement, Task

@@ -22,16 +22,16 @@ from agentless.engines.docker.files import DockerFiles
 from agentless.engines.docker.images import DockerImages
 from agentless.engines.docker.terminal import DockerTerminal
 from agentless.engines.docker.timestamps import StampedReading
-from agentless.engines.docker.volumes import MARK, STRANGE, DockerVolumes, strange
+from agentless.engines.docker.volumes import MARK, NOT_OURS, DockerVolumes, not_ours
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
+from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import NAME
-from agentless.model.files.task_files import Prepared
 from agentless.model.images.env import is_ours
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -234,7 +234,7 @@ class DockerEngine:
             )
         secrets = wanted[0].secrets
         for each in wanted:
-            launch_script.check_secrets(each.task.spec, each.secrets)
+            launch_script.check_secrets_are_there(each.task.spec, each.secrets)
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
@@ -358,9 +358,9 @@ class DockerEngine:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         launch_script.check_claims(task, self._node, result)
-        if result.exit_code == STRANGE:
+        if result.exit_code == NOT_OURS:
             name = result.out.strip().rpartition("volume|")[2]
-            raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
+            raise RuntimeFailed(f"{self._node.name}: {not_ours(name)}")
         complaint = _AFTER_START.sub("", result.err).strip()
         if result.exit_code == launch_script.OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
@@ -370,7 +370,7 @@ class DockerEngine:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         # Who has what is listed before anything of the task is looked at.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
-        raise launch_script.failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
+        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""

@@ -25,9 +25,9 @@ from agentless.model.images.env import (
     NAMESPACE,
     VERSION,
     BuildContainer,
-    Changes,
     EnvImage,
     EnvRef,
+    FileChanges,
     ImageFacts,
     Sight,
     container_of_env,
@@ -90,7 +90,7 @@ class DockerEnvs:
     def parse_look(self, result: Result) -> Sight:
         """What the node has of envs; raises RuntimeFailed if it does not answer."""
         self._check(result)
-        images, containers, strange = dict[str, EnvImage](), list[BuildContainer](), set[str]()
+        images, containers, foreign = dict[str, EnvImage](), list[BuildContainer](), set[str]()
         leftovers, partial = dict[str, float](), dict[str, str]()
         for found in _objects(result):
             labels: Mapping[str, str] = found.get("labels") or {}
@@ -102,7 +102,7 @@ class DockerEnvs:
                 elif env and name == container_of_env(env) + IMPORT:
                     leftovers[name] = seconds(found["created"]) or 0.0
                 else:
-                    strange.add(name)
+                    foreign.add(name)
                 continue
             if labels.get(PARTIAL) and not found["tags"]:
                 partial[found["id"]] = labels[PARTIAL]
@@ -113,8 +113,8 @@ class DockerEnvs:
                 elif _PASSING.fullmatch(tag):
                     leftovers[tag] = seconds(found["created"]) or 0.0
                 elif tag.startswith(NAMESPACE):
-                    strange.add(tag)
-        return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers, partial)
+                    foreign.add(tag)
+        return Sight(tuple(images.values()), tuple(containers), frozenset(foreign), leftovers, partial)
 
     def facts(self, image: str) -> Command:
         """Ask for an image's entrypoint, command, variables and labels."""
@@ -134,12 +134,12 @@ class DockerEnvs:
         """List the changes in a build container since its image."""
         return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
-    def parse_diff(self, result: Result) -> Changes:
+    def parse_diff(self, result: Result) -> FileChanges:
         """The changes."""
         self._check(result)
         added, changed, deleted, *paths = [*result.out.splitlines(), "0", "0", "0"][: PATHS + 3]
         found = tuple(path for path in paths if re.match("[ACD] ", path))
-        return Changes(int(added), int(changed), int(deleted), found)
+        return FileChanges(int(added), int(changed), int(deleted), found)
 
     def programs(self, container: str) -> Command:
         """List the programs in a build container."""

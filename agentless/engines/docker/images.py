@@ -14,7 +14,7 @@ from agentless.model.images.image import UTC, Image, ImagePresence, short
 from agentless.model.nodes.node import NodeConfig
 from agentless.render import Renderer
 from agentless.rules.images.compressed import PACKERS
-from agentless.rules.images.layers import PARTIAL, common
+from agentless.rules.images.layers import PARTIAL, common_layers
 
 LOOK_WITHIN = 60.0
 LOAD_WITHIN = 12 * 3600.0
@@ -95,7 +95,7 @@ class DockerImages:
             if line.startswith("image "):
                 return ImagePresence(True, size=_size(line), kept=len(image.layers))
         chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
-        kept = min(common(image.layers, chains), len(image.layers))
+        kept = min(common_layers(image.layers, chains), len(image.layers))
         return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out)
 
     # ------------------------------------------------------------------- moving

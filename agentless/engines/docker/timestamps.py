@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from agentless.model.tasks.log_query import Place, Stamp
+from agentless.model.tasks.log_query import LogPosition, Stamp
 
 PIECE = 16384
 """Bytes of a piece, as Docker cuts what has no end of line."""
@@ -27,8 +27,8 @@ _LENGTH = 31
 class StampedReading:
     """Reads the two streams of that command, from a `place` on. `shown`: the times stay in front of the lines."""
 
-    def __init__(self, place: Place | None, *, shown: bool) -> None:
-        place = place or Place()
+    def __init__(self, place: LogPosition | None, *, shown: bool) -> None:
+        place = place or LogPosition()
         self._streams = {1: _Stream(place.out, shown=shown), 2: _Stream(place.err, shown=shown)}
         self._floor = place.floor
         self._read = 0
@@ -46,9 +46,9 @@ class StampedReading:
                 self._floor = self._marks.popleft()[1]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPosition:
         """How far it has come."""
-        return Place(self._streams[1].last, self._streams[2].last, self._floor)
+        return LogPosition(self._streams[1].last, self._streams[2].last, self._floor)
 
 
 class _Stream:
@@ -61,14 +61,14 @@ class _Stream:
         self._passed = 0  # bytes of that time that were
         self._rest = b""
         self._stamp = b""
-        self._room = 0  # bytes that the piece may still have; 0: another one begins
+        self._left = 0  # bytes that the piece may still have; 0: another one begins
         self._within = False  # a line
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What is new in it."""
         data, at = self._rest + data, 0
         while at < len(data):
-            begins = not self._room
+            begins = not self._left
             if begins and not (self._within or self._known or self._shown) and (lines := _LINES.match(data, at)):
                 at = lines.end()
                 yield self._all_of(lines[0])
@@ -82,10 +82,10 @@ class _Stream:
                 elif not self._within:
                     at = data.find(b"\n", at) + 1 or len(data)
                     continue
-                begins, self._room = not self._within, PIECE
-            cut = data.find(b"\n", at, at + self._room) + 1
-            end = cut or min(at + self._room, len(data))
-            self._room = 0 if cut else self._room - (end - at)
+                begins, self._left = not self._within, PIECE
+            cut = data.find(b"\n", at, at + self._left) + 1
+            end = cut or min(at + self._left, len(data))
+            self._left = 0 if cut else self._left - (end - at)
             self._within = not cut
             yield self._new(self._stamp.decode(), data[at:end], begins=begins)
             at = end

@@ -18,13 +18,13 @@ from agentless.render import Renderer
 
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
 """What a volume of ours is marked by: its own name."""
-STRANGE = 80
+NOT_OURS = 80
 """A script's exit code for a volume that is none of ours."""
 _THERE = 73
 SIZES_WITHIN = 8.0
 
 
-def strange(name: str) -> str:
+def not_ours(name: str) -> str:
     """The error for a volume that agentless did not create."""
     return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
 
@@ -92,8 +92,8 @@ class DockerVolumes:
         """Raise Refused for a volume that exists or is not ours, RuntimeFailed for any other failure."""
         if result.exit_code == _THERE:
             raise Refused(f"{self._node.name} has a volume {name} already; agentless volume list shows it")
-        if result.exit_code == STRANGE:
-            raise Refused(f"{self._node.name}: {strange(name)}")
+        if result.exit_code == NOT_OURS:
+            raise Refused(f"{self._node.name}: {not_ours(name)}")
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
 

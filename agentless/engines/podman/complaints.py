@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from agentless.engines.docker import complaints
+from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.complaint import Blame, Known
 from agentless.rules.tasks.known_complaints import find
 
 HIDDEN = "/proc on {node} hides who holds a GPU (hidepid): log in as root there, or mount /proc without it"

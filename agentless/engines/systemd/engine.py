@@ -25,11 +25,11 @@ from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.sharing import ALONE
 from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -179,7 +179,7 @@ class Systemd:
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
         spec = task.spec
-        launch_script.check_secrets(spec, secrets)
+        launch_script.check_secrets_are_there(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -246,7 +246,7 @@ class Systemd:
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
         said = result.err.strip()
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
-        raise launch_script.failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentless.model.nodes.device import EngineName
-from agentless.model.tasks.complaint import Known
+from agentless.model.nodes.complaint import Known
+from agentless.model.nodes.engine import EngineName
 from agentless.rules.tasks.known_complaints import ENGINE_ITSELF
 
 _CLI = r"nvidia-container-cli(\.real)?: "

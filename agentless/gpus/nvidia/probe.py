@@ -36,7 +36,7 @@ _LINES = 20_000
 """Lines of the section: of each process its own, its owner's, its command and up to 16 control groups."""
 _LINE = 500
 """Characters of a line that are looked at: a GPU's has 200. What searches a line takes time by its length, squared."""
-_TALK = 84
+_MAX_MESSAGES = 84
 """Lines beside the rows that are looked at: one for each GPU that is lost, and 20 more."""
 
 # What every driver knows; one that refuses a newer field is asked for these.
@@ -194,13 +194,13 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     said, code, rest = _until(lines, "@gpus ")
     if code == "none":
         return GpuSample()
-    rows, talk = _sorted(said)
+    rows, messages = _sorted(said)
     if len(rows) > MOST_GPUS:
         return _silent(f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
     if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
         return _silent(_TOO_LONG)
-    gpus, error = _gpus(rows, talk, code)
-    lost = tuple(bus for text in _LOST.findall("\n".join(talk)) if (bus := pci_bus_id(text))) if error else ()
+    gpus, error = _gpus(rows, messages, code)
+    lost = tuple(bus for text in _LOST.findall("\n".join(messages)) if (bus := pci_bus_id(text))) if error else ()
     if code not in _ANSWERED:
         return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost, _LISTER)
     said, code, _ = _until(rest, "@end ")
@@ -223,25 +223,25 @@ def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, 
 def _sorted(lines: Sequence[str]) -> tuple[list[str], list[str]]:
     """The rows about GPUs, each once, and the first of the other lines."""
     rows: dict[str, None] = {}
-    talk: list[str] = []
+    messages: list[str] = []
     for line in filter(None, lines):
         if _GPU_ROW.match(line) or line.count(", ") >= _BASE_COLUMNS - 1:
             rows[line] = None
-        elif len(talk) < _TALK:
-            talk.append(line)
-    return list(rows), talk
+        elif len(messages) < _MAX_MESSAGES:
+            messages.append(line)
+    return list(rows), messages
 
 
-def _gpus(rows: Sequence[str], talk: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
-    if not rows and talk == [_NO_DEVICES] and code in ("0", "6"):
+def _gpus(rows: Sequence[str], messages: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
+    if not rows and messages == [_NO_DEVICES] and code in ("0", "6"):
         return (), None
     columns = _COLUMNS
-    if rows and any(_REFUSED.search(line) for line in talk):  # the second question was answered
+    if rows and any(_REFUSED.search(line) for line in messages):  # the second question was answered
         columns = _BASE_COLUMNS
-        talk = [line for line in talk if not _REFUSED.search(line)]
+        messages = [line for line in messages if not _REFUSED.search(line)]
     found = [_gpu(row, columns) for row in rows]
     gpus = tuple(gpu for gpu, _ in found if gpu)
-    error = _complaint(talk, code) or next((problem for _, problem in found if problem), None)
+    error = _complaint(messages, code) or next((problem for _, problem in found if problem), None)
     if len({gpu.index for gpu in gpus}) < len(gpus) or len({gpu.uuid for gpu in gpus}) < len(gpus):
         gpus, error = (), error or f"nvidia-smi names one GPU twice, with different readings; {_LOOK}"
     return gpus, error or (None if rows else f"nvidia-smi names no GPU; {_LOOK}")
@@ -306,18 +306,18 @@ def _processes(
 ) -> tuple[tuple[GpuProcess, ...] | None, str | None]:
     """Who uses the GPUs; None and why as soon as one line leaves a doubt: a GPU may be in use then."""
     rows: list[str] = []
-    talk: list[str] = []
+    messages: list[str] = []
     details: dict[tuple[str, str], str] = {}
     for line in lines:
         if line.startswith(">"):
-            (rows if ", " in line or line[1:2] == "[" else talk).append(line[1:])
+            (rows if ", " in line or line[1:2] == "[" else messages).append(line[1:])
         elif line.startswith("@"):
             kind, pid, text = (*line.split(" ", 2), "", "")[:3]
             if kind != "@cgroup":
                 details[kind, pid] = text
             elif container := _container(text):
                 details[kind, pid] = container
-    if error := _complaint(talk[:_TALK], code):
+    if error := _complaint(messages[:_MAX_MESSAGES], code):
         return None, error
     if len(rows) > PROCESSES:
         return None, f"nvidia-smi names more than {PROCESSES} processes, which is all that is looked up; {_LOOK}"
@@ -359,13 +359,13 @@ def _container(group: str) -> str | None:
     return match[0] if match else None
 
 
-def _complaint(talk: Sequence[str], code: str | None) -> str | None:
+def _complaint(messages: Sequence[str], code: str | None) -> str | None:
     """What nvidia-smi said beside its rows, as a sentence with the fix; None for a warning beside a good answer."""
     if code in _HUNG:
         return _HANGS
     if code == _PIPE_CLOSED:
         return _TOO_LONG
-    text = "\n".join(talk)
+    text = "\n".join(messages)
     for pattern, sentence in _COMPLAINTS if text else ():
         if match := pattern.search(text):
             return sentence.format(*(_printable(group) for group in match.groups()))

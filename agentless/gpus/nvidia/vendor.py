@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from agentless.gpus.nvidia import faults, probe, topology
 from agentless.gpus.nvidia.complaints import known, list_devices
 from agentless.model.command import Result, Section
-from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.complaint import Known
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
-from agentless.model.tasks.complaint import Known
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"

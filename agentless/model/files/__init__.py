@@ -1,1 +1,1 @@
-"""Files that go along with a task, come back with it, or are copied."""
+"""Files that are uploaded with a task, fetched after it, or copied."""

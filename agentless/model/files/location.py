@@ -1,7 +1,7 @@
-"""Where files are: on this machine, at a node, or in the container of a task; and their paths on the way there.
+"""Locations of files: on this machine, on a node, or in the container of a task; and the encoding of paths.
 
-A path is text as Python has it: bytes that are no UTF-8 are in it as surrogates. JSON and URLs do not take those, so
-paths travel percent-encoded.
+In Python, bytes of a path that are not UTF-8 are surrogates. JSON and URLs do not accept those, so paths are sent
+percent-encoded.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from urllib.parse import quote, unquote_to_bytes
 from agentless.errors import UsageError
 
 Kind = Literal["file", "folder", "other", "nothing", "denied", "orphan"]
-"""What is at a path: `other` is neither file nor folder, `denied` is behind a folder that may not be looked into,
-`orphan` is nothing, in a folder that is not there either."""
+"""What is at a path: `other` is neither file nor folder, `denied` is in a folder that cannot be read, `orphan` is
+missing together with its folder."""
 Way = Literal["send", "receive", "rsync"]
-"""How files go: in a tar stream from there, in one to there, or as two rsyncs agree on."""
+"""How files are copied: sent as a tar stream, received as one, or by rsync."""
 
 PARTIAL = ".agentless-partial"
-"""The hidden folder, beside a file, that keeps what had come when a copy by rsync broke off; the next one goes on."""
+"""The hidden folder beside a file with the part that an interrupted rsync has copied. The next copy continues."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A path, and the node or the task that it is at; None: this machine."""
+class Location:
+    """A path, and the node or task that has it (None: this machine)."""
 
     at: str | None
     path: str
@@ -33,16 +33,16 @@ class Place:
         return self.path if self.at is None else f"{self.at}:{self.path}"
 
 
-def parse_place(text: str) -> Place:
-    """`NODE:PATH`, `TASK:PATH` or a path here; what has a slash before its first colon is one here, like `./a:b`."""
+def parse_location(text: str) -> Location:
+    """Parse `NODE:PATH`, `TASK:PATH` or a local path. A slash before the first colon makes it local: `./a:b`."""
     if not text or "\0" in text:
         raise UsageError("a path is empty, or has a NUL in it; write NODE:PATH, TASK:PATH, or a path here")
     at, colon, path = text.partition(":")
-    return Place(at, path) if colon and at and "/" not in at else Place(None, text)
+    return Location(at, path) if colon and at and "/" not in at else Location(None, text)
 
 
 def there(path: str) -> str:
-    """The path as a script may use it: from the home folder on, if it is not absolute; never taken for an option."""
+    """The path for a script: relative to the home folder unless absolute, and never mistaken for an option."""
     path = path.removeprefix("~/") if path != "~" else ""
     plain = path.rstrip("/")
     if path.startswith("/"):
@@ -51,18 +51,18 @@ def there(path: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The folder of such a path, and its name in there: `./a/b` is `b` in `./a`, `/a` is `a` in `/`."""
+    """The folder and the name of such a path: `./a/b` is `b` in `./a`, `/a` is `a` in `/`."""
     folder, slash, name = path.rpartition("/")
     return (folder or slash or "."), name or "."
 
 
 def encoded(path: str) -> str:
-    """A path as text of any bytes, for a request."""
+    """A path, percent-encoded for a request."""
     return quote(path.encode("utf-8", "surrogateescape"))
 
 
 def decoded(text: str) -> str:
-    """The path that was encoded; raises UsageError for one with a NUL, and for text that no path is encoded as."""
+    """Decode a path. Raises UsageError for a NUL and for invalid text."""
     try:
         path = unquote_to_bytes(text)
     except UnicodeEncodeError:

@@ -78,7 +78,7 @@ class BuildContainer:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a node has of envs. `strange` are images and containers of others that are called like ours.
+    """What a node has of envs. `foreign` are images and containers of others that are called like ours.
 
     `leftovers` are what was left of something that broke off: tags of images, and names of containers, with the Unix
     seconds of their making by the node's clock. `partial` are images without a name that hold layers of one that did
@@ -87,7 +87,7 @@ class Sight:
 
     images: tuple[EnvImage, ...] = ()
     containers: tuple[BuildContainer, ...] = ()
-    strange: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
     leftovers: Mapping[str, float] = field(default_factory=dict)
     partial: Mapping[str, str] = field(default_factory=dict)
 
@@ -144,7 +144,7 @@ class EnvRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class FileChanges:
     """What a build container has that its image has not: how many paths, and some of them."""
 
     added: int = 0

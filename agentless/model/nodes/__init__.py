@@ -1,1 +1,1 @@
-"""Nodes, their GPUs, and the cluster that they are."""
+"""Nodes, their GPUs, and the cluster."""

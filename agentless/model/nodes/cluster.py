@@ -1,4 +1,4 @@
-"""The cluster at one moment: what placement decides on and what people are shown."""
+"""Snapshot of the cluster at one point in time: the input of scheduling, and what is shown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhea
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected.
+    """The latest readings of a node. `error` is why it cannot be reached now, None while it is connected.
 
-    `topology` is the last that could be read, None before that. `faults` are as of the last full look, None where the
-    kernel log cannot be read. `broken` is why no launch succeeds there, None unless the last one has shown that.
+    `topology` is the latest that could be read, None before that. `faults` are from the latest full look, None if the
+    kernel log cannot be read. `broken` is why the latest launch failed, if the reason lies with the node.
     """
 
     error: str | None = "not connected yet"
@@ -35,10 +35,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a task, by whichever controller, holds of a node.
+    """What a task of any controller holds of a node.
 
-    `memory` in bytes; `since` is when (Unix seconds) it began, `limit` for how many seconds at most; None: not known.
-    `numa` is the NUMA node to whose CPUs and memory it is pinned, None if it is not.
+    `memory` is in bytes. `since` is its start (Unix seconds) and `limit` its time limit in seconds, None if unknown.
+    `numa` is the NUMA node to which it is pinned, or None.
     """
 
     task: str
@@ -54,7 +54,7 @@ class Allocation:
 
     @property
     def ends_at(self) -> float | None:
-        """When it will be over at the latest, None when nobody knows."""
+        """When it ends at the latest. None if unknown."""
         return None if self.since is None or self.limit is None else self.since + self.limit
 
     def __str__(self) -> str:
@@ -63,13 +63,12 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU with its state. `reason` says in words why it is not free, empty when it is.
+    """A GPU with its state. `reason` says in words why it is not free, empty if it is.
 
-    `holders` are the tasks that have it, several where they share it; `closed` says in words why no other task may come
-    to it even so, empty when one may. `strangers` are processes that use it and are in none of the containers of its
-    tasks; `intruders` are those of them that no task which holds it expects (`--share`). An `unhealthy` one may have
-    holders all the same, and one that has vanished is there with the last known index. `home` is the node that it is
-    counted on where that is another one, which names it, too.
+    `holders` are the tasks that have it, several if they share it. `closed` says in words why no other task may join
+    them, empty if one may. `strangers` are processes on it outside the containers of its tasks, and `intruders` those
+    of them that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known
+    index. `home` is the node that the GPU counts for, if another node reports it, too.
     """
 
     reading: GpuReading
@@ -84,23 +83,22 @@ class Gpu:
 
     @property
     def holder(self) -> Allocation | None:
-        """The first of those that hold it."""
+        """The first holder."""
         return self.holders[0] if self.holders else None
 
     @property
     def shares(self) -> int:
-        """How many tasks may be on it: as many as the least willing of them allows."""
+        """How many tasks may share it: the lowest limit of its holders."""
         return min((holder.sharing.limit for holder in self.holders), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its state. `reason` says why it is not online, empty when it is.
+    """A node with its state. `reason` says why it is not online, empty if it is.
 
-    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `reservations` are
-    those that are not over, the first to begin first. `drained` is whether nothing new may start there: one that is
-    offline besides has the state `offline`. `trial` is what the next task there finds out about, where one may: whether
-    a breakdown is over.
+    `last_start` is the last start of a task (Unix seconds), 0 if there is none. `reservations` are those that are not
+    over, by their begin. If `drained`, nothing new may start; a drained node that is offline has the state `offline`.
+    `trial` is a breakdown that may be over: the next task there tries it.
     """
 
     config: NodeConfig
@@ -121,17 +119,17 @@ class Node:
 
     @property
     def cores_set_aside(self) -> float:
-        """For all tasks on it."""
+        """Cores of all tasks on it."""
         return sum(allocation.cores for allocation in self.allocations)
 
     @property
     def memory_set_aside(self) -> float:
-        """Bytes, for all tasks on it."""
+        """Bytes of memory of all tasks on it."""
         return sum(allocation.memory for allocation in self.allocations)
 
     @property
     def tasks(self) -> int | None:
-        """How many tasks live on it, by whichever controller; None while it does not say."""
+        """The number of live tasks of all controllers. None if unknown."""
         seen = self.observation
         silent = seen.error is not None or seen.engine is None or seen.engine.containers is None
         return None if silent else len(self.allocations)

@@ -1,4 +1,4 @@
-"""What a node's GPU driver says, in the driver's own units. A field that could not be read is None, never 0."""
+"""Readings of the GPU driver, in its own units. An unreadable field is None, never 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agentless.model.nodes.device import Device
 
 MOST_GPUS = 64
-"""GPUs of a node: twice what NVIDIA's driver can have on one machine (NV_MAX_DEVICES in its nvlimits.h is 32)."""
+"""The most GPUs of a node: twice the limit of NVIDIA's driver (NV_MAX_DEVICES in nvlimits.h is 32)."""
 
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 
@@ -18,8 +18,8 @@ _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORE
 class GpuReading:
     """One GPU at one moment. MiB, percent, °C, watts, MHz; `pci_bus_id` as `pci_bus_id()` spells it.
 
-    `needs_reset` is True where the driver says that it does, or that the GPU is lost; None where it says nothing.
-    `barred` says in words why nobody may have it, `solo` why only one task may, both empty where that is not so.
+    `needs_reset` is True if the driver says so, or that the GPU is lost. None if it says nothing.
+    `barred` says in words why no task may have it, `solo` why only one task at a time may. Both are usually empty.
     """
 
     index: int
@@ -49,12 +49,12 @@ class GpuReading:
 
     @property
     def device(self) -> Device:
-        """What a task is given of it: all."""
+        """The device that a task gets: the whole GPU."""
         return Device(self.uuid, vendor=self.vendor)
 
     @property
     def memory_unused_mib(self) -> int | None:
-        """What nobody uses: as the driver says, else what is left of the total; None when neither is known."""
+        """Unused memory, from the driver or calculated. None if neither is known."""
         if self.memory_free_mib is not None or self.memory_total_mib is None or self.memory_used_mib is None:
             return self.memory_free_mib
         return self.memory_total_mib - self.memory_used_mib
@@ -77,9 +77,9 @@ class GpuProcess:
 class GpuSample:
     """All GPUs of one node at one moment.
 
-    `processes` is None when it is not known who uses the GPUs: no GPU of the node is placeable then. `error` says
-    in words what the driver could not do; with `hung` it did not answer in its time. `lost` are the PCI bus ids of
-    GPUs that it knows of and cannot reach. `lister` is the command that lists the GPUs for a person.
+    `processes` is None if they could not be read. Then no GPU of the node can be allocated. `error` says in words what
+    the driver could not do; if `hung`, it did not answer in time. `lost` are PCI bus ids of GPUs that the driver cannot
+    reach. `lister` is the command with which a person lists the GPUs.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -92,27 +92,27 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class GpuTopology:
-    """How the GPUs of a node are joined, by their indices; what was not printed, or not understood, is not in it.
+    """The links between GPUs of a node, by their indices. Unknown links are missing.
 
-    `links` has for each pair, the lower index first, how near they are to each other: more is nearer, and faster.
-    `numa` has the NUMA node that a GPU is near to, where it is just one.
+    `links` has a weight for each pair, lower index first. A higher weight is a faster link.
+    `numa` has the NUMA node of a GPU, if there is exactly one.
     """
 
     links: Mapping[tuple[int, int], int] = field(default_factory=dict)
     numa: Mapping[int, int] = field(default_factory=dict)
 
     def closeness(self, one: int, other: int) -> int:
-        """How near two GPUs are to each other; 0 where it is not known."""
+        """The weight of the link between two GPUs, 0 if unknown."""
         return self.links.get((min(one, other), max(one, other)), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFault:
-    """An error of a GPU in the kernel log. `name` is what its vendor calls this kind, like `Xid 79`.
+    """An error of a GPU in the kernel log. `name` is its kind as the vendor names it, like `Xid 79`.
 
-    `message` is what the log says. `meaning` is in words, for a fault after which the GPU needs help; None for one that
-    says nothing of the GPU. `logged_at` is when, in seconds from boot as the log has it: one line is the same in every
-    look. `age_seconds` is how long ago that was. Both are None where it is not known.
+    `message` is the text of the log. `meaning` explains a fault after which the GPU needs repair, None for a harmless
+    one. `logged_at` is the time in the log, in seconds since boot, which identifies the line. `age_seconds` is how long
+    ago that was. Both are None if unknown.
     """
 
     pci_bus_id: str
@@ -124,14 +124,14 @@ class GpuFault:
 
     @property
     def key(self) -> str:
-        """The same for the same line in every look."""
+        """The key of this line of the log. It never changes."""
         return f"{self.name.lower()} {self.logged_at}"
 
 
 def pci_bus_id(text: str) -> str | None:
-    """The PCI address in `text` as Linux spells it, like `0000:3b:00.0`; None when it is none.
+    """The PCI address in `text` as Linux writes it, like `0000:3b:00.0`, or None.
 
-    NVIDIA's tools write `00000000:3B:00.0` for the same device: addresses are compared only after this.
+    NVIDIA's tools write `00000000:3B:00.0` for the same device. Addresses are only compared in this form.
     """
     match = _PCI.fullmatch(text)
     return f"{int(match[1], 16):04x}:{match[2].lower()}" if match else None

@@ -1,4 +1,4 @@
-"""A node: what the admin wrote of it, and what it says of itself."""
+"""A node: its configuration in the inventory, and its own facts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentless.model.nodes.device import ToolkitFacts
+from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.tasks.container import Container
 
-Connection = Literal["asyncssh", "paramiko", "local"]
+TransportName = Literal["asyncssh", "paramiko", "local"]
 
 Control = Literal["memory", "cpu", "cpuset", "freezer"]
 """A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
@@ -26,7 +26,7 @@ def count_cpus(cpuset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One node of the inventory with the defaults filled in. None means: as `~/.ssh/config` says."""
+    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`."""
 
     name: str
     host: str
@@ -44,7 +44,7 @@ class NodeConfig:
 
     @property
     def has_podman(self) -> bool:
-        """Whether what the inventory calls in Docker's place is podman, by its name, whatever folder it is in."""
+        """Whether the engine is podman, by the file name of its program."""
         return self.docker[-1].rpartition("/")[2] == "podman"
 
 
@@ -52,7 +52,7 @@ class NodeConfig:
 class NumaNode:
     """A NUMA node: its CPUs in cpuset syntax (`0-15,32-47`) and the PCI bus ids of the GPUs nearest to it.
 
-    `memory_mib` is its own memory, None where it could not be read.
+    `memory_mib` is its own memory, None if it could not be read.
     """
 
     id: int
@@ -68,7 +68,7 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine itself; None where it could not be read. `boot` names this run of its kernel."""
+    """The machine. Unreadable values are None. `boot` is the boot id of its kernel."""
 
     cores: int | None = None
     memory_mib: int | None = None
@@ -80,12 +80,11 @@ class HostFacts:
 class EngineFacts:
     """The container engine of a node.
 
-    `error` is one sentence with the fix when the engine cannot be used; `toolkits` has by vendor whether it can hand
-    out GPUs, where it needs something for that and has answered; `containers` are those that carry our labels, None
-    when they could not be listed. `listed` are their ids with the engine's words for their states. `clock` is by how
-    many seconds its clock is ahead of ours. `id` is what the engine calls itself, None for one that has no name.
-    `lacks` are the control groups that it is known not to have: Docker leaves out limits by them with a mere warning.
-    `cgroup_parent` is the control group that it puts containers in, None where it can make none in it.
+    `error` is a sentence with the fix if the engine cannot be used. `toolkits` say by vendor whether it can give GPUs
+    to containers. `containers` are those with agentless labels, None if they could not be listed. `listed` are their
+    ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours. `id` is the
+    ID of the engine, if it has one. `lacks` are missing control groups: Docker ignores limits by them with a warning.
+    `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     """
 
     version: str | None = None
@@ -101,10 +100,10 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A launch on a node has failed for a reason of the node, `reason` in words; see `rules/nodes/breakdown`.
+    """A launch failed for a reason of the node, `reason` in words. See `rules/nodes/breakdown`.
 
-    `fault` is what does not work, as in `errors.NodeBroken`; `bare` is whether what failed was to run on the node
-    itself. From `again` (Unix seconds) on the next one may try, `pause` seconds after the last that failed.
+    `fault` is what does not work, as in `errors.NodeBroken`. `bare` is whether the failed task was to run without a
+    container. The next launch may be tried from `again` (Unix seconds) on, `pause` seconds after the last failure.
     """
 
     reason: str
@@ -114,15 +113,15 @@ class Breakdown:
     pause: float
 
     def is_tried_by(self, *, bare: bool, gpus: bool) -> bool:
-        """Whether a task that starts there shows that it is over."""
+        """Whether a start of such a task shows that the breakdown is over."""
         return self.bare == bare and (gpus or self.fault != "gpus")
 
 
 def naming(node: str, text: str, otherwise: str | None = None) -> str:
-    """A text about a node that names it once: as it is if it begins with the name, else after it, or `otherwise`."""
+    """A text that names its node once: as it is if it begins with the name, else prefixed, or `otherwise`."""
     return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
 
 
 def unreachable(node: str, reason: str | None) -> str:
-    """That a node cannot be reached, and why."""
+    """The message that a node cannot be reached, and why."""
     return naming(node, reason or "it has not answered yet", f"{node} cannot be reached")

@@ -1,4 +1,4 @@
-"""What of a node's SSH server is in use."""
+"""The use of a node's SSH server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Sessions:
     """The connections to a node and the sessions in use on them.
 
-    `each` is how many the server gives on one connection and `total` how many it gives at all; None as long as it has
-    not refused any.
+    `each` is the server's limit of sessions per connection, `total` its limit of sessions. None while no limit is
+    known.
     """
 
     connections: int

@@ -1,4 +1,4 @@
-"""What a node has said of its containers."""
+"""A list of containers that a node has reported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentless.model.tasks.container import Container
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
+    """The reported containers of agentless. `asked_at` is when the question was sent (Unix seconds).
 
-    `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
-    Nor does that of what runs without a container when `blind`: systemd did not answer. `about` are the ids of the
-    containers that were asked for, None when it was whatever the task has: of another one its absence says nothing.
+    `only` is the task whose container was asked for, None for all tasks. If `blind`, systemd did not answer, so tasks
+    without a container may be missing. `about` are the ids of the containers that were asked for, None for any. The
+    absence of a container means nothing if it was not asked for.
     """
 
     containers: tuple[Container, ...]

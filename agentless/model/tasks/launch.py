@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.task import Placement, Task
 

@@ -20,7 +20,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPosition:
     """How far each stream of a log with times was read, None: nothing of it. Neither has more from before `floor`."""
 
     out: Stamp | None = None
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogCursor:
     """How far a log was read: of which try, and `sent` bytes of its two streams since the begin of what was asked for.
 
     `place` is where that is by the engine's times, None where it has none that are exact.
@@ -51,7 +51,7 @@ class Position:
 
     task: str
     sent: tuple[int, int] = (0, 0)
-    place: Place | None = None
+    place: LogPosition | None = None
 
     def __str__(self) -> str:
         """In a line, for who does not care what it means."""
@@ -66,7 +66,7 @@ class Position:
             if not (isinstance(task, str) and _is_count(out) and _is_count(err)):
                 raise ValueError
             if place is not None:
-                place = Place(_stamp(place[0]), _stamp(place[1]), _time(place[2]))
+                place = LogPosition(_stamp(place[0]), _stamp(place[1]), _time(place[2]))
             return cls(task, (out, err), place)
         except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             raise UsageError("this is no position in a log; give one that a frame of kind 5 had") from None
@@ -84,10 +84,10 @@ class LogQuery:
     since: float | None = None
     timestamps: bool = False
     resumable: bool = False
-    position: Position | None = None
+    position: LogCursor | None = None
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LogPosition | None:
         """Where it goes on by the engine's times."""
         return self.position.place if self.position else None
 

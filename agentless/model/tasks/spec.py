@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
 from agentless.errors import UsageError
-from agentless.model.files.task_files import Output, Upload, within
+from agentless.model.files.file_spec import Output, Upload
+from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES

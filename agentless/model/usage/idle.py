@@ -1,4 +1,4 @@
-"""GPUs that a task holds and does not use."""
+"""Idle GPUs of a task."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """After how many seconds at 0 % a GPU is reported, and after how many its task is stopped; None: never."""
+    """Seconds at 0 % after which a GPU is reported, and after which its task is stopped (None: never)."""
 
     report: float = 1800.0
     stop: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """What is reported of a task: its idle GPUs by UUID, each with the time since when (Unix seconds).
+class IdleGpus:
+    """The idle GPUs of a task, by UUID, each with the time since when (Unix seconds).
 
-    `all_since` is since when all of its GPUs are, None: some work. `stop_at` is when it will be stopped for that.
+    `all_since` is since when all of its GPUs are idle, None if some are used. `stop_at` is when it will be stopped.
     """
 
     since: Mapping[str, float]

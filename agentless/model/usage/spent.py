@@ -1,16 +1,16 @@
-"""What a task had of the GPUs: how many, from when until when, and how busy they were."""
+"""The GPU usage of a task: how many GPUs, from when until when, and how busy they were."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.run import run_of
 from agentless.model.tasks.task import Task
+from agentless.model.usage.run import run_of
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How busy the GPUs of a task were: GPU-seconds in which that could be seen, and of these those of full load."""
+class GpuActivity:
+    """How busy the GPUs of a task were: observed GPU-seconds, and the GPU-seconds of full load in them."""
 
     seen: float = 0.0
     busy: float = 0.0
@@ -18,7 +18,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """So many GPUs, held by a task from one time to another (Unix seconds). `seen` and `busy` as in `Load`."""
+    """GPUs held by a task between two times (Unix seconds). `seen` and `busy` as in `GpuActivity`."""
 
     task: str
     owner: str
@@ -31,8 +31,8 @@ class Spent:
     busy: float
 
 
-def spent_of(task: Task, load: Load, now: float) -> Spent | None:
-    """What a task that has ended has had, or one that lives until now; None when its container never started."""
+def spent_of(task: Task, load: GpuActivity, now: float) -> Spent | None:
+    """The usage of a task, up to its end or until now. None if its container never started."""
     run = run_of(task, now)
     if run is None:
         return None

@@ -7,6 +7,6 @@
 Importing this package imports none of the SSH libraries.
 """
 
-from agentless.remote.transports._route import SshFiles
+from agentless.remote.transports._ssh.route import SshFiles
 
 __all__ = ["SshFiles"]

@@ -16,8 +16,8 @@ from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.remote.transports._pool import C, Pool
-from agentless.remote.transports._proxy import Proxy
-from agentless.remote.transports._route import Hop, SshFiles, route
+from agentless.remote.transports._ssh.proxy import Proxy
+from agentless.remote.transports._ssh.route import Hop, SshFiles, route
 
 STARTS = 10
 """Connections being started at once through one jump host: OpenSSH drops some of those beyond (MaxStartups)."""

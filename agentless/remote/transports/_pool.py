@@ -155,7 +155,7 @@ class Pool(Generic[C]):
         """
         deadline = self._now + WAIT
         while True:
-            member = await self._with_room(own=own, wait=wait)
+            member = await self._with_free_session(own=own, wait=wait)
             if not self.alive:
                 raise Unreachable(f"{self._name} closed the connection")
             if member is None:
@@ -207,7 +207,7 @@ class Pool(Generic[C]):
             return None
         return self._each * (len(self._members) if self._alone else CONNECTIONS)
 
-    async def _with_room(self, *, own: bool, wait: bool) -> _Member[C] | None:
+    async def _with_free_session(self, *, own: bool, wait: bool) -> _Member[C] | None:
         """A connection to ask for a session, a new one if need be."""
         while True:
             for member in self._members[1:]:

@@ -15,12 +15,12 @@ from agentless.errors import HostKeyRejected, Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._flow import Flow
-from agentless.remote.transports._keys import Encrypted, offer
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._proxy import Proxy
-from agentless.remote.transports._route import Hop, SshFiles
 from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._ssh.keys import Encrypted, offer
+from agentless.remote.transports._ssh.proxy import Proxy
+from agentless.remote.transports._ssh.route import Hop, SshFiles
 
 KEEPALIVE = 15.0
 """Seconds without a word from the node after which it is asked for one; three in vain are a broken connection."""

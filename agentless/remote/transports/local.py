@@ -12,7 +12,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._flow import Flow
 from agentless.remote.transports._local_terminal import LocalTerminal, open_terminal
-from agentless.remote.transports._route import SshFiles
+from agentless.remote.transports._ssh.route import SshFiles
 
 CLOSE_TIMEOUT = 1.0
 """Seconds that a closed shell is waited for; only one in the middle of a command takes longer."""

@@ -18,12 +18,12 @@ from paramiko.agent import AgentSSH
 from agentless.errors import Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
-from agentless.remote.transports._keys import Encrypted, offer
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._proxy import Proxy
-from agentless.remote.transports._route import Hop, SshFiles
 from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._ssh.keys import Encrypted, offer
+from agentless.remote.transports._ssh.proxy import Proxy
+from agentless.remote.transports._ssh.route import Hop, SshFiles
 
 KEEPALIVE = 15.0
 """Seconds between two questions whether the server is there; none answered for three times that is a broken link."""

@@ -1,4 +1,4 @@
-"""Those who come before a task in the queue, and what they are promised: that stands in its way, too."""
+"""The tasks ahead of a task in the queue, and the places promised to them: obstacles for this task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.units import format_duration
-from agentless.rules.explain.flaws import Flaw, say
+from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.explain.obstacles import Obstacle, flaw_of
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from agentless.rules.scheduling.search import Cost
@@ -19,9 +19,9 @@ from agentless.rules.scheduling.shape import shape_of
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The tasks before one, in their order, and with what they are looked at: see `rules/scheduling/plan`.
+    """The tasks ahead of one, in order, with the other arguments of `rules/scheduling/plan`.
 
-    `promises` are what they and the one behind them are promised.
+    `promises` are those of these tasks and of the one behind them.
     """
 
     tasks: Sequence[Task] = ()
@@ -31,7 +31,7 @@ class Ahead:
     placed: Sequence[Task] = ()
 
     def leave(self, cluster: Cluster, task: Task) -> bool:
-        """Whether a task that nothing else keeps off starts, once all of them have had their turn."""
+        """Whether a task that nothing else prevents starts after all tasks ahead of it were placed."""
         if not self.tasks:
             return True
         before = Plan(promises=self.promises)
@@ -40,12 +40,12 @@ class Ahead:
         return task.id in found.starts
 
     def on(self, node: Node) -> list[tuple[Task, Promise]]:
-        """Those who are promised a place on a node, and which."""
+        """The tasks that are promised a place on a node, with their promises."""
         found = ((task, self.promises.get(task.id)) for task in self.tasks)
         return [(task, promise) for task, promise in found if promise and promise.node == node.name]
 
     def obstacles(self, node: Node, task: Task, now: float) -> tuple[Obstacle, ...]:
-        """What is promised to them of a node on which nothing else is in the way."""
+        """The obstacles that these promises are, on a node that has no other."""
         shape, found, others = shape_of(task.spec, task.owner), list[Flaw](), list[str]()
         fit = {gpu.reading.uuid: gpu.reading.index for gpu in node.gpus if shape.gpus and not flaw_of(gpu, shape)}
         if shape.indices:
@@ -62,11 +62,11 @@ class Ahead:
         if not found and not others:
             return ()
         text = f"what is free on {node.name} is promised to tasks before it"
-        return (Obstacle(text, details=(*say(found), *others)),)
+        return (Obstacle(text, details=(*flaw_sentences(found), *others)),)
 
 
 def _compete(one: TaskSpec, other: TaskSpec) -> bool:
-    """Whether they want the same of a node besides GPUs."""
+    """Whether both tasks want the same resource of a node other than GPUs."""
     alone = one.needs.exclusive or other.needs.exclusive
     return alone or bool(one.cores and other.cores) or bool(one.memory and other.memory)
 

@@ -16,33 +16,33 @@ from agentless.rules.scheduling.plan import Promise
 from agentless.rules.views.publish import timestamp
 
 MAX_ENDS = 3
-"""So many that have to end are named."""
+"""The most tasks named that have to end first."""
 
 
 def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | None, ahead: Ahead) -> ExplainView:
-    """Why a task does not start, node by node: of each what stands in the way there, and what would help.
+    """Why a task does not start: the obstacles on each node, and the changes that would help.
 
-    Behind others, help is sought on the nodes where the least is in the way: each try is a look at all of them.
+    With tasks ahead, remedies are only tried on the nodes with the fewest obstacles: each trial plans all these tasks.
     """
     found = against(cluster, task.spec, task.owner)
-    told: dict[str, Sequence[Obstacle]] = {
+    obstacles: dict[str, Sequence[Obstacle]] = {
         name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
     }
-    nearest = sorted(told, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
+    nearest = sorted(obstacles, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
     helps = {
-        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in told if name in nearest
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in obstacles if name in nearest
     }
     return ExplainView(
         task.id,
         summary,
         timestamp(promise.start) if promise else None,
-        tuple(ObstacleView(name, each.text, each.details) for name, several in told.items() for each in several),
+        tuple(ObstacleView(name, each.text, each.details) for name, several in obstacles.items() for each in several),
         {name: words for name, words in helps.items() if words},
     )
 
 
 def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False) -> str:
-    """When it starts, in words. `held_back`: only so many of its batch may run at a time."""
+    """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached."""
     if promise is None:
         return "when it starts is not known yet"
     if promise.start is None:
@@ -59,7 +59,7 @@ def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back
 
 
 def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
-    """What has to end before a promise comes true, of what nobody knows the end of, with its `has` or `have`."""
+    """The tasks without a known end that a promise waits for, in words, with `has` or `have`."""
     node = cluster.nodes.get(promise.node)
     gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
     endless = [each for each in node.allocations if each.ends_at is None] if node else []

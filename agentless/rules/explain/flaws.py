@@ -1,4 +1,4 @@
-"""Why GPUs of a node will not do, in words: what is the same for several of them is said once."""
+"""Why GPUs of a node do not match, in words. GPUs with the same reason share a sentence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agentless.model.units import format_indices
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Why one GPU will not do: `GPU 0`, the verb (`is` or `has`), and then these words.
+    """Why one GPU does not match. The sentence is `GPU {index} {verb} {words}`, with `is` or `has` as the verb.
 
-    A `lasting` one stays there when everything that runs has ended.
+    A `lasting` flaw remains when all running tasks have ended.
     """
 
     index: int
@@ -21,8 +21,8 @@ class Flaw:
     lasting: bool = False
 
 
-def say(flaws: Iterable[Flaw]) -> tuple[str, ...]:
-    """All of them in words."""
+def flaw_sentences(flaws: Iterable[Flaw]) -> tuple[str, ...]:
+    """The flaws as sentences."""
     groups: dict[tuple[str, str], list[int]] = {}
     for flaw in flaws:
         groups.setdefault((flaw.verb, flaw.words), []).append(flaw.index)

@@ -1,4 +1,4 @@
-"""Why a task does not start: what stands in the way, per node and in words."""
+"""Why a task does not start: the obstacles on each node, in words."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
-from agentless.rules.explain.flaws import Flaw, say
-from agentless.rules.nodes.cgroup_limits import in_words, lacking
+from agentless.rules.explain.flaws import Flaw, flaw_sentences
+from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
-"""So many nodes, and of each so many details, are told of in one sentence; so many nodes in a line of a table."""
+"""The most nodes in a message, the most details of each, and the most nodes in a line of a table."""
 
 NOBODY: Mapping[int, str] = {}
-"""Nothing is reserved for anybody."""
+"""No GPU is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One thing that stands in the way; a `lasting` one stays there when everything that runs has ended.
+    """An obstacle on a node. A `lasting` obstacle remains when all running tasks have ended.
 
-    `details` say of each GPU what is wrong with it. Where only too few GPUs are free, `free` is how many are,
-    and the same in words.
+    `details` say what is wrong with each GPU. If too few GPUs are free and nothing else is wrong, `free` is their
+    number, and the same in words.
     """
 
     text: str
@@ -39,13 +39,13 @@ class Obstacle:
     free: tuple[int, str] | None = None
 
     def __str__(self) -> str:
-        told = "; ".join(self.details[:MAX_DETAILS])
+        details = "; ".join(self.details[:MAX_DETAILS])
         more = f"; and {len(self.details) - MAX_DETAILS} more" if len(self.details) > MAX_DETAILS else ""
-        return self.text + (f" ({told}{more})" if told else "")
+        return self.text + (f" ({details}{more})" if details else "")
 
 
 def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obstacle, ...]:
-    """What stands in the way of a task on a node now, not counting what is promised to others; empty: it fits."""
+    """The obstacles for a task on a node now, without promises to other tasks. Empty if it fits."""
     shape = shape_of(spec, owner)
     if ruled_out := shape.rules_out(node.config):
         return (Obstacle(ruled_out, lasting=True),)
@@ -57,7 +57,7 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     found += _host_obstacles(node, spec)
     memory, engine = float(spec.memory or 0), node.observation.engine
     lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
-    found += [Obstacle(in_words(node.config, control), lasting=True) for control in lacks]
+    found += [Obstacle(why_lacking(node.config, control), lasting=True) for control in lacks]
     if shape.exclusive and node.allocations:
         found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
@@ -73,9 +73,9 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
 
 
 def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, tuple[Obstacle, ...]]:
-    """What stands in the way on each node that the task would go to; on all of them, when it would go to none.
+    """The obstacles on each node that the task may use, or on all nodes if it may use none.
 
-    `owner` is whose task it is; nothing is reserved for nobody.
+    `owner` is the owner of the task. If it is empty, no reservation is for the task.
     """
     found = {name: obstacles(node, spec, owner, cluster.at) for name, node in cluster.nodes.items()}
     shape = shape_of(spec)
@@ -83,35 +83,35 @@ def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, t
 
 
 def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
-    """Why no node will ever do as they are, None when one may."""
+    """Why no node can ever run the task, or None if one may."""
     found = against(cluster, spec, owner)
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
-    return f"{asked(spec)} can never be had here{_told(lasting)}"
+    return f"{asked(spec)} can never be had here{_by_node(lasting)}"
 
 
 def asked(spec: TaskSpec) -> str:
-    """What is asked for, in short; of one without GPUs also cores and memory."""
+    """The request in short. Without GPUs, it includes cores and memory."""
     amounts = [counted(spec.cores, "core")] if spec.cores else []
     amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
     return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
 
 def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
-    """Why no node will do now as an error, None when one would."""
+    """The error that says why no node can run the task now, or None if one can."""
     found = against(cluster, spec, owner)
     if not all(found.values()):
         return None
     several = len(found) > 1
     if all(cluster.nodes[name].state == "offline" for name in found):
-        told = _told({name: each[:1] for name, each in found.items()})
-        return Unreachable(f"{spec.needs}: no node can be reached{told}" if several else told.removeprefix(": "))
-    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_told(found)}")
+        reasons = _by_node({name: each[:1] for name, each in found.items()})
+        return Unreachable(f"{spec.needs}: no node can be reached{reasons}" if several else reasons.removeprefix(": "))
+    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_by_node(found)}")
 
 
 def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
-    """The nearest reason why it does not start now, without details; empty when it would."""
+    """The most relevant reason why the task does not start now, without details. Empty if it would."""
     found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     if not passing:
@@ -125,7 +125,7 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
 
 
 def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Flaw | None:
-    """Why a GPU will not do for a task of this shape; `reserved` says in words for whom it is, by index."""
+    """Why a GPU does not match this shape. `reserved` has the words for reserved GPUs, by index."""
     reading, index = gpu.reading, gpu.reading.index
     total, free = reading.memory_total_mib, reading.memory_unused_mib
     wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
@@ -141,7 +141,7 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
             return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
     elif gpu.state == "excluded":
         return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
-    elif gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
+    elif gpu.state not in ("free", "foreign", "drained"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}{beside}")
@@ -160,7 +160,7 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
-    """What is to be added to why it is not free, for one who would share it; None when it may."""
+    """Why a task that shares GPUs cannot join the others on this GPU, or None if it can."""
     total = gpu.reading.memory_total_mib
     others = [holder.sharing for holder in gpu.holders]
     if gpu.closed or total is None:
@@ -175,8 +175,8 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
     return None
 
 
-def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
-    """What stands in the way, behind a colon: in the same line, or of several nodes each in a line of its own."""
+def _by_node(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
+    """The obstacles after a colon: in the same line, or one line per node if there are several."""
     texts = {name: printable("; ".join(map(str, each))) for name, each in found.items()}
     if len(texts) == 1:
         return f": {''.join(texts.values())}"
@@ -217,17 +217,19 @@ def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
 
 
 def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
-    # One that has vanished comes last, and another may have its index by now.
+    # A vanished GPU comes last: another GPU may have its index now.
     by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
     missing = [index for index in shape.indices if index not in by_index]
     if node.state == "online":
         yield from (Obstacle(f"GPU {index} is not there ({_has(node)})", lasting=True) for index in missing)
-    # What the whole node is not well for is not said of each GPU again.
+    # The reason of a whole node is not repeated for each of its GPUs.
     asked = [by_index[index] for index in shape.indices if index in by_index]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
     flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
     for lasting in (False, True):
-        yield from (Obstacle(words, lasting) for words in say(flaw for flaw in flaws if flaw.lasting is lasting))
+        yield from (
+            Obstacle(words, lasting) for words in flaw_sentences(flaw for flaw in flaws if flaw.lasting is lasting)
+        )
 
 
 def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
@@ -236,10 +238,10 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
     free = len(node.gpus) - len(flaws)
     wanted = _wanted(shape.gpus)
     if capable < shape.gpus:
-        why = say(flaw for flaw in flaws if flaw.lasting)
+        why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
         yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
     elif free < shape.gpus:
-        why = say(flaw for flaw in flaws if not flaw.lasting)
+        why = flaw_sentences(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
         yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
 
@@ -249,7 +251,7 @@ def _wanted(gpus: int) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Of nodes what each has, the most first: of the first few, and how many others there are."""
+    """The most frequent entries, in words, and the number of others."""
     others = len(words) - MAX_BRIEF
     more = [f"no more on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
     *most, last = (*words[:MAX_BRIEF], *more)

@@ -1,6 +1,6 @@
-"""What would make a task fit on a node now. Each remedy was tried: with it, the task would start there.
+"""Changes that would let a task start on a node now. Each remedy was tried: with it, the task would start there.
 
-Those who come before it in the queue have their turn first, and keep what they are promised.
+Tasks ahead of it in the queue are placed first and keep their promises.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.obstacles import obstacles
 
 MOST_ENDS = 64
-"""So many tasks that would have to end are looked at on one node."""
+"""The most tasks of a node that are considered as having to end first."""
 MOST_AHEAD = 100
-"""Behind more tasks than that nothing is said to help: it would have to be tried with all of them."""
+"""With more tasks ahead than this, no remedy is tried: each trial would have to plan all of them."""
 LEEWAY = 60.0
-"""Seconds that it may take somebody to type a time limit that is over before something else begins."""
+"""Seconds that are left for typing a suggested time limit."""
 ENDLESS = 1e9
-"""Seconds of the longest time limit that can be asked for."""
+"""The longest possible time limit, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """In words, and as what was tried: the task asked for `spec`, or these had ended."""
+    """A change in words, and what was tried: the task with this `spec`, or without these tasks on the node."""
 
     text: str
     spec: TaskSpec | None = None
@@ -36,7 +36,7 @@ class Remedy:
 
 
 def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None) -> tuple[Remedy, ...]:
-    """What would make the task start on this node; none when it does, or nothing helps."""
+    """The changes that let the task start on this node. Empty if it starts already, or nothing helps."""
     trial, node = _Trial(cluster, task, ahead or Ahead()), cluster.nodes[name]
     if len(trial.ahead.tasks) > MOST_AHEAD or trial.succeeds(node, task.spec):
         return ()
@@ -50,7 +50,7 @@ def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A task that wants to start, and those who come before it."""
+    """A task that is to start, and the tasks ahead of it."""
 
     cluster: Cluster
     task: Task
@@ -61,7 +61,7 @@ class _Trial:
         return self.cluster.at
 
     def succeeds(self, node: Node, spec: TaskSpec) -> bool:
-        """Whether it starts on a node that is so, if it asks for this."""
+        """Whether the task starts on this node with this spec."""
         if obstacles(node, spec, self.task.owner, self.now):
             return False
         there = replace(self.cluster, nodes={**self.cluster.nodes, node.name: node})
@@ -70,7 +70,7 @@ class _Trial:
 
 
 def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
-    """The spec with one thing asked for otherwise; of the same option those first that ask for more."""
+    """Specs with one option changed. Larger values of an option come first."""
     needs = spec.needs
     if needs.indices:
         others = replace(needs, indices=())
@@ -91,7 +91,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
         yield "--share", replace(spec, share=True)
     host = node.observation.host
     if spec.cores and host and host.cores:
-        free = math.floor((host.cores - node.cores_set_aside) * 100) / 100  # as it is typed, and never more
+        free = math.floor((host.cores - node.cores_set_aside) * 100) / 100  # rounded down
         if 0 < free < spec.cores:
             yield f"--cores {free:g}", replace(spec, cores=free)
     if spec.memory and host and host.memory_mib:
@@ -104,7 +104,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
 
 
 def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
-    """Sizes that are no more than these, as somebody would type them, and in bytes; the largest first."""
+    """Sizes not above these, as text that is easy to type, and in bytes; largest first."""
     for mib in sorted(set(all_mib), reverse=True):
         for unit in ("G", "M"):
             if (count := (mib << 20) // SIZE_UNITS[unit]) > 0:
@@ -113,7 +113,7 @@ def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
 
 
 def _limits(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
-    """Time limits with which it is over before a reservation begins, or a task that comes before it starts."""
+    """Time limits with which the task ends before a reservation begins or a task ahead of it starts."""
     terms, promised = spec.terms, [promise.start for _, promise in trial.ahead.on(node)]
     if None in promised and terms.time_limit is None:
         yield "--time-limit of any length", replace(spec, terms=replace(terms, time_limit=ENDLESS))
@@ -130,7 +130,7 @@ def _limits(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, Ta
 
 
 def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
-    """Whose end would be enough: those that end first, without any that need not."""
+    """The smallest set of tasks whose end is enough, taken from those that end first."""
     spec = trial.task.spec
     soonest = sorted(node.allocations, key=lambda each: (each.ends_at is None, each.ends_at or 0.0, each.task))
     over: list[Allocation] = []
@@ -151,7 +151,7 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
 
 
 def _without(node: Node, over: Iterable[Allocation]) -> Node:
-    """The node after these have ended."""
+    """The node without these tasks."""
     gone = {allocation.task for allocation in over}
     allocations = tuple(each for each in node.allocations if each.task not in gone)
     return replace(node, allocations=allocations, gpus=tuple(_emptied(gpu, gone) for gpu in node.gpus))

@@ -1,13 +1,13 @@
-"""What tar, rsync and shells complain of while files are copied, as sentences."""
+"""Messages of tar, rsync and shells during a copy, as sentences."""
 
 from __future__ import annotations
 
 import re
 
 _GOOD_RSYNC = re.compile(rb"rsync +version v?3\.(1\.([3-9]|[1-9][0-9])|([2-9]|[1-9][0-9])\.)")
-"""From 3.1.3 on it has all that is asked of it. What macOS calls rsync has not."""
+"""The first version with all options that are used. The rsync of macOS lacks some."""
 LEFT_OUT = ": socket ignored"
-"""How the words of tar end about what it leaves out, although it ends well."""
+"""The end of messages about files that tar leaves out while its exit code is 0."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes", re.IGNORECASE)
 _NO_TAR = re.compile(r"tar'?: ((command )?not found|inaccessible or not found)")
 _EMPTY = re.compile(
@@ -20,15 +20,15 @@ _TAR = re.compile(r"(?:/\S*/)?(?:tar|mkdir|mv|rm|chmod|cd|sh|bash|dash|ash|-sh):
 
 
 def is_good_rsync(words: bytes) -> bool:
-    """Whether this is what a rsync that will do says of its version."""
+    """Whether the output of `rsync --version` is of a usable version."""
     return _GOOD_RSYNC.match(words) is not None
 
 
 def sentences(words: str, node: str, *, there: bool, name: str = "") -> list[str]:
-    """The complaints of a copy, each as a line with what it is about; none of what only says that it failed.
+    """The messages of a copy, one line each. Messages that only say that it failed are left out.
 
-    `there`: it was written on the node, so the disk that may be full is the node's. `name` is what `t` in a tar
-    stream is called there.
+    `there`: files were written on the node, so a full disk is the node's. `name` replaces `t`, the name within the tar
+    stream.
     """
     found = dict[str, None]()
     for line in map(str.strip, words.splitlines()):
@@ -48,7 +48,7 @@ def sentences(words: str, node: str, *, there: bool, name: str = "") -> list[str
 
 
 def _tidied(text: str, name: str) -> str:
-    """`./t/x: Cannot open: Permission denied` in fewer words."""
+    """A message like `./t/x: Cannot open: Permission denied`, shortened."""
     text = re.sub(r"^(can't open|cannot (create directory|access|move|stat|open)) ", "", text, flags=re.IGNORECASE)
     text = re.sub(r"(Cannot \w+|can't \w+): ", "", text)
     text = re.sub(r"^['‘]?(\./)?(\.agentless-[0-9a-f]+/)?", "", text)

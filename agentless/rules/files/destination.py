@@ -1,4 +1,4 @@
-"""Where copies come to lie: as `cp -r` and scp have it."""
+"""The targets of copies, chosen as by `cp -r` and scp."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentless.errors import CopyFailed, UsageError
-from agentless.model.files.location import Kind, Place
+from agentless.model.files.location import Kind, Location
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """One source and the path that it gets: a file that is put there, or a folder whose content goes into that one."""
+    """A source and its target path. A file is put there; the content of a folder goes into it."""
 
-    source: Place
+    source: Location
     is_folder: bool
     target: str
 
 
-def landings(sources: Sequence[tuple[Place, Kind]], destination: Place, kind: Kind) -> tuple[Landing, ...]:
-    """The landing of each source: into a folder that is there goes below it; anything else has room for one.
+def landings(sources: Sequence[tuple[Location, Kind]], destination: Location, kind: Kind) -> tuple[Landing, ...]:
+    """The target of each source. Sources go below an existing folder; any other destination takes one source only.
 
-    Raises CopyFailed for what is not there, cannot be read or does not fit, and UsageError for what cannot be meant.
+    Raises CopyFailed if the destination is missing, unreadable or unsuitable, and UsageError for a senseless request.
     """
     for source, found in sources:
         check_source(source, found)
@@ -43,8 +43,8 @@ def landings(sources: Sequence[tuple[Place, Kind]], destination: Place, kind: Ki
     return (Landing(source, found == "folder", destination.path.rstrip("/")),)
 
 
-def check_source(source: Place, kind: Kind) -> None:
-    """Raise CopyFailed for what cannot be copied."""
+def check_source(source: Location, kind: Kind) -> None:
+    """Raise CopyFailed if a source of this kind cannot be copied."""
     if kind == "denied":
         raise CopyFailed(f"{source}: permission denied")
     if kind in ("nothing", "orphan"):
@@ -55,8 +55,8 @@ def check_source(source: Place, kind: Kind) -> None:
         raise CopyFailed(f"{source} is a file and no folder; leave out the slash")
 
 
-def check_target(landing: Landing, target: Place, kind: Kind) -> None:
-    """Raise CopyFailed when something of the other sort is in the place of a landing."""
+def check_target(landing: Landing, target: Location, kind: Kind) -> None:
+    """Raise CopyFailed if the target exists and is a folder for a file, or a file for a folder."""
     if kind == "denied":
         raise CopyFailed(f"{target}: permission denied")
     if kind == "folder" and not landing.is_folder:
@@ -67,14 +67,14 @@ def check_target(landing: Landing, target: Place, kind: Kind) -> None:
         raise CopyFailed(f"{target} is neither a file nor a folder; choose another name")
 
 
-def _below(sources: Sequence[tuple[Place, Kind]], destination: Place) -> tuple[Landing, ...]:
+def _below(sources: Sequence[tuple[Location, Kind]], destination: Location) -> tuple[Landing, ...]:
     found: dict[str, Landing] = {}
     folder = destination.path if destination.path.endswith("/") or not destination.path else f"{destination.path}/"
     for source, kind in sources:
         name = source.path.rstrip("/").rpartition("/")[2]
         if name == "..":
             raise UsageError(f"{source}: name the folder itself, not one as seen from below")
-        # The content of a folder, as in `cp -r folder/. there`; a home or a root has no name that could be kept.
+        # The content of a folder, as in `cp -r folder/. target`. A home or root folder has no name to keep.
         name = "" if name in (".", "~") else name
         if name and name in found:
             raise UsageError(f"{found[name].source} and {source} have the same name; copy them one after the other")

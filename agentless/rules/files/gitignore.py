@@ -1,4 +1,4 @@
-"""What `.gitignore` files leave out of an upload, as git reads them."""
+"""Files that `.gitignore` excludes from an upload, by the rules of git."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathspec import GitIgnoreSpec
 
 
 class Ignored:
-    """The rules of a folder and of all folders above it: the deepest that says something about a path is right.
+    """The rules of a folder and of all folders above it. The deepest folder with a matching rule decides.
 
     `folder` is the folder's path from the top on, with a slash at its end, empty for the top.
     """
@@ -20,11 +20,11 @@ class Ignored:
         self._above = above
 
     def below(self, lines: Iterable[str], folder: str) -> Ignored:
-        """With the rules of a folder below."""
+        """Add the rules of a subfolder."""
         return Ignored(lines, folder, self)
 
     def has(self, path: str, *, folder: bool = False) -> bool:
-        """Whether a path from the top on is left out; of what is in a folder that is, nothing is asked."""
+        """Whether a path, relative to the top, is excluded. Paths within an excluded folder are never asked for."""
         said = self._spec.check_file(path.removeprefix(self._folder) + "/" * folder).include
         if said is None:
             return self._above is not None and self._above.has(path, folder=folder)
@@ -32,7 +32,7 @@ class Ignored:
 
 
 def _spec(lines: list[str]) -> GitIgnoreSpec:
-    """The patterns; what is none, like `[z-a]`, matches nothing to git either."""
+    """The patterns. An invalid one, like `[z-a]`, matches nothing, as in git."""
     try:
         return GitIgnoreSpec.from_lines(lines)
     except (re.error, ValueError):

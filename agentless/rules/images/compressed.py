@@ -1,7 +1,7 @@
-"""Compressed data in a stream: where it ends, and how a few bytes of our own are put between it.
+"""Compressed pieces in a stream: finds where a piece ends, and makes small pieces to put between others.
 
-Several compressed pieces one after the other are one compressed file, for zstd (frames, RFC 8878) and for gzip
-(members, RFC 1952) alike. So a piece that was compressed once can go to many, to each with what it lacks.
+For both zstd (frames, RFC 8878) and gzip (members, RFC 1952), concatenated pieces are one compressed file. So a layer
+is compressed once and sent to many nodes, to each with the layers that it lacks.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ PACKERS: dict[str, tuple[list[str], list[str]]] = {
     "zstd": (["zstd", "-q", "-1", "-c"], ["zstd", "-q", "-d", "-c"]),
     "gzip": (["gzip", "-1", "-c"], ["gzip", "-d", "-c"]),
 }
-"""What compresses and what unpacks."""
+"""The commands that compress and decompress, by name."""
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _BLOCK = 128 * 1024
 
 
 class Piece(Protocol):
-    """A piece in a stream, as it passes. `over`: its end has been seen; `unpacked`: about so many bytes are in it."""
+    """Follows a piece in a stream. `over`: its end was seen. `unpacked`: its approximate size when decompressed."""
 
     over: bool
     unpacked: int
 
     def feed(self, data: bytes) -> int:
-        """Look at the next bytes of the stream; gives how many of them belong to the piece. Raises ValueError."""
+        """Take the next bytes of the stream. Returns how many belong to the piece. Raises ValueError."""
 
 
 def piece(packer: str | None, size: int) -> Piece:
-    """A piece that was packed so; `size` is what is in it."""
+    """A follower of a piece from this packer; `size` is its decompressed size."""
     if packer is None:
         return _Plain(size)
     return _Zstd() if packer == "zstd" else _Gzip()
 
 
 def pack(packer: str | None, data: bytes) -> bytes:
-    """A few bytes as a piece."""
+    """Compress a few bytes to a piece."""
     if packer is None:
         return data
     return _frame(data) if packer == "zstd" else gzip.compress(data, 1, mtime=0)
@@ -73,7 +73,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """Hops from block to block: a frame says how long each is, so nothing has to be unpacked to find the end."""
+    """Skips from block to block. A frame has the length of each block, so nothing is decompressed."""
 
     def __init__(self) -> None:
         self.over = False
@@ -120,7 +120,7 @@ class _Zstd:
 
 
 def _frame(data: bytes) -> bytes:
-    """The bytes as they are, in a frame with its length and without a checksum."""
+    """An uncompressed frame of these bytes, with its length and without a checksum."""
     blocks = [data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK)] or [b""]
     headers = [(len(block) << 3 | (number == len(blocks))) for number, block in enumerate(blocks, 1)]
     body = b"".join(struct.pack("<I", head)[:3] + block for head, block in zip(headers, blocks, strict=True))

@@ -1,4 +1,4 @@
-"""What a `.dockerignore` leaves out of a build context, as Docker reads it."""
+"""Files that `.dockerignore` excludes from a build context, by the rules of Docker."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ DOCKERIGNORE = ".dockerignore"
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The patterns of a file, in their order: of those that match, the last one decides."""
+    """The patterns of a file. The last one that matches decides."""
 
     patterns: tuple[tuple[re.Pattern[str], bool], ...]
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> Ignore:
-        """The patterns in these lines; `!` before one takes back what one before it has left out.
+        """Parse the lines. A pattern after `!` includes paths again.
 
-        Raises UsageError for one that is none to Docker either.
+        Raises UsageError for a pattern that Docker rejects, too.
         """
         found = []
         for number, line in enumerate(lines):
@@ -41,11 +41,11 @@ class Ignore:
 
     @property
     def takes_back(self) -> bool:
-        """Whether something in a folder that is left out may be in it all the same."""
+        """Whether a pattern may include files of an excluded folder again."""
         return any(back for _, back in self.patterns)
 
     def leaves_out(self, path: str) -> bool:
-        """Whether a path, relative to the context and with `/`, is not sent."""
+        """Whether a path, relative to the context, is excluded."""
         parts = path.split("/")
         paths = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         out = False
@@ -56,7 +56,7 @@ class Ignore:
 
 
 def bases(dockerfile: str) -> tuple[str, ...]:
-    """The images of ours that a Dockerfile names: they have to be there, and must not be looked for elsewhere."""
+    """The env images that a Dockerfile names. They must be on the node and are never pulled."""
     found = []
     for line in re.sub(r"\\[ \t]*\n", " ", dockerfile).splitlines():
         if re.match(r"\s*(FROM|ARG|ENV)\s|.*--from=|.*--mount=\S*\bfrom=", line, re.IGNORECASE):
@@ -67,7 +67,7 @@ def bases(dockerfile: str) -> tuple[str, ...]:
 
 
 def _regex(pattern: str) -> str:
-    """As Go's `filepath.Match`, with `**` for any number of folders."""
+    """A regular expression for a pattern of Go's `filepath.Match`, with `**` for any number of folders."""
     out, at = "", 0
     while at < len(pattern):
         char = pattern[at]
@@ -84,7 +84,7 @@ def _regex(pattern: str) -> str:
         elif char == "?":
             out += "[^/]"
         elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
-            # Python has meanings of its own for these within brackets, or will have.
+            # Python gives these a meaning within brackets, or will.
             inside = re.sub(r"([\\\[&~|])", r"\\\1", pattern[at:end])
             out += f"[{inside}]"
             at = end + 1

@@ -1,4 +1,4 @@
-"""What is known of envs, from what nodes have and what is remembered; what a prune takes away."""
+"""The records of envs, updated from the images on nodes, and the choice of what to prune."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentless.model.images.env import EnvImage, EnvRecord, EnvRef, Sight, Versi
 from agentless.rules.views.nearest import nearest
 
 LEFT_FOR = 300.0
-"""Seconds after which what was being made is a leftover: it has its name a moment after it is there."""
+"""Seconds after which an unnamed result is a leftover. A result is named a moment after it is made."""
 
 
-def learned(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
-    """The records after a look at some nodes; of the others what was known of them before is still believed."""
+def with_seen_versions(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
+    """The records, updated from some nodes. For other nodes, the earlier knowledge stays."""
     names = set(records)
     for sight in seen.values():
         names.update(image.ref.name for image in sight.images)
@@ -44,7 +44,7 @@ def _learned(name: str, known: EnvRecord | None, seen: Mapping[str, Sight], now:
 
 
 def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Mapping[str, Sight]) -> Version | None:
-    """The one that bears a number: of two images that were given the same by accident, the one that was there first."""
+    """The version with a number. If two images have the same number by accident, the older one counts."""
     elsewhere = tuple(node for node in known.nodes if node not in seen) if known else ()
     here = [(node, image) for node, image in found if known and image.id == known.id]
     if known and (elsewhere or here):
@@ -57,7 +57,7 @@ def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Map
 
 
 def env_named(records: Mapping[str, EnvRecord], name: str) -> EnvRecord:
-    """The env; raises NotFound with the nearest name."""
+    """Find an env. Raises NotFound with the nearest name."""
     record = records.get(name)
     if record is None or not record.there:
         hint = nearest(name, [each for each, known in records.items() if known.there])
@@ -66,7 +66,7 @@ def env_named(records: Mapping[str, EnvRecord], name: str) -> EnvRecord:
 
 
 def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef, Version]:
-    """The version that is meant, the current one if none is named; raises NotFound or Refused."""
+    """Find a version, the current one by default. Raises NotFound or Refused."""
     record = env_named(records, ref.name)
     number = record.current if ref.version is None else ref.version
     if number is None:
@@ -79,7 +79,7 @@ def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef
 
 
 def assumed_words(name: str, number: int | None) -> str:
-    """That the current version of an env is only assumed, and how to settle it."""
+    """The message for an env whose current version is only assumed, with the fix."""
     return (
         f"env {name}: version {number} is assumed to be the current one because it is the newest; a rollback from it "
         f"is not remembered here. To settle it: agentless env rollback {name}:{number}, or another version"
@@ -87,10 +87,10 @@ def assumed_words(name: str, number: int | None) -> str:
 
 
 def next_number(record: EnvRecord, seen: Mapping[str, Sight], name: str) -> int:
-    """The number of the next version: one that was never given, by us or, as far as can be seen, by anybody."""
+    """The number of the next version: never used before in the records, or in any name on a node."""
     taken = [record.highest, *record.versions]
     for sight in seen.values():
-        for word in sight.strange:
+        for word in sight.foreign:
             _, _, number = word.removeprefix("agentless/").partition(":")
             if word.startswith(f"agentless/{name}:") and number.isascii() and number.isdigit() and len(number) < 10:
                 taken.append(int(number))
@@ -106,11 +106,11 @@ def prunable(
     busy: Iterable[str] = (),
     coming: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Images and containers of a node that nobody needs: versions before the current one, and leftovers.
+    """The images and containers of a node that can be pruned: versions before the current one, and leftovers.
 
-    Of an env whose current version is only assumed, an older one may be the one that is wanted.
-    `used` are the versions that live tasks want, `busy` the envs that something is being done to, `coming` the ids of
-    the images that are on their way; `now` is by the node's clock. What is not ours is never among them.
+    If the current version of an env is only assumed, its older versions are kept. `used` are the versions of live
+    tasks, `busy` the envs with an operation under way, `coming` the ids of images that are being sent. `now` is by the
+    node's clock. Images and containers of others are never returned.
     """
     wanted, left_alone = set(used), set(busy)
     bases = {container.image for container in sight.containers}

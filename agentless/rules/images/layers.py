@@ -1,9 +1,9 @@
-"""Which layers of an image have to travel, and the archive that `docker load` makes the image of.
+"""Which layers of an image have to be sent, and the archive for `docker load`.
 
-A layer is known by the SHA-256 of its tar file, its diff id. Docker keeps a layer together with those below it: what
-an engine can reuse is a chain from the bottom. The archive that it loads is a tar of `manifest.json` (which names the
-other files), the configuration of the image, whose SHA-256 is the image's id, and a tar per layer; layers that the
-engine has may be left out. https://github.com/moby/docker-image-spec
+A layer is identified by the SHA-256 of its tar file, its diff id. Docker stores a layer with the chain below it, so an
+engine can reuse a chain from the bottom only. The archive is a tar of `manifest.json` (which names the other files),
+the configuration of the image (its SHA-256 is the image's id), and a tar per layer. Layers that the engine has may be
+left out. https://github.com/moby/docker-image-spec
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentless.formats import tar_writing
 from agentless.model.images.image import UTC, Image
 
 PARTIAL = "agentless.partial"
-"""The label of an image that holds the lower layers of one that is still on its way, whose id is the value."""
+"""The label of an image with the lower layers of an image that is being sent; its value is the id of that."""
 
 _EMPTY = {
     "Hostname": "",
@@ -39,8 +39,8 @@ _EMPTY = {
 }
 
 
-def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
-    """How many layers of an image, from its bottom, are those of another one, at most."""
+def common_layers(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
+    """The largest number of layers, from the bottom, that an image shares with one of these."""
     best = 0
     for chain in stores:
         same = 0
@@ -52,12 +52,12 @@ def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
     return best
 
 
-def names(image: Image) -> dict[str, str]:
-    """The files in which `docker save` writes the layers, each with the diff id.
+def layer_files(image: Image) -> dict[str, str]:
+    """The files in which `docker save` writes the layers, with their diff ids.
 
-    Engines since 25 name a file by its own hash. Those before derived the name of a layer from those below it, and that
-    of the top one from the whole image: so that one is not among these, nor is any when the engine lives in a time zone
-    of its own. Whoever meets an unknown name has to wait for the manifest, which comes last.
+    Since version 25, an engine names a file by its own hash. Earlier ones derive the name of a layer from those below
+    it, and the name of the top one from the whole image. So the top layer is not returned, and no layer at all if the
+    engine has another time zone. For an unknown name, the reader has to wait for the manifest, which comes last.
     """
     found = {f"blobs/sha256/{layer.partition(':')[2]}": layer for layer in image.layers}
     for zone in {image.zone, UTC}:
@@ -74,17 +74,17 @@ def names(image: Image) -> dict[str, str]:
 
 
 def unwanted(image: Image, kept: int) -> list[str]:
-    """The files of layers that nobody needs who has so many from the bottom. A layer may be in an image twice.
+    """The layer files that a node with the lowest `kept` layers does not need. A layer may be in an image twice.
 
-    Who has all of them, and lacks no more than the image's configuration, needs none, whatever the top one is called.
+    A node with all layers needs only the configuration, so all files are returned, whatever the top one is called.
     """
     needed = set(image.layers[kept:])
-    found = [name for name, layer in names(image).items() if layer not in needed]
+    found = [name for name, layer in layer_files(image).items() if layer not in needed]
     return found if needed else [*found, "*/layer.tar"]
 
 
 def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
-    """The files of an archive with their diff ids, as its manifest says; raises ValueError for one that is none."""
+    """The files of an archive with their diff ids, from its manifest. Raises ValueError if it is invalid."""
     try:
         [entry] = json.loads(manifest)
         return {str(name): layer for name, layer in zip(entry["Layers"], image.layers, strict=True)}
@@ -93,17 +93,17 @@ def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
 
 
 def layer_file(layer: str) -> str:
-    """The name of a layer in an archive of ours."""
+    """The name of a layer in an archive that agentless writes."""
     return f"{layer.partition(':')[2]}.tar"
 
 
 def layer_header(layer: str, size: int) -> bytes:
-    """What precedes a layer of this size in an archive of ours."""
+    """The tar header of a layer in an archive that agentless writes."""
     return tar_writing.header(layer_file(layer), size=size, form=tar_writing.GNU)
 
 
 def head_of(config: bytes, layers: Sequence[str], tags: Sequence[str]) -> bytes:
-    """All of an archive but the layers; it may come after them."""
+    """The archive without its layers. It may come after them."""
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     manifest = [{"Config": name, "RepoTags": list(tags) or None, "Layers": [layer_file(layer) for layer in layers]}]
     listing = tar_writing.file("manifest.json", json.dumps(manifest).encode(), form=tar_writing.GNU)
@@ -111,7 +111,7 @@ def head_of(config: bytes, layers: Sequence[str], tags: Sequence[str]) -> bytes:
 
 
 def partial(image: Image, kept: int) -> bytes:
-    """The configuration of an image that holds the lowest layers of another one, so that a next try finds them."""
+    """The configuration of an image with the lowest layers of another one. A next attempt reuses them."""
     fields = {
         "architecture": image.architecture,
         "config": {"Labels": {PARTIAL: image.id}},
@@ -121,7 +121,7 @@ def partial(image: Image, kept: int) -> bytes:
     return json.dumps(fields).encode()
 
 
-def id_of(config: bytes) -> str:
+def image_id(config: bytes) -> str:
     """The id of the image with this configuration."""
     return f"sha256:{hashlib.sha256(config).hexdigest()}"
 

@@ -1,1 +1,1 @@
-"""The state of nodes and GPUs out of what was observed of them."""
+"""The state of nodes and GPUs, from observations."""

@@ -1,4 +1,4 @@
-"""What an engine cannot do for a task, for want of a control group: it would leave that out with a mere warning."""
+"""Options that an engine ignores with a warning because it lacks a control group."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _FIX = (
 def lacking(
     engine: EngineFacts | None, *, bare: bool, cores: float, memory: float, numa: int | None
 ) -> tuple[Control, ...]:
-    """The control groups that the engine lacks for a task; systemd looks after those that run without it (`bare`)."""
+    """The control groups that the engine lacks for a task. A task without an engine (`bare`) lacks none."""
     if engine is None or bare or not engine.lacks:
         return ()
     wanted: Mapping[Control, bool] = {"memory": memory > 0, "cpu": cores > 0, "cpuset": numa is not None}
     return tuple(control for control, is_wanted in wanted.items() if is_wanted and control in engine.lacks)
 
 
-def in_words(node: NodeConfig, control: Control) -> str:
-    """Why a task that wants it does not fit on a node."""
+def why_lacking(node: NodeConfig, control: Control) -> str:
+    """Why a task that needs this control group does not fit on the node."""
     verb, option = _DOES[control]
     without = f"; leave out {option} or take another node" if option else ""
     return f"{engine_of(node)} on {node.name} cannot {verb}: it has no {control} control group{without}"
 
 
-def told(node: NodeConfig, lacks: Iterable[Control]) -> str:
-    """All that it cannot do, with the fix."""
+def what_it_lacks(node: NodeConfig, lacks: Iterable[Control]) -> str:
+    """Everything that the engine cannot do, with the fix."""
     found = sorted(lacks)
     verbs = ", ".join(_DOES[control][0] for control in found)
     return f"{engine_of(node)} cannot {verbs}: no control group {', '.join(found)}; {_FIX}"
 
 
 def engine_of(node: NodeConfig) -> str:
-    """The name of its engine."""
+    """The name of the engine, for messages."""
     return "podman" if node.has_podman else "Docker"

@@ -1,4 +1,4 @@
-"""How many containers a node may have, and how much may be written on them, before its list of them is not believed."""
+"""Limits on the containers of a node and their labels. A list above them is rejected."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from agentless.model.tasks.claim import GPUS
 from agentless.model.tasks.container import Container
 
 MOST = 5000
-"""Containers of ours on a node. The keeper leaves 2,000 that have ended; an engine with more is slow by itself."""
+"""Containers of agentless on a node. Retention keeps 2,000 ended ones; with more, the engine itself is slow."""
 LABELS = 16 << 20
-"""Characters of the labels of all of them: 3,000 a container, where a task of a few words has 1,000."""
+"""Characters of all labels: 3,000 per container. A task with a short command has 1,000."""
 WORDS = 4096
-"""Characters of any other label than the spec: the UUIDs of 64 GPUs are 2,600, and nothing has more of them."""
+"""Characters of a label other than the spec. The UUIDs of 64 GPUs have 2,600."""
 SPEC = 128 << 10
-"""Characters of a spec: as many bytes can be handed to `docker run` as one argument (MAX_ARG_STRLEN in Linux)."""
+"""Characters of a spec. Linux limits one argument of `docker run` to so many bytes (MAX_ARG_STRLEN)."""
 
 
 def too_many(count: int) -> str | None:
-    """Why so many containers are too many, None when they are not."""
+    """The message if there are too many containers, else None."""
     if count <= MOST:
         return None
     return (
@@ -28,7 +28,7 @@ def too_many(count: int) -> str | None:
 
 
 def too_long(containers: Iterable[Container]) -> str | None:
-    """Why so many words on containers are too many, None when they are not."""
+    """The message if the labels are too long, else None."""
     if sum(len(value) for container in containers for value in container.labels.values()) <= LABELS:
         return None
     return (
@@ -38,12 +38,12 @@ def too_long(containers: Iterable[Container]) -> str | None:
 
 
 def excess(containers: Sequence[Container]) -> str | None:
-    """Why these containers are more than can be kept track of, None when they are not."""
+    """The message if these containers exceed a limit, else None."""
     return too_many(len(containers)) or too_long(containers)
 
 
 def endless(containers: Iterable[Container]) -> str | None:
-    """That one of them claims what cannot be read to its end, None when all can be."""
+    """The message if a label was cut off, else None."""
     found = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
     if found is None:
         return None

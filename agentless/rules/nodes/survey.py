@@ -1,4 +1,4 @@
-"""The cluster out of inventory, observations and tasks: which GPU is free, and why the others are not."""
+"""The cluster, from inventory, observations and tasks: which GPUs are free, and why others are not."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
-from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.gpu import GpuProcess, GpuReading
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
-from agentless.rules.nodes.exclusion import gated
+from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
 
 STALE_AFTER = 15.0
-"""Seconds without a sample after which a connected node is degraded: its GPUs are not known to be idle any more."""
+"""Seconds without a sample after which a connected node is degraded."""
 
 
 def survey(
@@ -32,10 +32,10 @@ def survey(
     called: Callable[[Container, Claim], str] = lambda _, claim: claim.task,
     homes: Mapping[str, str] = MappingProxyType({}),
 ) -> Cluster:
-    """Everything known, put together. An unknown reading makes an unknown GPU, never a free one.
+    """The current cluster. An unknown reading makes an unknown GPU, never a free one.
 
-    `records` say which nodes are drained, and which GPUs are kept out. `called` says what task a container is, `homes`
-    whose a GPU is that several nodes name.
+    `records` have drained nodes and excluded GPUs. `called` returns the task id of a container. `homes` maps GPUs that
+    several nodes report to one node.
     """
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     starting: set[str] = set()
@@ -189,10 +189,10 @@ def _gpu(
     node_reason: str,
     home: str,
 ) -> Gpu:
-    """`inside` are the containers that claim it, each with its task; `beside`: strangers on it are expected."""
+    """The state of a GPU. `inside` are containers that claim it, with their tasks. `beside`: its task shares it."""
     state: GpuState
     outside = tuple(process for process in processes if process.container not in inside)
-    # As long as a container is not known yet, its processes look like those of strangers in another one.
+    # Processes of a container that is not listed yet look foreign.
     found = {holder.task for holder in holders}.issubset(inside.values())
     strangers = outside if found else tuple(process for process in outside if process.container is None)
     unknown = _unknown(reading, known, node_reason)
@@ -207,7 +207,7 @@ def _gpu(
     elif unknown:
         state, reason = "unknown", unknown
     elif processes:
-        # Also one in a container of ours: whoever uses a GPU that it does not claim is foreign to it.
+        # This includes a container of ours that uses a GPU that it does not claim.
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
         state, reason = "free", ""
@@ -223,7 +223,7 @@ def _held(holders: Sequence[Allocation]) -> str:
 
 
 def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
-    """Why it cannot be said that it may be given to somebody, empty when it can."""
+    """Why the state of a GPU is unknown. Empty if it is known."""
     if not known:
         return node_reason or "its processes cannot be read"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
@@ -232,7 +232,7 @@ def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
 
 
 def describe(process: GpuProcess) -> str:
-    """A process outside agentless in words: `bob's process 4711 (python train.py, 2.0 GiB)`."""
+    """A foreign process in words: `bob's process 4711 (python train.py, 2.0 GiB)`."""
     what = (process.command or process.name or "unknown program")[:60]
     memory = "" if process.memory_mib is None else f", {format_size(process.memory_mib << 20)}"
     who = f"{process.user}'s process" if process.user else "process"

@@ -1,8 +1,8 @@
-"""One machine under two names, or a GPU that two nodes name: it belongs to the node that had it first.
+"""A machine with two names, or a GPU that two nodes report: it belongs to the node that had it first.
 
-A mark is what only one node in the world can have: a GPU, by its UUID, or an engine, by its ID and the boot of the
-machine that it runs on (machines that are copies of one image may have one engine ID). Who had it first keeps it as
-long as it may have it still, so that a node gets nothing by naming what another one has.
+A mark identifies something that only one node can have: a GPU by its UUID, or an engine by its ID and the boot of its
+machine (machines cloned from one image may share an engine ID). The first node keeps a mark as long as it may still
+have it, so a node gains nothing by reporting the mark of another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ENGINE = "engine "
 
 
 def marks(seen: Observation) -> tuple[str, ...]:
-    """What a node says of itself that no other can say."""
+    """The marks that a node reports."""
     found = [reading.uuid for reading in seen.sample.gpus] if seen.sample else []
     if seen.engine and seen.engine.id and seen.host and seen.host.boot:
         found.append(f"{_ENGINE}{seen.engine.id} {seen.host.boot}")
@@ -25,27 +25,27 @@ def marks(seen: Observation) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One boot of a machine: the kernel's id of it, and the GPUs and the engine, by which the machine is known."""
+    """A boot of a machine: the kernel's boot id, and the GPUs and engine that identify the machine."""
 
     id: str
     machine: frozenset[str]
 
     def follows(self, before: Boot) -> bool:
-        """Whether the machine was rebooted since; another one may have its address for a while."""
+        """Whether the same machine was rebooted since. Another machine may have its address for a while."""
         return self.id != before.id and not self.machine.isdisjoint(before.machine)
 
 
 def boot_of(seen: Observation) -> Boot | None:
-    """The boot that a node is in; None when it does not say, or nothing tells which machine it is."""
+    """The current boot of a node. None if it is not reported, or nothing identifies the machine."""
     machine = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
     machine |= {seen.engine.id} if seen.engine and seen.engine.id else set()
     return Boot(seen.host.boot, frozenset(machine)) if machine and seen.host and seen.host.boot else None
 
 
 def may_have(seen: Observation, mark: str) -> bool:
-    """Whether what a node says of itself leaves it possible that this is its own: who cannot tell has given up nothing.
+    """Whether a node may still have a mark. It keeps the mark while it cannot report it.
 
-    A driver that fails for a moment names no GPU, and an engine that is down no ID.
+    A failing driver reports no GPU for a moment, and a stopped engine no ID.
     """
     if mark in marks(seen):
         return True
@@ -57,9 +57,9 @@ def may_have(seen: Observation, mark: str) -> bool:
 def taken(
     node: str, named: Iterable[str], homes: Mapping[str, str], has_still: Callable[[str, str], bool]
 ) -> dict[str, str]:
-    """The marks that are this node's from now on: which nobody had, or whoever had them has them no more.
+    """The marks that this node gets: those that no node had, or that their node has no longer.
 
-    `homes` are the nodes by mark, `has_still` says of such a node and the mark whether it may have it still.
+    `homes` maps marks to nodes. `has_still` returns whether a node may still have a mark.
     """
     return {
         mark: node for mark in named if mark not in homes or (homes[mark] != node and not has_still(homes[mark], mark))
@@ -67,7 +67,7 @@ def taken(
 
 
 def twin_words(node: str, seen: Observation, homes: Mapping[str, str]) -> str:
-    """That what a node has is another one's, and what to do; empty when it is its own."""
+    """The message for a node whose marks belong to another node, with the fix. Empty if they are its own."""
     elsewhere = {mark: homes[mark] for mark in marks(seen) if homes.get(mark, node) != node}
     if not elsewhere:
         return ""

@@ -1,4 +1,4 @@
-"""Which of the GPUs of a node a task gets: alike, and near each other."""
+"""Which GPUs of a node a task gets: of one model, and near each other."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Shape
 
 TRIED = 120
-"""So many sets of GPUs are compared at most, like all of 8 GPUs, or all pairs of 16; else sets are grown from each."""
+"""The most sets of GPUs that are compared: all sets of 8 GPUs, or all pairs of 16. Above that, sets are grown."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def choose(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
-    """As many of these as the shape wants, of the best type there is, all alike if that goes; None when too few.
+def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
+    """As many GPUs as the shape wants, of the best type, all of one model if possible. None if there are too few.
 
-    Of those that will do the nearest, as far as it is known how they are joined.
+    Of several sets, the one with the fastest known links is chosen.
     """
-    if len(seats) < shape.gpus:
+    if len(gpus) < shape.gpus:
         return None
     if shape.indices:
-        by_index = {seat.index: seat for seat in seats}
+        by_index = {gpu.index: gpu for gpu in gpus}
         return [by_index[index] for index in shape.indices] if len(by_index) == shape.gpus else None
-    if len(seats) == shape.gpus:
-        return seats
+    if len(gpus) == shape.gpus:
+        return gpus
     if shape.gpu_types:
-        worst = sorted([shape.rank(seat.name) or 0 for seat in seats])[shape.gpus - 1]
-        seats = [seat for seat in seats if (shape.rank(seat.name) or 0) <= worst]
-    alike = _groups(seats, lambda seat: (seat.total, seat.name))
-    ranked = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, ""))
+        worst = sorted([shape.rank(gpu.name) or 0 for gpu in gpus])[shape.gpus - 1]
+        gpus = [gpu for gpu in gpus if (shape.rank(gpu.name) or 0) <= worst]
+    alike = _groups(gpus, lambda gpu: (gpu.total, gpu.name))
+    ranked = _groups(gpus, lambda gpu: (shape.rank(gpu.name) or 0, ""))
     for groups in (alike, ranked):
         if enough := [key for key in groups if len(groups[key]) >= shape.gpus]:
             return _joined(groups[min(enough)], shape, topology)
-    return _near(sorted(seats, key=lambda seat: shape.rank(seat.name) or 0)[: shape.gpus], shape)
+    return _near(sorted(gpus, key=lambda gpu: shape.rank(gpu.name) or 0)[: shape.gpus], shape)
 
 
-def _near(seats: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
-    """On one NUMA node if that goes, the one with the fewest to spare; else on as few as possible."""
+def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
+    """GPUs of one NUMA node if possible, the one with the fewest left over; else of as few as possible."""
     groups = sorted(
-        _groups(seats, lambda seat: seat.numa).values(),
+        _groups(gpus, lambda gpu: gpu.numa).values(),
         key=lambda group: (
             group[0].numa != shape.numa,
             len(group) < shape.gpus,
@@ -52,37 +52,37 @@ def _near(seats: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
             group[0].index,
         ),
     )
-    found = [seat for group in groups for seat in group][: shape.gpus]
-    return sorted(found, key=lambda seat: seat.index)
+    found = [gpu for group in groups for gpu in group][: shape.gpus]
+    return sorted(found, key=lambda gpu: gpu.index)
 
 
-def _joined(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
-    """Those between which the slowest link is the fastest; of equals those that `_near` would take.
+def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
+    """The set whose slowest link is the fastest; of equal sets the one that `_near` takes.
 
-    Who shares goes where others share already, and leaves whole GPUs to those who do not.
+    A task that shares prefers GPUs that are shared already, which leaves whole GPUs to others.
     """
-    if shape.sharing.limit > 1 and len(begun := [seat for seat in seats if seat.taken]) >= shape.gpus:
-        seats = begun
-    near = _near(seats, shape)
-    if len(seats) == shape.gpus:
+    if shape.sharing.limit > 1 and len(begun := [gpu for gpu in gpus if gpu.taken]) >= shape.gpus:
+        gpus = begun
+    near = _near(gpus, shape)
+    if len(gpus) == shape.gpus:
         return near
-    seats = sorted(seats, key=lambda seat: seat.index)
-    links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(seats, 2)])
+    gpus = sorted(gpus, key=lambda gpu: gpu.index)
+    links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(gpus, 2)])
     if len(set(links)) < 2:  # all are as near to each other
         return near
-    at = {seat.index: place for place, seat in enumerate(seats)}
-    places = _nearest(links, tuple([seat.numa for seat in seats]), shape.numa, tuple([at[s.index] for s in near]))
-    return [seats[place] for place in places]
+    at = {gpu.index: place for place, gpu in enumerate(gpus)}
+    places = _nearest(links, tuple([gpu.numa for gpu in gpus]), shape.numa, tuple([at[s.index] for s in near]))
+    return [gpus[place] for place in places]
 
 
 @lru_cache(maxsize=4096)
 def _nearest(
     links: tuple[int, ...], numas: tuple[int | None, ...], numa: int | None, usual: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The best places for as many GPUs as `usual` has, which is taken if nothing is better; in order.
+    """The best set of as many GPUs as `usual` has, by position; `usual` if no other is better.
 
-    `links` are the weights of those of all pairs in order, `numas` the NUMA nodes, `numa` the one that was asked for.
-    Remembered, since the same few machines are asked about in every look at the queue.
+    `links` are the weights of all pairs in order, `numas` the NUMA nodes, `numa` the requested one. Results are cached:
+    each planning pass asks about the same few machines.
     """
     everyone, wanted = range(len(numas)), len(usual)
     link = [[0] * len(numas) for _ in everyone]
@@ -91,11 +91,11 @@ def _nearest(
     asked = [numa is not None and numas[place] == numa for place in everyone]
 
     def speed(places: Sequence[int]) -> tuple[int, int]:
-        """What was asked for, and the slowest link: a task is as fast as that."""
+        """GPUs on the requested NUMA node, then the slowest link, which limits the speed of a task."""
         return sum([asked[place] for place in places]), min([link[a][b] for a, b in combinations(places, 2)], default=0)
 
     def worth(places: tuple[int, ...]) -> tuple[int, ...]:
-        """Its CPUs, its other links, and the links that are lost to others."""
+        """Fewer NUMA nodes, then the other links within the set, then the links that other tasks lose."""
         broken = [link[place][other] for place in places for other in everyone if other not in places]
         inside = sum([link[a][b] for a, b in combinations(places, 2)])
         return -len({numas[place] for place in places}), inside, -max(broken), -sum(broken)
@@ -123,8 +123,8 @@ def _nearest(
         found = better
 
 
-def _groups(seats: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:
+def _groups(gpus: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:
     found: dict[_Key, list[GpuTimeline]] = {}
-    for seat in seats:
-        found.setdefault(key(seat), []).append(seat)
+    for gpu in gpus:
+        found.setdefault(key(gpu), []).append(gpu)
     return found

@@ -1,4 +1,4 @@
-"""A GPU as a place for tasks: taken until when, free from when."""
+"""When a GPU is taken, and when it is free."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from agentless.model.nodes.cluster import Gpu
 from agentless.model.scheduling.sharing import ALONE, Sharing
 
 FAR = 1e15
-"""Later than any time that is known, and not for ever."""
+"""Stands for an unknown end: later than any known time, and not infinite."""
 
 
 class GpuTimeline:
-    """A GPU that tasks may have. `total` and `free` are bytes of its memory, in all and unused now.
+    """A GPU over time. `total` and `free` are bytes of its memory.
 
-    `taken` is when it is, as (from, to) in Unix seconds, and on which terms; `closed` whether nobody may come to it as
-    long as somebody has it, on whatever terms; `foreign` whether processes outside agentless use it: they are the first
-    that have it, and stay beside and after all tasks.
+    `taken` has a (begin, end, sharing) for each user, in Unix seconds. If the GPU is `closed`, no task may join those
+    that have it, whatever their terms. If it is `foreign`, processes outside agentless use it: they are the first entry
+    of `taken`, and have no end.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class GpuTimeline:
         self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:
-        """When one with these terms could have it for the first time from now on, for however short a time."""
+        """The first time from now on at which a task with these terms could have it, if only for a moment."""
         moment, others = now, self._others(sharing)
         if not others:
             return moment
@@ -64,20 +64,20 @@ class GpuTimeline:
         return moment
 
     def is_open(self, begin: float, end: float, sharing: Sharing = ALONE) -> bool:
-        """Whether one with these terms may have it all the time between."""
+        """Whether a task with these terms may have it from `begin` to `end`."""
         if sharing.limit == 1 or self.closed:
             for taken, until, _ in self._others(sharing):  # noqa: SIM110 - the innermost loop of the queue
                 if taken < end and begin < until:
                     return False
             return True
-        # There are the most of them at the beginning, or when one of them begins.
+        # The number of tasks only grows when one of them begins.
         moments = (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
         return all(self._shares(moment, sharing) for moment in moments)
 
     def _others(self, sharing: Sharing) -> list[tuple[float, float, Sharing]]:
-        """Who has it, of those that one with these terms may not be beside."""
+        """The entries of `taken` that exclude a task with these terms."""
         return self.taken[1:] if self.foreign and sharing.strangers else self.taken
 
     def _shares(self, moment: float, sharing: Sharing) -> bool:
-        """Whether it fits beside all who have it at a moment."""
+        """Whether a task with these terms fits beside all others at a moment."""
         return sharing.fits([terms for taken, until, terms in self.taken if taken <= moment < until], self.total)

@@ -1,7 +1,7 @@
-"""How long a task will take of which nobody has said it: as long as those of its kind took (`model/run.Kind`).
+"""The expected length of a task without a time limit, from earlier runs of its kind (`model/usage/run.Kind`).
 
-What is learned is never certain. It ends no task, and delays nobody who was promised a certain time: see
-`rules/scheduling/plan`.
+It is only an estimate. It never ends a task, and never delays a task that was promised a certain time (see
+`rules/scheduling/plan`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 from collections.abc import Sequence
 
 RUNS = 20
-"""So many of the last runs of a kind that came to a good end are looked at."""
+"""The most recent successful runs of a kind that count."""
 LEAST = 5
-"""With fewer runs nothing is learned."""
+"""With fewer runs, there is no estimate."""
 ALMOST_ALL = 0.95
-"""The part of the runs that took no longer than what is learned."""
+"""The share of runs that took no longer than the estimate."""
 
 
-def learned(seconds: Sequence[float]) -> float | None:
-    """The seconds within which almost all of the last runs were over, None as long as too few are known."""
+def learned_length(seconds: Sequence[float]) -> float | None:
+    """The seconds within which almost all recent runs ended. None if too few are known."""
     last = sorted(seconds[-RUNS:])
     if len(last) < LEAST:
         return None

@@ -1,4 +1,4 @@
-"""What a task takes of its node, and to which part of it it is pinned."""
+"""What a task uses of its node, and the NUMA node to which it is pinned."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentless.rules.scheduling.shape import Amounts, Shape
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone.
+    """A task on a node between two times: its cores, its memory in bytes, and whether it has the node alone.
 
-    `sharing` is on which terms it has its GPUs, `numa` the NUMA node that it is pinned to. Its end is `sure` unless it
-    was learned; its begin is `firm` when it is the certain time of a promise.
+    `sharing` are the terms on which it has its GPUs, `numa` is the NUMA node to which it is pinned. The end is `sure`
+    unless it was estimated. The begin is `firm` if a certain time was promised.
     """
 
     begin: float
@@ -31,14 +31,13 @@ class Load:
 
 
 def pinned(
-    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]
+    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, gpus: Sequence[GpuTimeline]
 ) -> NumaNode | None:
-    """The NUMA node that was asked for; else the one near all these GPUs, if `loads` leave enough of it.
+    """The requested NUMA node, else the one near all these GPUs if `loads` leave enough of it.
 
-    Pinned to CPUs that others have, a task would be slow while others are idle; to less memory than it may use, it
-    would be killed.
+    Pinned to busy CPUs, a task is slow while other CPUs are idle. Pinned to too little memory, it is killed.
     """
-    near = {shape.numa} if shape.numa is not None else {seat.numa for seat in seats}
+    near = {shape.numa} if shape.numa is not None else {gpu.numa for gpu in gpus}
     numa = next((each for each in host.numa if near == {each.id}), None)
     if numa is None or shape.numa is not None:
         return numa

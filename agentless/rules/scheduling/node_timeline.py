@@ -1,4 +1,4 @@
-"""The capacity of a node over time: what is taken until when, and where a task fits in.
+"""The capacity of a node over time: what is taken until when, and when a task fits.
 
 A `NodeTimeline` is made for one planning pass and thrown away. Times are Unix seconds. A load whose end is unknown
 ends at `FAR`, so that a later start can still be promised; one that is over its time ends at `SOON`.
@@ -23,21 +23,21 @@ from agentless.rules.scheduling.load import Load, pinned
 from agentless.rules.scheduling.shape import Amounts, Shape
 
 SOON = 1.0
-"""In so many seconds is expected to end what should have ended."""
+"""A task that is over its time is expected to end in so many seconds."""
 
 NOTHING: Mapping[str, float] = {}
-"""No length is learned of any task."""
+"""No estimated lengths."""
 
 Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
 
 
 class NodeTimeline:
-    """One node. `order` is its place in the inventory, `closed` why nothing may start there (empty: it may).
+    """One node. `order` is its position in the inventory, `closed` why no task may start there (empty if one may).
 
-    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
-    seconds that are expected of tasks without a limit, by task: a learned length counts as endless as long as somebody
-    was promised a certain time here.
+    `cores` and `memory` (bytes) are the totals, `free_cores` and `free_memory` what is free now. `lengths` are the
+    estimated seconds of tasks without a limit, by task id. While another task was promised a certain time here, an
+    estimated length counts as endless.
     """
 
     def __init__(self, node: Node, order: int, now: float, lengths: Mapping[str, float] = NOTHING) -> None:
@@ -59,77 +59,77 @@ class NodeTimeline:
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
         self.topology = node.observation.topology or GpuTopology()
-        self.seats = [
+        self.gpus = [
             GpuTimeline(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded", "unhealthy")
         ]
-        counts = Counter([(seat.name, seat.total) for seat in self.seats])
+        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus])
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
-        by_uuid = {seat.uuid: seat for seat in self.seats}
+        by_uuid = {gpu.uuid: gpu for gpu in self.gpus}
         for allocation in node.allocations:
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
-            seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
-            self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
+            self._put(gpus, Load(-math.inf, end, *wants, sure=learned is None))
 
     # ----------------------------------------------------------------- reading
 
     def admits(self, shape: Shape) -> bool:
-        """Whether this is one of the nodes that will do."""
+        """Whether the shape may use this node at all."""
         if shape.rules_out(self.node.config):
             return False
         host = self.node.observation.host
         return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
 
     def suited(self, shape: Shape, *, later: bool) -> list[GpuTimeline]:
-        """The seats of the right type, with memory enough in total, and unless it is for later also free now."""
+        """The GPUs of the right type with enough memory: in total, and unless `later`, also free now."""
         return [
-            seat
-            for seat in self.seats
-            if (not shape.indices or seat.index in shape.indices)
-            and (not shape.gpu_types or shape.rank(seat.name) is not None)
-            and seat.total >= shape.gpu_memory
-            and (later or seat.free >= shape.gpu_memory)
+            gpu
+            for gpu in self.gpus
+            if (not shape.indices or gpu.index in shape.indices)
+            and (not shape.gpu_types or shape.rank(gpu.name) is not None)
+            and gpu.total >= shape.gpu_memory
+            and (later or gpu.free >= shape.gpu_memory)
         ]
 
     def fit(
         self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[GpuTimeline] | None = None
     ) -> list[GpuTimeline] | None:
-        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+        """The GPUs that a task gets if it runs from `begin` on, chosen `among` these if given. None if it does not fit.
 
-        Of those that it is given now, not only promised, the memory must be free now.
+        For a start now, not only a promise, their memory has to be free now.
         """
         end = self._end(amounts, begin)
-        if self.closed or not self._serves(shape, amounts) or not self._has_room(shape, amounts, begin, end):
+        if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
-        seats = self.suited(shape, later=begin > self.now or among is not None)
+        gpus = self.suited(shape, later=begin > self.now or among is not None)
         if among is not None:
-            seats = [seat for seat in seats if seat in among]
-        return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
+            gpus = [gpu for gpu in gpus if gpu in among]
+        return choose([gpu for gpu in gpus if self._lets(gpu, shape, begin, end)], shape, self.topology)
 
     def earliest(
         self, shape: Shape, amounts: Amounts, since: float, among: Sequence[GpuTimeline] | None = None
     ) -> tuple[float, list[GpuTimeline]] | None:
-        """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
-        if (seats := self.fit(shape, amounts, since, among)) is not None:
-            return since, seats
-        ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
+        """The first time from `since` on at which it fits, and its GPUs. None if no such time is known."""
+        if (gpus := self.fit(shape, amounts, since, among)) is not None:
+            return since, gpus
+        ends = {end for gpu in self.gpus for _, end, _ in gpu.taken} | {load.end for load in self.loads}
         ends.update(reservation.end for reservation in self.reservations)
         for moment in sorted(end for end in ends if since < end < math.inf):
-            if (seats := self.fit(shape, amounts, moment, among)) is not None:
-                return moment, seats
+            if (gpus := self.fit(shape, amounts, moment, among)) is not None:
+                return moment, gpus
         return None
 
     def soonest(self, shape: Shape, amounts: Amounts) -> float:
-        """A time before which there is certainly not room enough for it: quick to say, and often right."""
+        """A lower bound of the time at which it fits. Fast to compute, and often exact."""
         if not self._serves(shape, amounts):
             return math.inf
-        if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
+        if shape.gpus > len(self.gpus) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
         moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
         if amounts.cores > self.free_cores:
@@ -142,99 +142,99 @@ class NodeTimeline:
         return moment
 
     def these(self, uuids: Sequence[str]) -> list[GpuTimeline]:
-        """The seats with these UUIDs, of those that are still there."""
-        return [seat for seat in self.seats if seat.uuid in uuids]
+        """The GPUs with these UUIDs that still exist."""
+        return [gpu for gpu in self.gpus if gpu.uuid in uuids]
 
     def load_of(self, task: str) -> Load | None:
-        """What a task has that is on the node now."""
+        """The load of a task that is on the node now."""
         # The first loads are those of the allocations.
         found = zip(self.node.allocations, self.loads, strict=False)
         return next((load for allocation, load in found if allocation.task == task), None)
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
-        """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
+        """When each GPU opens from now on, sorted. So no three GPUs are open before the third of these times."""
         found = self._openings.get(sharing)
         if found is None:
-            found = self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
+            found = self._openings[sharing] = sorted([gpu.opens(self.now, sharing) for gpu in self.gpus])
         return found
 
     @property
-    def open_seats(self) -> int:
-        """How many GPUs nobody has now."""
+    def open_gpus(self) -> int:
+        """The number of GPUs that are free now."""
         return self.open_to(ALONE)
 
     def open_to(self, sharing: Sharing) -> int:
-        """How many GPUs a task with these terms may hope for now."""
+        """The number of GPUs that are open now to a task with these terms."""
         return bisect.bisect_right(self.openings(sharing), self.now)
 
     def open_of(self, sharing: Sharing) -> tuple[int, ...]:
-        """The same of each kind, in the order of `kinds`."""
+        """The same for each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:
             return (self.open_to(sharing),)
-        counts = Counter([(seat.name, seat.total) for seat in self.seats if seat.opens(self.now, sharing) <= self.now])
+        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
         return tuple([counts[name, total] for name, total, _ in self.kinds])
 
     @property
     def unsure(self) -> bool:
-        """Whether the end of anything here was learned."""
+        """Whether the end of any load here was estimated."""
         return self._unsure > 0
 
     @property
     def in_use(self) -> float:
-        """The share of its cores, or of its memory if that is more, that is set aside now; 0 to 1."""
+        """The larger share, 0 to 1, of its cores and of its memory that is set aside now."""
         cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
         return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
 
     # ---------------------------------------------------------------- changing
 
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]) -> tuple[Placement, Load]:
-        """Take seats, cores and memory for a task from now on."""
+    def start(self, shape: Shape, amounts: Amounts, gpus: Sequence[GpuTimeline]) -> tuple[Placement, Load]:
+        """Take GPUs, cores and memory for a task from now on."""
         host = self.node.observation.host
         now = [load for load in self.loads if load.begin <= self.now]
         can_pin = shape.bare or self.engine is None or "cpuset" not in self.engine.lacks
-        numa = pinned(host, now, shape, amounts, seats) if host and can_pin else None
+        numa = pinned(host, now, shape, amounts, gpus) if host and can_pin else None
         self.last_start = self.now
         if self.node.trial:
-            self.closed = self.node.reason  # one at a time finds out whether it works again
+            self.closed = self.node.reason  # one trial at a time
         placement = Placement(
             node=self.name,
-            gpus=tuple(seat.index for seat in seats),
-            gpu_uuids=tuple(seat.uuid for seat in seats),
+            gpus=tuple(gpu.index for gpu in gpus),
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
             cpus=numa.cpus if numa else None,
             numa=numa.id if numa else None,
-            gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
-            vendor=next((seat.vendor or None for seat in seats), None),
+            gpu_total=min(gpu.total for gpu in gpus) if shape.sharing.limit > 1 else 0,
+            vendor=next((gpu.vendor or None for gpu in gpus), None),
         )
-        return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
+        return placement, self.put(shape, amounts, gpus, self.now, numa=placement.numa)
 
     def put(
         self,
         shape: Shape,
         amounts: Amounts,
-        seats: Sequence[GpuTimeline],
+        gpus: Sequence[GpuTimeline],
         begin: float,
         *,
         firm: bool = False,
         numa: int | None = None,
     ) -> Load:
-        """Take seats, cores and memory for a task."""
+        """Take GPUs, cores and memory for a task."""
         end = self._end(amounts, begin)
         sure = amounts.sure or end == math.inf
         wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
         load = Load(begin, end, *wants, sure=sure, firm=firm)
-        self._put(seats, load)
+        self._put(gpus, load)
         return load
 
-    def take_back(self, seats: Sequence[GpuTimeline], load: Load) -> None:
+    def take_back(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
         """Undo a `put`."""
-        for seat in seats:
-            seat.taken.remove((load.begin, load.end, load.sharing))
+        for gpu in gpus:
+            gpu.taken.remove((load.begin, load.end, load.sharing))
         self.loads.remove(load)
         self._count(load, -1)
 
-    def _put(self, seats: Sequence[GpuTimeline], load: Load) -> None:
-        for seat in seats:
-            seat.taken.append((load.begin, load.end, load.sharing))
+    def _put(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
+        for gpu in gpus:
+            gpu.taken.append((load.begin, load.end, load.sharing))
         self.loads.append(load)
         self._count(load, 1)
 
@@ -251,7 +251,7 @@ class NodeTimeline:
         return begin + (amounts.length if amounts.sure or not self._firm else math.inf)
 
     def _released(self, what: str, wanted: float) -> float:
-        """When so much more of this is free than now."""
+        """When so much more of it will be free than now."""
         part = attrgetter(what)
         for load in sorted((load for load in self.loads if load.begin <= self.now), key=attrgetter("end")):
             wanted -= part(load)
@@ -260,19 +260,19 @@ class NodeTimeline:
         return math.inf
 
     def _serves(self, shape: Shape, amounts: Amounts) -> bool:
-        """Whether it may try to start such a task, and has the control groups that this needs."""
+        """Whether the node may be tried with such a task, and has the control groups that it needs."""
         trial = self.node.trial
         if trial and not trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0):
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
-    def _lets(self, seat: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
-        """Whether a GPU is open to a task all the time between, and not reserved for others."""
-        if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+    def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
+        """Whether a GPU is open to a task from `begin` to `end`, and not reserved for others."""
+        if any(each.covers(gpu.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
-        return seat.is_open(begin, end, shape.sharing)
+        return gpu.is_open(begin, end, shape.sharing)
 
-    def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+    def _has_capacity(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
         if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
             return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
@@ -282,7 +282,7 @@ class NodeTimeline:
             return False
         if not amounts.cores and not amounts.memory:
             return True
-        # The most is in use at the beginning, or when one of the others begins.
+        # Usage only grows when a load begins.
         for moment in {begin, *[load.begin for load in others if load.begin > begin]}:
             cores, memory = amounts.cores, amounts.memory
             for load in others:

@@ -1,4 +1,4 @@
-"""The order of the queue: as given by hand, then by priority, a fair share for each owner, and who came first."""
+"""The order of the queue: moved tasks, then priority, fair share of the owner, and time of submission."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NOBODY: Mapping[str, float] = {}
 
 
 def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Task]:
-    """Those first that are next; `used` are the GPU-hours that each owner has used lately.
+    """The tasks in the order in which they are planned; `used` are the recent GPU-hours of each owner.
 
-    Of equal priority, the owner comes first who has used less, together with what is in front already: two owners who
-    have used the same take turns, and nobody has to wait for all that another one has sent off at once.
+    At equal priority, the owner who has used less comes first. The tasks in front count as used: so owners with equal
+    use take turns, and no owner waits for all tasks that another one has submitted at once.
     """
     in_front = dict(used)
     ranked = []
@@ -23,5 +23,5 @@ def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Ta
         hours = in_front.get(task.owner, 0.0)
         ranked.append((-task.spec.terms.priority, round(hours, 6), task))
         in_front[task.owner] = hours + expected(task)
-    # Of those who are equal here, who came first stays first.
+    # The sort is stable: equal tasks stay in the order of submission.
     return by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])

@@ -1,10 +1,10 @@
-"""Who starts now, where, and when the others will: one look at the queue.
+"""One planning pass over the queue: which tasks start now, where, and when the others will.
 
-Tasks are looked at in their order. One that fits now is placed. One that does not is promised the first place that will
-be free long enough, and what comes after it may run before it only where that does not touch the promise
-(conservative backfill). A task without a time limit never ends, as far as anybody can know: it is not put in front of a
-promise on the same GPUs. What was promised in the look before is kept, unless one who comes before can start there now:
-so a promise comes true or earlier, as long as no task outlasts its limit, and the order of the queue stands above it.
+Tasks are planned in order. A task that fits now is placed. Otherwise it is promised the first place that will be free
+long enough, and later tasks may start before it only if they do not delay the promise (conservative backfill). A task
+without a time limit counts as endless, so it is never placed before a promise on the same GPUs. Promises of the
+previous pass are kept, unless a task ahead can start there now. So a promise holds or improves as long as no task
+exceeds its limit, and the order of the queue takes precedence.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from agentless.rules.scheduling.search import Cost, Index, Search
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 
 PROMISES = 100
-"""So many of the tasks that wait are promised a place: to look into the future for all of them would take too long."""
+"""The most promises of one pass. To plan the future of all pending tasks would take too long."""
 
 STARTS = 500
-"""So many tasks are started by one look at most; those behind them are looked at in the next one."""
+"""The most tasks that one pass starts. The others follow in the next pass."""
 
 LATE = 5.0
-"""Seconds that a promise is put off by at most when somebody is over its time, as long as until that is seen."""
+"""The most seconds by which a promise is delayed if a task is over its time and its end is not seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Where a task will start, and when (Unix seconds) at the latest; None: when something ends that has no limit.
+    """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
 
-    It starts `about` then where that rests on what was learned of tasks without a limit.
+    `about`: the time is an estimate, from earlier runs of tasks without a limit.
     """
 
     node: str
@@ -53,7 +53,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What one who waits is told: the place in the queue from 1 on, why it does not start, and what it is promised."""
+    """What is shown of a pending task: its position from 1 on, why it does not start, and its promise."""
 
     position: int | None = None
     reason: str = ""
@@ -62,7 +62,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """By task id: what is to be started now, in the order of the queue, and what others are promised, None: nothing."""
+    """By task id: the tasks to start now, in the order of the queue, and the promises of others (None: no promise)."""
 
     starts: Mapping[str, Placement] = field(default_factory=dict)
     promises: Mapping[str, Promise | None] = field(default_factory=dict)
@@ -70,12 +70,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a task is promised to run, as it is put into the room."""
+    """A promise as an entry of a timeline."""
 
-    room: NodeTimeline
+    node: NodeTimeline
     shape: Shape
     amounts: Amounts
-    seats: Sequence[GpuTimeline]
+    gpus: Sequence[GpuTimeline]
     load: Load
     promise: Promise
 
@@ -92,15 +92,14 @@ def plan(
     lengths: Mapping[str, float] = NOTHING,
     placed: Iterable[Task] = (),
 ) -> Plan:
-    """The plan for a queue that is in order, after the plan `before`.
+    """Plan a sorted queue, after the previous plan `before`.
 
-    `policies` by name, under None the one that is used otherwise. `lengths` are the seconds that tasks without a limit
-    are expected to take, by task (`rules/scheduling/learned`). `placed` are the tasks that have a place already: they
-    count where only so many of a batch may run at a time.
+    `policies` are by name, the default under None. `lengths` are estimated seconds of tasks without a limit, by task id
+    (`rules/scheduling/learned`). `placed` are tasks that have a place already: they count for `--max-parallel`.
     """
-    rooms = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
-    favoured = _favoured(rooms, queue)
-    names = {room.name: room for room in rooms}
+    nodes = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
+    favoured = _favoured(nodes, queue)
+    names = {node.name: node for node in nodes}
     placed = [task for task in placed if task.spec.terms.max_parallel is not None]
     kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
     turns = Turns(placed, names)
@@ -108,56 +107,56 @@ def plan(
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
-    weak: dict[str, _Place] = {}  # promised in this look where something is reserved
+    weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
     given, about = 0, False
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         mine = kept.pop(task.id, None)
         if mine:
-            mine.room.take_back(mine.seats, mine.load)
-            _changed(indices.values(), mine.room)
+            mine.node.take_back(mine.gpus, mine.load)
+            _changed(indices.values(), mine.node)
         if (search := searches.get(shape)) is None:
             key = shape.policy, shape.sharing.rough
             if key not in indices:
-                indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
+                indices[key] = Index(nodes, policies[shape.policy], shape.sharing.rough)
             search = searches[shape] = Search(shape, indices[key])
         ahead = turns.before(task)
-        found = search.now(amounts, mine.room if mine else None) if ahead is None else None
+        found = search.now(amounts, mine.node if mine else None) if ahead is None else None
         if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
             for other in searches.values():
-                other.forget()  # whoever gave way may have left more room than was taken
+                other.forget()  # a dropped promise may leave more capacity than was taken
         if found:
-            room, seats = found
-            begun[task.id], load = room.start(shape, amounts, seats)
+            node, gpus = found
+            begun[task.id], load = node.start(shape, amounts, gpus)
         elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
-            moment, room, seats = coming
-            if mine and mine.promise.firm and room.unsure:
-                # A certain time is worth more than one that rests on what was learned.
-                moment, room, seats, promise = mine.load.begin, mine.room, list(mine.seats), mine.promise
+            moment, node, gpus = coming
+            if mine and mine.promise.firm and node.unsure:
+                # A certain time is worth more than an estimate.
+                moment, node, gpus, promise = mine.load.begin, mine.node, list(mine.gpus), mine.promise
             else:
                 start = None if moment >= FAR else moment
-                # Whoever is in front and not sure of its place may come to want this one.
-                about = about or (start is not None and (room.unsure or not (ahead is None or ahead.sure)))
-                promise = Promise(room.name, start, tuple(seat.uuid for seat in seats), about and start is not None)
-            load = room.put(shape, amounts, seats, moment, firm=promise.firm)
+                # A task ahead without a sure place may need this one later.
+                about = about or (start is not None and (node.unsure or not (ahead is None or ahead.sure)))
+                promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about and start is not None)
+            load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
             promised[task.id] = promise
-            if room.reservations:
-                weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
+            if node.reservations:
+                weak[task.id] = _Place(node, shape, amounts, gpus, load, promise)
                 promised[task.id] = None
             given += 1
         else:
             promised[task.id] = None
             continue
-        turns.add(task, Stay(load.end, room, seats, load.sure))
-        _changed(indices.values(), room)
+        turns.add(task, Stay(load.end, node, gpus, load.sure))
+        _changed(indices.values(), node)
         if len(begun) == starts:
             break
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
-def _favoured(rooms: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
-    """The owners for whom something is reserved somewhere."""
-    reservations = [reservation for room in rooms for reservation in room.reservations]
+def _favoured(nodes: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
+    """The owners with a reservation."""
+    reservations = [reservation for node in nodes for reservation in node.reservations]
     if not reservations:
         return frozenset()
     owners = {task.owner for task in queue}
@@ -169,7 +168,7 @@ def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
 
 
 def _kept(
-    rooms: Mapping[str, NodeTimeline],
+    nodes: Mapping[str, NodeTimeline],
     queue: Iterable[Task],
     now: float,
     before: Plan,
@@ -177,9 +176,9 @@ def _kept(
     lengths: Mapping[str, float],
     turns: Turns,
 ) -> dict[str, _Place]:
-    """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
+    """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
 
-    Those behind it have less right to their places than it has to one.
+    The tasks behind that one must not take a place that it could have.
     """
     kept: dict[str, _Place] = {}
     for task in queue:
@@ -189,84 +188,84 @@ def _kept(
             continue
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         begin = FAR if promise.start is None else max(promise.start, now)
-        room = rooms.get(promise.node)
+        node = nodes.get(promise.node)
         ahead = turns.before(task)
         since = max(begin, ahead.end) if ahead else begin
-        coming = room.earliest(shape, amounts, since, room.these(promise.gpu_uuids)) if room else None
-        if room is None or coming is None or coming[0] > begin + LATE:
+        coming = node.earliest(shape, amounts, since, node.these(promise.gpu_uuids)) if node else None
+        if node is None or coming is None or coming[0] > begin + LATE:
             break
-        moment, seats = coming
+        moment, gpus = coming
         if promise.start is not None:
             promise = replace(promise, start=moment)
-        load = room.put(shape, amounts, seats, moment, firm=promise.firm)
-        kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
-        turns.add(task, Stay(load.end, room, seats))
+        load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
+        kept[task.id] = _Place(node, shape, amounts, gpus, load, promise)
+        turns.add(task, Stay(load.end, node, gpus))
     return kept
 
 
 def _coming(
     search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
 ) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
-    """The first place of one that does not start now: of one whose turn it is not yet, that of the one `ahead`.
+    """The first place for a task that does not start now. If its batch is at its limit, the place of the task `ahead`.
 
-    Then it keeps nobody from what it may not use before.
+    So it blocks no place that it may not use yet.
     """
     if ahead is None:
         return search.later(amounts)
     if ahead.end > FAR:
         return None
-    if ahead.room and ahead.room.admits(shape):
-        seats = ahead.room.fit(shape, amounts, ahead.end, ahead.seats)
-        if seats is not None:
-            return ahead.end, ahead.room, seats
+    if ahead.node and ahead.node.admits(shape):
+        gpus = ahead.node.fit(shape, amounts, ahead.end, ahead.gpus)
+        if gpus is not None:
+            return ahead.end, ahead.node, gpus
     return search.later(amounts, ahead.end)
 
 
 def _instead(
     kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
 ) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
-    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
+    """A place from now on where only promises to tasks behind this one are in the way. They give way.
 
-    So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
+    So do promises to others for a time after a reservation, if the owner of this task has the reservation.
     """
     weaker = kept
     if shape.owner and weak:
         weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
-    for room in {place.room.name: place.room for place in weaker.values()}.values():
-        if room.open_to(shape.sharing.rough) < shape.gpus or not room.admits(shape):
+    for node in {place.node.name: place.node for place in weaker.values()}.values():
+        if node.open_to(shape.sharing.rough) < shape.gpus or not node.admits(shape):
             continue
-        there = {task: place for task, place in weaker.items() if place.room is room}
+        there = {task: place for task, place in weaker.items() if place.node is node}
         for place in there.values():
-            room.take_back(place.seats, place.load)
-        if (seats := room.fit(shape, amounts, room.now)) is not None:
+            node.take_back(place.gpus, place.load)
+        if (gpus := node.fit(shape, amounts, node.now)) is not None:
             for task in there:
                 (kept if task in kept else weak).pop(task)
-            _changed(indices, room)
-            return room, seats
+            _changed(indices, node)
+            return node, gpus
         for task, place in there.items():
-            again = room.put(place.shape, place.amounts, place.seats, place.load.begin, firm=place.load.firm)
+            again = node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
             (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
 
 
 def _is_afterwards(place: _Place, owner: str) -> bool:
-    """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
+    """Whether the promise is to another owner, for the time after a reservation of this owner."""
     return any(
-        each.begin <= place.room.now < each.end <= place.load.begin
+        each.begin <= place.node.now < each.end <= place.load.begin
         and each.lets(owner)
         and not each.lets(place.shape.owner)
-        and (place.shape.exclusive or not each.gpus or any(each.covers(seat.index) for seat in place.seats))
-        for each in place.room.reservations
+        and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.index) for gpu in place.gpus))
+        for each in place.node.reservations
     )
 
 
-def _changed(indices: Iterable[Index], room: NodeTimeline) -> None:
+def _changed(indices: Iterable[Index], node: NodeTimeline) -> None:
     for index in indices:
-        index.changed(room)
+        index.changed(node)
 
 
 def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:
-    """What a task wants of cores and memory, and for how long: by its limit, else by what was learned."""
+    """The cores, memory and length of a task. The length is its limit, else the estimate."""
     spec, limit = task.spec, task.spec.ends_within
     learned = lengths.get(task.id) if limit is None else None
     return Amounts(spec.cores or 0.0, float(spec.memory or 0), limit or learned or math.inf, learned is None)

@@ -1,7 +1,7 @@
-"""Places in the queue that were given by hand.
+"""Positions in the queue that were set by hand.
 
-A task that was moved comes next after those that were in front of it then, wherever they are by now; when the last of
-them has left the queue, it is the first. All others stay in their order, and who was moved last has the last word.
+A moved task comes right after the tasks that were in front of it then, wherever they are now. When all of them have
+left the queue, it is the first. Other tasks keep their order. Of several moves, the last one counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentless.model.tasks.task import Rank, Task
 
 
 def by_hand(queue: Sequence[Task]) -> list[Task]:
-    """The queue with those that were moved in the places that they were given."""
+    """The queue with moved tasks at their positions."""
     moved = sorted((task.rank.turn, task.id, task.rank.behind, task) for task in queue if task.rank)
     if not moved:
         return list(queue)
@@ -25,10 +25,10 @@ def by_hand(queue: Sequence[Task]) -> list[Task]:
     return found
 
 
-def move(queue: Sequence[Task], task: Task, position: int) -> Mapping[str, Rank]:
-    """The ranks, by task id, that put one that waits at a position from 1 on and leave the others in their order.
+def ranks_after_move(queue: Sequence[Task], task: Task, position: int) -> Mapping[str, Rank]:
+    """The ranks, by task id, that put a pending task at a position (from 1) and keep the order of the others.
 
-    Others have to be ranked anew only where their place hung on that of this one. Raises UsageError when there is no
+    Other moved tasks get a new rank only if their position depends on this one. Raises UsageError if there is no
     such position.
     """
     if not 1 <= position <= len(queue):

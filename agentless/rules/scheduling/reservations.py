@@ -1,4 +1,4 @@
-"""What may be reserved, who is in the way of it, and what is said of it beside a GPU."""
+"""Checks of new reservations, the tasks that are in their way, and the notice beside a GPU."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agentless.model.nodes.cluster import Allocation, Node
 from agentless.model.scheduling.reservation import Reservation
 
 SHOWN_BEFORE = 86400.0
-"""So many seconds before it begins, a reservation is shown beside its GPUs."""
+"""A reservation is shown beside its GPUs from so many seconds before its begin."""
 LATE = 60.0
-"""Seconds that `now` may be in the past when it arrives."""
+"""Seconds by which a begin may be in the past: a request for `now` takes time to arrive."""
 LATEST = 1e11
-"""Unix seconds that nobody means: the year 5138."""
+"""The latest possible Unix seconds, in the year 5138."""
 MAX_REASON = 200
 
 _OWNER = re.compile(r"[^\s@]+(@[^\s@]+)?")
 
 
-def check(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
-    """Refuse what cannot be meant, GPUs that are not there, and what is reserved for somebody else already."""
+def check_reservation(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
+    """Raise an error for a senseless request, for missing GPUs, and for a conflict with another reservation."""
     if new.owner is not None and not (_OWNER.fullmatch(new.owner) and new.owner.isprintable()):
         raise UsageError(f"owner {new.owner[:80]!r}: write USER@HOST, as agentless ps shows it, or USER")
     if not new.reason.isprintable() or len(new.reason) > MAX_REASON:
@@ -52,7 +52,7 @@ def check(new: Reservation, others: Iterable[Reservation], node: Node, now: floa
 
 
 def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
-    """The tasks of others that may still be there when it begins, in words: nobody stops them."""
+    """The tasks of others that may still run when it begins, in words. They are not stopped."""
     reserved = {gpu.reading.uuid for gpu in node.gpus if reservation.covers(gpu.reading.index)}
     return tuple(
         _may_stay(allocation)
@@ -64,7 +64,7 @@ def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
 
 
 def notice(node: Node, gpu: int, now: float) -> str | None:
-    """What is said beside a GPU that is reserved now or will be within a day; None: nothing."""
+    """The notice for a GPU that is reserved now or within a day, else None."""
     soon = [each for each in node.reservations if each.covers(gpu) and each.begin <= now + SHOWN_BEFORE]
     return str(soon[0]) if soon else None
 

@@ -1,4 +1,4 @@
-"""What matters of a task for where it fits: tasks of equal shape fit in equal places."""
+"""The part of a request that decides where a task fits. Tasks of equal shape fit in the same places."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from agentless.model.tasks.spec import TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The needs of a task in a form that can be looked up: `on` are pairs, `gpu_memory` is 0 for any.
+    """The needs of a task as a key for lookups: `on` are pairs, `gpu_memory` is 0 for any.
 
-    Cores, memory and time are not part of it: they are amounts, and who has room for more has room for less.
-    `bare` is a task that runs on the node itself. `owner` is only told of those who have a reservation: all others are
-    alike.
+    Cores, memory and time are `Amounts`: a node with capacity for more has capacity for less. `bare` is a task that
+    runs on the node itself. `owner` is only set for owners with a reservation, since it makes no difference for others.
     """
 
     gpus: int
@@ -41,13 +40,13 @@ class Shape:
         return self.sharing.strangers
 
     def rank(self, name: str | None) -> int | None:
-        """How well a GPU of this name will do, 0 the best; None when it will not."""
+        """The preference for a GPU of this model, 0 is the best. None if it does not match."""
         if not self.gpu_types:
             return 0
         return next((rank for rank, pattern in enumerate(self.gpu_types) if is_type(name, pattern)), None)
 
     def rules_out(self, node: NodeConfig) -> str:
-        """Why this is none of the nodes that were asked for, in words; empty when it is one."""
+        """Why this node is not among the requested ones, in words. Empty if it is."""
         if self.nodes and node.name not in self.nodes:
             return f"{node.name} is not among the nodes asked for"
         if node.name in self.exclude:
@@ -60,16 +59,16 @@ class Shape:
         return ""
 
     def is_kept_off(self, reservation: Reservation, begin: float, end: float) -> bool:
-        """Whether a reservation keeps it off the node between these times, whichever GPUs it would get there.
+        """Whether a reservation blocks the whole node for the task between these times.
 
-        Who wants the node alone wants all of it.
+        A task that wants the node alone is blocked by a reservation of any GPU.
         """
         return (self.exclusive or not reservation.gpus) and reservation.bars(self.owner, begin, end)
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Cores, bytes of memory, and for how many seconds; the length is `sure` unless it was learned."""
+    """Cores, bytes of memory, and the length in seconds, which is `sure` unless it was estimated."""
 
     cores: float
     memory: float
@@ -77,14 +76,14 @@ class Amounts:
     sure: bool = True
 
     def within(self, other: Amounts) -> bool:
-        """Whether it is not more than the other in anything."""
-        # A learned length may count as endless, so a sure one is no more than it, and not the other way round.
+        """Whether no amount is larger than in the other."""
+        # An estimated length may count as endless, so it is never within a sure one.
         lengths = self.length <= other.length and (self.sure or not other.sure)
         return self.cores <= other.cores and self.memory <= other.memory and lengths
 
 
 def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
-    """The shape of a task, whose owner is told where somebody has reserved something for him."""
+    """The shape of a task. `owner` is only given for an owner with a reservation."""
     needs = spec.needs
     return Shape(
         needs.gpus,

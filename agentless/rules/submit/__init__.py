@@ -1,1 +1,1 @@
-"""The options of a submit, and the spans that make many tasks of one command."""
+"""Options of submit, and spans, which make many tasks from one command."""

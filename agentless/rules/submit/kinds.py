@@ -1,7 +1,7 @@
-"""The kinds of values that options take, and how each is read.
+"""The kinds of values of options, and how each is parsed.
 
-A kind is `Annotated[TYPE, READER]`: the type that Python takes, and a function from a value and the option's flag,
-which its errors begin with.
+A kind is `Annotated[TYPE, READER]`: the type in Python, and a function that parses a value. Its second argument is the
+flag, with which its errors begin.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from datetime import timedelta
 from typing import Annotated, TypeVar
 
 from agentless.errors import UsageError
-from agentless.model.files.task_files import Output, Upload
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
 from agentless.model.tasks.terms import parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
-from agentless.rules.files.task_files import parse_output, parse_upload
+from agentless.rules.files.file_options import parse_output, parse_upload
 
 Number = TypeVar("Number", int, float)
 
 
-def seconds(value: float | str | timedelta, option: str) -> float:
+def parse_seconds(value: float | str | timedelta, option: str) -> float:
     """Seconds: a number is seconds, a text is read by `parse_duration`."""
     return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
 
@@ -107,7 +107,7 @@ def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> d
     return found
 
 
-Time = Annotated[float | str | timedelta | None, seconds]
+Time = Annotated[float | str | timedelta | None, parse_seconds]
 """Seconds, or a text like `8h`."""
 Memory = Annotated[int | str | None, _size(MEMORY)]
 """A text like `16GiB`, or megabytes; so are the other sizes."""

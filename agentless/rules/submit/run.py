@@ -1,4 +1,4 @@
-"""`agentless run`: the current folder is uploaded, and what changes in it is brought back."""
+"""`agentless run`: uploads the current folder, and fetches what the task changes in it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentless.model.files.task_files import Output, Upload
-from agentless.rules.files.task_files import WORKDIR, brought_to
-from agentless.rules.submit.submission import Submission
+from agentless.model.files.file_spec import Output, Upload
+from agentless.rules.files.file_options import WORKDIR, brought_to
+from agentless.rules.submit.task_request import TaskRequest
 
 
 def needs_nothing(options: Mapping[str, Any], targets: object) -> bool:
-    """Whether no resources are requested: then it gets a GPU, if there are any."""
+    """Whether no resources are requested. The task then gets one GPU, if the cluster has any."""
     return not targets and options.get("gpus") is None
 
 
-def in_folder(asked: Submission, folder: str) -> Submission:
-    """The submission in the user's current folder: uploaded, worked in, its changes brought back.
+def in_folder(asked: TaskRequest, folder: str) -> TaskRequest:
+    """The request with the user's current folder as upload, working directory and output.
 
-    It works in a folder of that name below the work folder, unless a working directory is given.
+    The task works in a folder of that name below `WORKDIR`, unless a working directory is given.
     """
     spec = asked.spec
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", posixpath.basename(folder)).strip(".-") or "folder"

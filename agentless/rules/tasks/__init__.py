@@ -1,1 +1,1 @@
-"""The life of a task: which event leads to which state, and what follows from an end."""
+"""The life of a task: its states, its events, and what follows from its end."""

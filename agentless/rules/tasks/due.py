@@ -1,28 +1,28 @@
-"""What the passing of time brings to a task."""
+"""Events that happen to a task at a given time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.event import Event, GaveUp, Queued, StopAsked
 from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task_event import GaveUp, Queued, StopAsked, TaskEvent
 from agentless.model.units import format_duration
 
 A_LOOK = 2.0
-"""Seconds after which the queue has looked at a task that has come to it."""
+"""Seconds after which a new task has been planned once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An event, when it comes (Unix seconds), and why, in words."""
+    """An event, its time (Unix seconds), and its cause in words."""
 
     at: float
-    event: Event
+    event: TaskEvent
     cause: str
 
 
 def due(task: Task) -> Due | None:
-    """What comes next; None when nothing does by the passing of time alone."""
+    """The next event by time, or None."""
     match task.status:
         case Scheduled(until=until):
             return Due(until, Queued(), "its time has come")
@@ -38,7 +38,7 @@ def due(task: Task) -> Due | None:
 
 
 def _limit(task: Task, started_at: float) -> Due | None:
-    """A paused task keeps its GPUs, and its time goes on."""
+    """The end of the time limit. A pause does not extend it, since a paused task keeps its GPUs."""
     limit, before = task.spec.terms.time_limit, task.spec.terms.signal_before
     if limit is None:
         return None
@@ -50,9 +50,9 @@ def _limit(task: Task, started_at: float) -> Due | None:
 
 
 def within_limit(task: Task, grace: float, now: float) -> float:
-    """The grace time that is left of this one, in seconds: never beyond the moment at which others expect its end.
+    """The grace time, in seconds, limited so that the task does not end later than promises to others assume.
 
-    It is never shorter than the time that the task was submitted with.
+    It is never shorter than the grace time that the task was submitted with.
     """
     within = task.spec.ends_within
     if within is None or not isinstance(task.status, (Running, Paused)):

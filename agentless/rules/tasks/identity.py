@@ -1,7 +1,7 @@
-"""Which task a container is, and what one is called whose labels have no right to the id that they give.
+"""Which task a container belongs to, and the name of a container whose labels are not trusted.
 
-Labels are whatever somebody wrote. A container is a task that is remembered when it is the one that this task was seen
-to have, or when this controller signed its labels; it is taken in as a task that is not remembered only by a signature.
+Anybody can write labels. A container belongs to a known task if it is the container that this task was seen to have, or
+if this controller has signed its labels. Only a container with signed labels is adopted as a task that is not known.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from agentless.model.tasks.task import container_name
 from agentless.model.tasks.task_id import is_task_id
 
 Remembered = tuple[bool, str | None]
-"""Of a task: whether it is remembered, and the id of its container, None as long as none is known."""
+"""Of a task: whether it is known, and the id of its container, or None."""
 
 
 def called(container: Container, claim: Claim, controller: str, remembered: Remembered) -> str:
-    """What a container is called on screens and by `stop`: the id of its task, or else its own short id.
+    """The name of a container on screens and for `stop`: the id of its task, or else its own short id.
 
-    Its own where it cannot be what its label says: that is no id, or is that of a task which has another container, or
-    it says that `controller`, this one, has started it, and carries no signature. `remembered` is of the task that it
-    claims to be.
+    Its own id is used if the label cannot be right: it is no task id, the task has another container, or the container
+    claims to be started by this `controller` without a signature. `remembered` is about the task in the label.
     """
     if not is_task_id(claim.task):
         return container.short_id
@@ -35,15 +34,15 @@ def called(container: Container, claim: Claim, controller: str, remembered: Reme
 
 
 def is_adoptable(container: Container, claim: Claim, controller: str) -> bool:
-    """Whether a container that nobody remembers is taken in as the task that its labels carry, without being asked.
+    """Whether a container of an unknown task is adopted automatically as the task in its labels.
 
-    Only as the one that a launch has named: a copy of signed labels cannot have that name beside it.
+    Its name has to be the one of a launch: a container with copied labels cannot have the same name beside it.
     """
     named = container.name == container_name(claim.task)
     return container.signed and named and claim.controller == controller and is_task_id(claim.task)
 
 
 def digest(container: Container) -> str:
-    """What names a container with exactly these labels, so that what a person has looked at is what is taken in."""
+    """A digest of container and labels, so that `recover` adopts exactly what the user has seen."""
     text = json.dumps([container.id, sorted(container.labels.items())])
     return hashlib.sha256(text.encode()).hexdigest()

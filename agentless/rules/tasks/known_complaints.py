@@ -1,22 +1,22 @@
-"""Which of the known complaints is meant."""
+"""Finds the known complaint that matches a message."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from agentless.model.tasks.complaint import Known
+from agentless.model.nodes.complaint import Known
 from agentless.model.text import printable
 
 ENGINE_ITSELF = r"(?<!process: )(?<!caused: )(?<!caused \\\")"
-"""Before `exec:`, where the engine misses a program of its own: runc says `process: ` before that of a task."""
+"""Text before `exec:` if a program of the engine is missing. For a program of a task, runc writes `process: `."""
 
 END = 1000
-"""Characters of either end of a complaint that are looked at."""
+"""Characters at each end of a message that are searched."""
 
 
 def find(complaint: str, among: Iterable[Known]) -> tuple[Known, str] | None:
-    """The first that is meant, with what the complaint says of it on one line of bounded length."""
+    """The first known complaint that matches, with the matching line, shortened."""
     complaint = ends(complaint)
     for known in among:
         if match := re.search(known.pattern, complaint, re.IGNORECASE | re.DOTALL):
@@ -26,10 +26,10 @@ def find(complaint: str, among: Iterable[Known]) -> tuple[Known, str] | None:
 
 
 def ends(complaint: str) -> str:
-    """The two ends of a long complaint: patterns are searched for in a time that grows faster than it does."""
+    """The two ends of a long message. Searching it as a whole takes more than linear time."""
     return complaint if len(complaint) <= 2 * END else f"{complaint[:END]} … {complaint[-END:]}"
 
 
 def without_end(line: str) -> str:
-    """The line without what Go and its quoting of several layers add at the end."""
+    """The line without the trailing text that Go and its nested quoting add."""
     return re.sub(r"[\\\"]*(\\+n[\\\"]*)?(: unknown)?\.?$", "", line)

@@ -1,4 +1,4 @@
-"""The life of a task: `apply` is the only way from one state to the next."""
+"""The states of a task. `apply` is the only way from one state to the next."""
 
 from __future__ import annotations
 
@@ -6,27 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.errors import IllegalMove
-from agentless.model.tasks.event import (
-    Adopted,
-    Assigned,
-    Dated,
-    Delayed,
-    Event,
-    Exited,
-    Froze,
-    GaveUp,
-    Launched,
-    LaunchFailed,
-    LostContact,
-    Moved,
-    Queued,
-    Restarted,
-    Step,
-    StopAsked,
-    Thawed,
-    Unplaced,
-    Vanished,
-)
 from agentless.model.tasks.task import (
     Assigning,
     Ended,
@@ -41,10 +20,31 @@ from agentless.model.tasks.task import (
     Task,
     outcome_of,
 )
+from agentless.model.tasks.task_event import (
+    Adopted,
+    Assigned,
+    Dated,
+    Delayed,
+    Exited,
+    Froze,
+    GaveUp,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    Moved,
+    Queued,
+    Restarted,
+    Step,
+    StopAsked,
+    TaskEvent,
+    Thawed,
+    Unplaced,
+    Vanished,
+)
 
 
-def apply(task: Task, event: Event, now: float) -> Task:
-    """The task after `event` at `now` (Unix seconds, controller clock); raises IllegalMove, never guesses."""
+def apply(task: Task, event: TaskEvent, now: float) -> Task:
+    """The task after `event` at `now` (Unix seconds, controller clock); raises IllegalMove."""
     match task.status, event:
         case _, Adopted():
             return task
@@ -119,7 +119,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
 
 
 def _within(task: Task, moment: float, now: float) -> float:
-    """The node's clock may be off by more than we know: nothing happens before the task was there, or in the future."""
+    """Limit a time of the node to the life of the task, since the node's clock may be wrong."""
     return max(task.created_at, min(moment, now))
 
 
@@ -128,8 +128,8 @@ def _again(task: Task, placement: Placement, container: str, event: Restarted, n
 
 
 def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: float) -> Ended:
-    # It may have ended long before we hear of it. How long it ran is the engine's to say, and right whatever its
-    # clock shows.
+    # The end may be reported much later. The engine knows how long it ran, and that is right whatever its
+    # clock says.
     began, ended = status.started_at, now
     if began is not None and exited.seconds is not None:
         ended = max(began, min(now, began + exited.seconds))
@@ -150,6 +150,6 @@ _OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "t
 
 
 def outcome(task: Task, exited: Exited) -> Outcome:
-    """The word for an ending: what was asked for, unless the task ran out of memory first."""
+    """The state after an end: the requested one, unless the task ran out of memory first."""
     word = outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
     return _OUTCOMES[task.stop] if task.stop and word != "killed_oom" else word

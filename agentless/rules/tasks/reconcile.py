@@ -1,4 +1,4 @@
-"""What the node says of a task against what the controller remembers: the events that make them agree."""
+"""Compares a task with its container on the node. Returns the events that make them agree."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ from collections.abc import Iterable
 
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
-from agentless.model.tasks.event import Dated, Event, Exited, Froze, Launched, LaunchFailed, Restarted, Thawed, Vanished
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task_event import (
+    Dated,
+    Exited,
+    Froze,
+    Launched,
+    LaunchFailed,
+    Restarted,
+    TaskEvent,
+    Thawed,
+    Vanished,
+)
 
 LAUNCH_BOUND = 150.0
-"""Seconds after which a launch script has ended on its node, whatever became of its controller and the link."""
+"""Seconds after which a launch script has certainly ended on its node."""
 
 REAP_AFTER = 300.0
-"""Seconds after which a container that was created and not started is removed: it would hold its GPUs for ever."""
+"""Seconds after which a container that was created and never started is removed. It claims its GPUs."""
 
 
 def container_of(task: Task, containers: Iterable[Container]) -> Container | None:
     """The container of `task` among these.
 
-    Its id tells, once that is known; before, the label, for a container may be renamed, where our signature says that
-    the label is ours. `docker commit` copies labels, and anybody can: of several containers with these, ours is the one
-    with our name, else the oldest.
+    It is found by its id if that is known, else by a signed label, since a container may be renamed. `docker commit`
+    and users may copy labels. Of several containers with them, the one with the name of the launch counts, else the
+    oldest.
     """
     known = task.container
     if known is not None:
@@ -32,21 +42,23 @@ def container_of(task: Task, containers: Iterable[Container]) -> Container | Non
 
 
 def _is_ours(task: Task, container: Container) -> bool:
-    """Whether our launch wrote its labels: the signature says so.
+    """Whether our launch wrote its labels, by their signature.
 
-    An early version wrote none. What it was launching when it was replaced is known by its name.
+    An early version signed nothing. A container that it was launching when it was replaced is recognized by its name.
     """
     early = not task.signed and isinstance(task.status, (Assigning, Lost)) and SIGNATURE not in container.labels
     return container.signed or (early and container.name == task.container_name)
 
 
-def reconcile(task: Task, container: Container | None, now: float, booted_at: float | None = None) -> tuple[Event, ...]:
-    """The events that bring `task` to what `container` says; none when they agree.
+def reconcile(
+    task: Task, container: Container | None, now: float, booted_at: float | None = None
+) -> tuple[TaskEvent, ...]:
+    """The events that bring `task` to the state of `container`; none if they agree.
 
-    `booted_at` is when its node was first seen after a reboot, None: it has had none as far as is known.
+    `booted_at` is when its node was first seen after a reboot, or None.
 
-    `container` is None when the node was asked and has none of it. Nothing follows from that for a task whose launch
-    has not been answered: launching it again is safe, and says what became of it.
+    `container` is None if the node was asked and has no container of the task. For a task whose launch was not answered
+    nothing follows from that: it is safe to launch it again, and that shows its state.
     """
     status = task.status
     if isinstance(status, (Scheduled, Pending)):
@@ -57,7 +69,7 @@ def reconcile(task: Task, container: Container | None, now: float, booted_at: fl
         return _missing(task, now, booted_at)
     if container.state == "created":
         return _unstarted(task, now)
-    events: list[Event] = []
+    events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
         events.append(Launched(container.id))
@@ -66,7 +78,7 @@ def reconcile(task: Task, container: Container | None, now: float, booted_at: fl
     if container.started_at is not None and container.started_at != run:
         began = container.started_at - container.clock
         if container.over:
-            began = min(began, now - (container.ran or 0.0))  # its clock may have been another one when it ran
+            began = min(began, now - (container.ran or 0.0))  # the clock of the node may have changed since
         again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again
@@ -80,15 +92,15 @@ def reconcile(task: Task, container: Container | None, now: float, booted_at: fl
 
 
 def is_forsaken(container: Container, now: float) -> bool:
-    """Whether it was created by a launch that died before the start, so long ago that nobody will start it any more."""
+    """Whether its launch died between create and start, so long ago that it will not be started any more."""
     created = container.here(container.created_at)
     return container.state == "created" and created is not None and now - created > REAP_AFTER
 
 
 def _is_revived(status: Ended, container: Container | None) -> bool:
-    """Whether a task that has ended has a container after all, or again.
+    """Whether an ended task has a running container again.
 
-    Somebody started it by hand, or the node was another one for a while, on which it was not to be seen.
+    A user started it by hand, or another machine had the address of the node for a while.
     """
     if container is None or container.state == "created" or status.placement is None:
         return False
@@ -101,7 +113,7 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     return container.live and container.started_at not in (None, status.run)
 
 
-def _missing(task: Task, now: float, booted_at: float | None) -> tuple[Event, ...]:
+def _missing(task: Task, now: float, booted_at: float | None) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         if not task.spec.on_node_itself:
@@ -113,7 +125,7 @@ def _missing(task: Task, now: float, booted_at: float | None) -> tuple[Event, ..
     return _unstarted(task, now)
 
 
-def _unstarted(task: Task, now: float) -> tuple[Event, ...]:
+def _unstarted(task: Task, now: float) -> tuple[TaskEvent, ...]:
     status = task.status
     if task.stop and isinstance(status, (Assigning, Lost)) and now - status.since > LAUNCH_BOUND:
         return (LaunchFailed("stopped before it started"),)

@@ -1,4 +1,4 @@
-"""What is kept of tasks that have ended: whose log to fetch, which containers may go, what to take of a long log."""
+"""What is kept of ended tasks: which logs to fetch, which containers to remove, what to keep of a long log."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from agentless.model.units import format_size
 from agentless.rules.tasks.reconcile import REAP_AFTER, is_forsaken
 
 AT_ONCE = 4
-"""Tasks of a node whose outputs are fetched at the same time."""
+"""The most tasks of a node whose outputs are fetched at a time."""
 LARGE_AT_ONCE = 2
-"""Of those, tasks with much to bring: so there is always room for one with little."""
+"""The most of these that may have large outputs, so that small ones never wait for them."""
 LARGE = 64 << 20
-"""Bytes over the link from which on the outputs of a task are much."""
+"""Bytes from which on the outputs of a task count as large."""
 ENDED = 2000
-"""Containers that have ended and stay on a node, however long they may: lists of more take an engine seconds."""
+"""The most ended containers that stay on a node. With more, an engine takes seconds to list them."""
 _NAMES = {1: "standard output", 2: "standard error"}
 
 
 @dataclass(frozen=True, slots=True)
 class Chores:
-    """What there is to do on a node: logs to fetch, then containers to remove. Those that ended first come first.
+    """What to do on a node: logs to fetch, then containers to remove, oldest end first.
 
-    `reap` are the ids of containers that were never started and would hold their GPUs for ever. `due` is when (Unix
-    seconds) the time of the next container is over, if nothing else happens there. `bring` are tasks with outputs.
+    `reap` are ids of containers that were never started and would claim their GPUs for ever. `due` is when (Unix
+    seconds) the next container expires. `bring` are tasks whose outputs are to be fetched.
     """
 
     fetch: tuple[Task, ...] = ()
@@ -40,7 +40,7 @@ class Chores:
     bring: tuple[Task, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do now."""
+        """Whether there is anything to do."""
         return bool(self.fetch or self.remove or self.reap or self.bring)
 
 
@@ -53,12 +53,12 @@ def chores(
     keep: Keep,
     waited: abc.Container[str] = (),
 ) -> Chores:
-    """What there is to do for the containers on a node.
+    """What to do for the containers of a node.
 
-    `live` are the ids of the tasks that live here, `ended` the tasks that have ended here, by id, `kept` the ids of
-    those whose log is safe, `waited` of those whose outputs are not here. A container that was started again since is
-    not removed, and of those of others only what a launch has left, by its name, that nobody has started: what somebody
-    made of an image with labels of ours is theirs.
+    `live` are the ids of live tasks on it, `ended` its ended tasks by id, `kept` the ids of tasks whose log is stored,
+    `waited` of those whose outputs are not fetched yet. A container that was started again is not removed. Of unknown
+    containers, only those with the name of a launch that were never started are removed: a container made from an image
+    with our labels belongs to its user.
     """
     fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
     reap, bring, stay = list[str](), list[tuple[float, Task]](), list[tuple[float, Task]]()
@@ -92,32 +92,32 @@ def chores(
 
 
 def fetched_now(waiting: Iterable[Task], fetching: abc.Collection[str], large: abc.Container[str]) -> tuple[Task, ...]:
-    """The tasks whose outputs are fetched from now on, beside those that are: `large` are known to have much.
+    """The tasks whose outputs are fetched next, beside those in `fetching`. `large` are known to have large outputs.
 
-    How much there is shows only when it comes: so each begins as small, and is large from `LARGE` bytes on.
+    The size is only known during the transfer: each task counts as small until `LARGE` bytes were received.
     """
-    room = AT_ONCE - len(fetching)
-    room_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
+    free = AT_ONCE - len(fetching)
+    free_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
     others = [task for task in waiting if task.id not in fetching]
-    chosen = [task for task in others if task.id not in large][: max(0, room)]
+    chosen = [task for task in others if task.id not in large][: max(0, free)]
     much = [task for task in others if task.id in large]
-    return (*chosen, *much[: max(0, min(room - len(chosen), room_for_large))])
+    return (*chosen, *much[: max(0, min(free - len(chosen), free_for_large))])
 
 
 def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:
     return tuple(task for _, task in sorted(dated, key=lambda one: one[0]))
 
 
-def split_tail(left: Mapping[int, int], room: int) -> dict[int, int]:
-    """How many bytes to take of the end of each stream (1, 2) when so many are `left` and there is `room` for fewer.
+def split_tail(left: Mapping[int, int], limit: int) -> dict[int, int]:
+    """How many bytes to take of the end of each stream (1, 2) when `left` has more than `limit`.
 
-    Half for each; what one does not need is the other's.
+    Each stream gets half. What one does not need goes to the other.
     """
-    out = min(left[1], max(room // 2, room - left[2]))
-    return {1: out, 2: min(left[2], room - out)}
+    out = min(left[1], max(limit // 2, limit - left[2]))
+    return {1: out, 2: min(left[2], limit - out)}
 
 
 def cut_note(left_out: Mapping[int, int], cap: int) -> str:
-    """What a reader is told of a log of which `cap` bytes are kept; `left_out` are bytes by stream."""
+    """The note within a log that was cut to `cap` bytes; `left_out` are the missing bytes by stream."""
     counts = " and ".join(f"{count:,} bytes of {_NAMES[stream]}" for stream, count in left_out.items() if count)
     return f"{counts} are left out of the middle of this log, of which {format_size(cap)} are kept (keep: log)"

@@ -1,23 +1,23 @@
-"""Whether a task that did not end well is tried again.
+"""Whether a failed task is tried again.
 
-Each try is a task of its own: its log, its container and its end stay, whatever comes after. Its id follows from that
-of the try before it, so that a controller which died in between makes the same one, and not two.
+Each try is a task of its own and keeps its log, container and end. Its id follows from the id of the previous try, so a
+controller that died in between makes the same one, not a second one.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from agentless.model.tasks.event import Delayed
 from agentless.model.tasks.task import Ended, Lost, Pending, Task
+from agentless.model.tasks.task_event import Delayed
 from agentless.model.tasks.task_id import next_try
 
 LONGEST = 3600.0
-"""Seconds that a pause between two tries grows to at most, unless the first one is longer."""
+"""The longest pause between two tries in seconds, unless the first one is longer."""
 
 
 def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] | None:
-    """The next try and how it begins, when `before` has just come to an end, or was lost, as `after`; None without."""
+    """The next try and its first event, after `before` has ended or was lost as `after`. None if there is no retry."""
     terms = after.spec.terms
     if (
         not after.spec.traits.is_retried
@@ -34,7 +34,7 @@ def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] |
 
 
 def fresh_try(task: Task, now: float) -> Task:
-    """The try after this one, as it is taken in: where the volumes are that this one has had, if it has had some."""
+    """The next try. It is bound to the node of this one if that has its volumes."""
     again = replace(task.afresh(Pending()), id=next_try(task.id), created_at=now)
     if task.spec.volumes and task.container and task.node:
         needs = replace(task.spec.needs, nodes=(task.node,))
@@ -43,7 +43,7 @@ def fresh_try(task: Task, now: float) -> Task:
 
 
 def _why(task: Task) -> str | None:
-    """The ending in words if it is one to try again after, None when it is not."""
+    """The end in words if the task is to be tried again, else None."""
     wanted, first = task.spec.terms.retry_on, f"task {task.id}"
     match task.status:
         case Lost() if "lost" in wanted:
@@ -56,5 +56,5 @@ def _why(task: Task) -> str | None:
             return f"{first} ended with exit code {code}"
         case Ended(state="failed", container=None) if "failed" in wanted:
             return f"{first} could not be started"
-        case _:  # also one whose container was removed by hand: somebody did not want it
+        case _:  # includes a container that was removed by hand: a user did not want the task
             return None

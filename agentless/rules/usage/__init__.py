@@ -1,1 +1,1 @@
-"""Who used how much of the GPUs, and how numbers are kept over time."""
+"""GPU usage by owner, and samples over time."""

@@ -1,8 +1,8 @@
-"""Who has used how much lately: GPU-hours that count less the longer they are ago.
+"""Recent GPU-hours of each owner, for fair share.
 
-What an owner has used decays with a half-life; what its tasks will still use is expected and counts in full. The order
-of the queue (`rules/scheduling/order`) goes by the sum, so that whoever has used little comes first, and by the same
-measure for each task that is in front: a start moves hours from one to the other, and changes nothing for the others.
+Past use decays with a half-life; the expected use of live tasks counts in full. The queue (`rules/scheduling/order`)
+sorts by the sum, and counts pending tasks in front by the same measure. So the start of a task changes the order of no
+other task.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agentless.model.tasks.run import Run
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.usage.run import Run
 from agentless.model.view import ShareView
 
 HALF_LIFE = 7 * 86400.0
-"""Seconds after which what was used counts half, unless the inventory says otherwise."""
-LATELY = 5
-"""So many half-lives back is looked: what is older counts less than a thirtieth."""
+"""The default half-life of past use, in seconds."""
+HALF_LIVES = 5
+"""Use older than so many half-lives is ignored: it counts less than 1/30."""
 CPU_ONLY = 0.1
-"""What a task without a GPU counts as, in GPUs, whatever its cores."""
+"""The weight of a task without a GPU, in GPUs."""
 TURN = 3600.0
-"""Seconds that a task is expected to run of which nobody has said how long."""
+"""The expected length of a task without a time limit, in seconds."""
 AHEAD = 86400.0
-"""Seconds of what is expected that count at most: a service with a limit of a year must not put its owner last."""
+"""The most seconds of expected use that count. A time limit of a year must not put its owner last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """So many GPUs of an owner from one time to another (Unix seconds), which may be in the future."""
+    """GPUs held by an owner between two times (Unix seconds), which may be in the future."""
 
     owner: str
     gpus: float
@@ -38,46 +38,46 @@ class Use:
 
 
 def weight(gpus: int) -> float:
-    """What a task with so many GPUs counts as, in GPUs."""
+    """The weight of a task, in GPUs."""
     return float(gpus) if gpus else CPU_ONLY
 
 
 def expected(task: Task) -> float:
-    """The GPU-hours that a task that waits counts as: its time limit, a day at most, else an hour, times its GPUs."""
+    """The GPU-hours for which a pending task counts: its time limit, at most a day, or an hour, times its GPUs."""
     return weight(task.spec.needs.gpus) * min(task.spec.terms.time_limit or TURN, AHEAD) / 3600
 
 
-def usage(uses: Iterable[Use], now: float, half_life: float) -> dict[str, float]:
-    """GPU-hours by owner: what was used before `now` has decayed since, what is to come counts in full."""
+def used_hours(uses: Iterable[Use], now: float, half_life: float) -> dict[str, float]:
+    """GPU-hours by owner. Use before `now` is decayed; use after it counts in full."""
     found: dict[str, float] = {}
     rate = math.log(2) / half_life
     for use in uses:
-        past = math.exp(-rate * max(0.0, now - use.end)) - math.exp(-rate * max(0.0, now - use.begin))
+        used = math.exp(-rate * max(0.0, now - use.end)) - math.exp(-rate * max(0.0, now - use.begin))
         coming = max(0.0, use.end - max(now, use.begin))
-        found[use.owner] = found.get(use.owner, 0.0) + use.gpus * (past / rate + coming) / 3600
+        found[use.owner] = found.get(use.owner, 0.0) + use.gpus * (used / rate + coming) / 3600
     return found
 
 
 def decayed(hours: Mapping[str, float], seconds: float, half_life: float) -> dict[str, float]:
-    """What these GPU-hours count so many seconds later."""
+    """The GPU-hours after so many more seconds of decay."""
     factor = 0.5 ** (max(0.0, seconds) / half_life)
     return {owner: used * factor for owner, used in hours.items()}
 
 
-def together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """The sums by owner."""
+def sum_by_owner(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """The sum of both, by owner."""
     return {owner: one.get(owner, 0.0) + other.get(owner, 0.0) for owner in {**one, **other}}
 
 
 def use_of(run: Run) -> Use:
-    """What was used by a run that is over."""
+    """The use of an ended run."""
     return Use(run.owner, weight(run.gpus), run.begin, run.end)
 
 
 def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
-    """What these tasks hold now, to the end that is expected.
+    """The use of live tasks, up to their expected end.
 
-    What else runs on the nodes counts for nobody: its owner is a word that whoever started it has chosen.
+    Tasks of other controllers do not count: their owner is whatever their labels say.
     """
     return [
         _use(task.owner, len(held.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now)
@@ -87,13 +87,13 @@ def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
 
 
 def shares(
-    past: Mapping[str, float], live: Iterable[Use], tasks: Iterable[Task], now: float, half_life: float
+    before: Mapping[str, float], live: Iterable[Use], tasks: Iterable[Task], now: float, half_life: float
 ) -> list[ShareView]:
-    """What each owner has used lately, holds and waits for; those first that come first at equal priority."""
+    """The recent use, live and pending tasks of each owner. The owner who comes first at equal priority is first."""
     live = list(live)
     until_now = [replace(use, end=min(use.end, now)) for use in live]
-    used = together(past, usage(until_now, now, half_life))
-    counted = together(past, usage(live, now, half_life))
+    used = sum_by_owner(before, used_hours(until_now, now, half_life))
+    counted = sum_by_owner(before, used_hours(live, now, half_life))
     waiting = [task.owner for task in tasks if isinstance(task.status, Pending)]
     found = []
     for owner in {**counted, **dict.fromkeys(waiting)}:
@@ -107,7 +107,7 @@ def shares(
 
 
 def _use(owner: str, gpus: int, begin: float, limit: float | None, now: float) -> Use:
-    begin = min(begin, now)  # another node's clock may be ahead
+    begin = min(begin, now)  # the clock of the node may be ahead
     return Use(owner, weight(gpus), begin, max(now, min(begin + (limit or TURN), now + AHEAD)))
 
 

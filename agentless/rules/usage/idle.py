@@ -1,7 +1,7 @@
-"""Which GPUs their tasks leave idle, and what follows: a report, a warning, in the end a stop where the policy says so.
+"""GPUs that their tasks leave idle, and what follows: a report, a warning, and a stop if the policy says so.
 
-Idle is a GPU whose load is 0 % in every sample. What is not known is not idle: the time begins anew after a sample that
-could not be read, a node that did not answer, a pause of the task, and a restart of the controller.
+A GPU is idle while its utilization is 0 % in every sample. An unknown reading is not idle: the time begins anew after
+an unreadable sample, a node that did not answer, a pause of the task, and a restart of the controller.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Literal
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Placement
 from agentless.model.units import format_duration
-from agentless.model.usage.idle import Idle, IdlePolicy
+from agentless.model.usage.idle import IdleGpus, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class Still:
-    """The GPUs of a node, by UUID, that were at 0 % in every sample since then, and when the last sample was taken."""
+    """The GPUs of a node, by UUID, with the time since when they are at 0 %, and the time of the last sample."""
 
     since: Mapping[str, float] = field(default_factory=dict)
     sampled_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What was reported of a task last: which GPUs, under which policy, and when."""
+class IdleReport:
+    """The last report of a task: the GPUs, the policy, and the time."""
 
     gpus: frozenset[str]
     policy: IdlePolicy
@@ -36,15 +36,15 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do about a task now; `idle` is what is to be shown of it, `told` what is to be remembered."""
+    """What to do about a task now. `idle` is shown with the task; `report` is kept for the next call."""
 
     what: Literal["nothing", "report", "busy again", "stop"]
-    idle: Idle | None = None
-    told: Told | None = None
+    idle: IdleGpus | None = None
+    report: IdleReport | None = None
 
 
 def follow(before: Still, seen: Observation) -> Still:
-    """What is known of a node's GPUs after one more look at it."""
+    """The idle GPUs of a node after one more observation."""
     sample, at = seen.sample, seen.sampled_at
     if seen.error is not None or sample is None or sample.error is not None or at is None:
         return Still()
@@ -54,36 +54,36 @@ def follow(before: Still, seen: Observation) -> Still:
 
 
 def idle_since(still: Still, held: Placement, running_since: float, now: float) -> Mapping[str, float] | None:
-    """The idle GPUs of a task that has run since then, each with the time since when; None: nothing is known."""
+    """The idle GPUs of a task, each with the time since when. None if nothing is known."""
     if still.sampled_at is None or now - still.sampled_at > STALE_AFTER:
         return None
     return {uuid: max(still.since[uuid], running_since) for uuid in held.gpu_uuids if uuid in still.since}
 
 
 def judge(
-    found: Mapping[str, float] | None, held: Placement, policy: IdlePolicy, told: Told | None, now: float
+    found: Mapping[str, float] | None, held: Placement, policy: IdlePolicy, report: IdleReport | None, now: float
 ) -> Verdict:
-    """What follows from the idle GPUs of a task. It is stopped only when all are, and some time after a warning."""
+    """What follows from the idle GPUs of a task. It is stopped only if all are idle, some time after a warning."""
     if found is None:
         return Verdict("nothing")
     long = {uuid: since for uuid, since in found.items() if now - since >= policy.report}
     if not long:
-        return Verdict("busy again" if told else "nothing")
+        return Verdict("busy again" if report else "nothing")
     all_since = max(long.values()) if len(long) == len(held.gpu_uuids) else None
-    if told is None or told.policy != policy or not told.gpus.issuperset(long):
-        told, what = Told(frozenset(long), policy, now), "report"
+    if report is None or report.policy != policy or not report.gpus.issuperset(long):
+        report, what = IdleReport(frozenset(long), policy, now), "report"
     else:
-        told, what = replace(told, gpus=told.gpus.intersection(long)), "nothing"
+        report, what = replace(report, gpus=report.gpus.intersection(long)), "nothing"
     stop_at = None
     if all_since is not None and policy.stop is not None:
-        # The warning comes as long before the stop as the policy says, also when the policy is new.
-        stop_at = max(all_since + policy.stop, told.at + policy.stop - policy.report)
+        # The warning precedes the stop by as much as the policy says, even if the policy is new.
+        stop_at = max(all_since + policy.stop, report.at + policy.stop - policy.report)
     if stop_at is not None and now >= stop_at:
-        return Verdict("stop", Idle(long, all_since, stop_at), told)
-    return Verdict("report" if what == "report" else "nothing", Idle(long, all_since, stop_at), told)
+        return Verdict("stop", IdleGpus(long, all_since, stop_at), report)
+    return Verdict("report" if what == "report" else "nothing", IdleGpus(long, all_since, stop_at), report)
 
 
-def words(idle: Idle, held: Placement, now: float) -> str:
+def words(idle: IdleGpus, held: Placement, now: float) -> str:
     """`idle for 45m 0s, to be stopped in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
     if idle.all_since is not None:
         text = f"idle for {format_duration(now - idle.all_since)}"
@@ -92,6 +92,6 @@ def words(idle: Idle, held: Placement, now: float) -> str:
     return "; ".join(f"GPU {index} idle for {format_duration(now - idle.since[uuid])}" for index, uuid in gpus)
 
 
-def farewell(idle: Idle, now: float) -> str:
-    """Why a task was stopped."""
+def farewell(idle: IdleGpus, now: float) -> str:
+    """The cause of the stop, in words."""
     return f"its GPUs were idle for {format_duration(now - (idle.all_since or now))} (idle: stop)"

@@ -1,4 +1,4 @@
-"""A span of time in pieces that people count by: hours, days or weeks by the clock on the wall."""
+"""Divides a span of time into hours, days or weeks of local time."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Literal
 from agentless.errors import UsageError
 
 HOURS = 25 * 3600.0
-"""Seconds of a span up to which a period is an hour, not a day."""
+"""Spans up to so many seconds are divided into hours."""
 DAYS = 62 * 86400.0
-"""Seconds of a span up to which a period is a day, not a week."""
+"""Spans up to so many seconds are divided into days."""
 LONGEST = 15 * 365 * 86400.0
-"""Seconds of a span: no more than some 800 weeks."""
+"""The longest span in seconds: some 800 weeks."""
 
 
 def period_of(begin: float, end: float) -> Literal["hour", "day", "week"]:
-    """What a span is shown in."""
+    """The period of a span."""
     return "hour" if end - begin <= HOURS else "day" if end - begin <= DAYS else "week"
 
 
 def periods(begin: float, end: float) -> list[float]:
-    """The edges of the periods of a span (Unix seconds), its own ends included; raises UsageError where it is none."""
+    """The edges of the periods of a span (Unix seconds), with its own ends. Raises UsageError for an invalid span."""
     if not 0 < end - begin <= LONGEST:
         raise UsageError("the time to count from has to be in the past, by 15 years at most; write 12h, 7d or a date")
     local, period, edges = datetime.fromtimestamp(begin, UTC).astimezone(), period_of(begin, end), [begin]

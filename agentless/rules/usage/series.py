@@ -1,8 +1,7 @@
-"""The numbers of a GPU over time, at falling resolution: what becomes of readings, and what is shown of them.
+"""Readings of a GPU over time, at decreasing resolution.
 
-A point keeps for each metric how many readings were known in its time, their sum and the largest. So points can be put
-together without losing anything: the mean over a longer time is that of all its readings, whichever way it was
-reached, and a time without a reading stays a gap.
+A point has, for each metric, the number of readings in its time, their sum and their maximum. So points can be merged
+without loss: the mean over a longer time is the mean of all its readings, and a time without readings stays a gap.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import NamedTuple
 from agentless.model.nodes.gpu import GpuReading
 
 METRICS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
-"""What is kept, by the names of `GpuReading`."""
+"""The metrics that are stored, by the names of `GpuReading`."""
 _SCALES = (1, 1, 1, 10)
-"""Units that one of these has: power is kept in tenths of a watt."""
+"""Factors of stored values: power is stored in tenths of a watt."""
 POINTS = 60
-"""Points in a block, which is what is written and read as one."""
+"""Points in a block. A block is stored as one row."""
 SIZE = POINTS * len(METRICS)
 _NONE = (0,) * SIZE
 HOLD = 5.0
-"""Seconds for which a reading stands until the next one: nodes are sampled about every two."""
+"""Seconds for which a reading is shown until the next one. Nodes are sampled about every 2 s."""
 _MOST = 2**28
-"""No reading is as large as that; a driver may print anything."""
+"""The largest valid reading. A driver may print anything."""
 
 
 class Level(NamedTuple):
-    """A resolution: seconds of a point, and for how many seconds such points are kept."""
+    """A resolution: seconds per point, and for how many seconds points are kept."""
 
     width: int
     kept: int
@@ -41,7 +40,7 @@ class Level(NamedTuple):
 
 
 LEVELS = (Level(1, 600), Level(10, 7200), Level(60, 86400), Level(600, 30 * 86400))
-"""From fine to coarse. The points of one make up those of the next, and its blocks the next one's, without a rest."""
+"""From fine to coarse. Points and blocks of each level are whole multiples of those of the previous one."""
 
 
 class Block:
@@ -60,7 +59,7 @@ class Block:
         self.peaks = array("I", peaks)
 
     def read(self, point: int, reading: GpuReading) -> None:
-        """Take in a reading. What could not be read is not in it."""
+        """Add a reading to a point. Unreadable values are left out."""
         for at, (metric, scale) in enumerate(zip(METRICS, _SCALES, strict=True)):
             value = getattr(reading, metric)
             if value is not None and 0 <= value < _MOST:
@@ -70,18 +69,18 @@ class Block:
                 self.peaks[place] = max(self.peaks[place], known)
 
     def take(self, other: Block) -> None:
-        """Take in the points of another block of the same time."""
+        """Add the points of another block of the same time."""
         self.counts = array("I", map(int.__add__, self.counts, other.counts))
         self.totals = array("Q", map(int.__add__, self.totals, other.totals))
         self.peaks = array("I", map(max, self.peaks, other.peaks))
 
     def copy(self) -> Block:
-        """As it is now."""
+        """A copy."""
         return Block(self.counts, self.totals, self.peaks)
 
 
 def fold(block: Block, start: int, width: int, into: Block, coarser: int) -> None:
-    """Take the points of a block, which begins at `start`, into one of a coarser level in whose time it is."""
+    """Add the points of a block, which begins at `start`, to the block of a coarser level that includes it."""
     ratio = min(POINTS, coarser // width)
     first = start // coarser % POINTS
     for metric in range(0, SIZE, POINTS):
@@ -96,16 +95,16 @@ def fold(block: Block, start: int, width: int, into: Block, coarser: int) -> Non
 
 
 def level_for(span: float, points: int) -> Level:
-    """The level that shows so many points of a span of so many seconds: one that covers it, and not finer than asked.
+    """The coarsest level that covers a span and still has so many points in it.
 
-    What is finer would give the same means and cost more.
+    A finer level would give the same means at a higher cost.
     """
     covering = [level for level in LEVELS if level.kept >= span] or [LEVELS[-1]]
     return max((level for level in covering if level.width <= span / points), default=covering[0])
 
 
 class Grid:
-    """Times at which something is shown: `points` of them, `step` seconds apart, the last one at `end`."""
+    """Points in time: `points` of them, `step` seconds apart, the last one at `end`."""
 
     def __init__(self, end: float, span: float, points: int) -> None:
         self.span = span
@@ -115,7 +114,7 @@ class Grid:
         self._places: dict[tuple[int, int], Sequence[int | None]] = {}
 
     def places(self, start: int, width: int) -> Sequence[int | None]:
-        """For each point of a block the index of the time that it belongs to, None when that is not shown."""
+        """For each point of a block, the index of its time in the grid, or None."""
         found = self._places.get((start, width))
         if found is None:
             every = (ceil((start + n * width - self.begin) / self.step) - 1 for n in range(POINTS))
@@ -124,14 +123,14 @@ class Grid:
 
 
 Piece = tuple[int, int, Block]
-"""When it begins (Unix seconds), how many seconds a point of it has, and the points."""
+"""A block with its begin (Unix seconds) and the seconds per point."""
 Curve = tuple[float | None, ...]
 
 
 def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curve]:
-    """Each metric over the grid, and under `NAME_max` its largest readings; None where nothing is known.
+    """Each metric over the grid, and its maximum as `NAME_max`. None where there is no reading.
 
-    `width` is that of the level that was chosen: where a point has no reading of its own, the one before stands.
+    `width` is that of the chosen level. A point without a reading repeats the one before it, for a while.
     """
     laid = [(grid.places(start, seconds), block) for start, seconds, block in pieces]
     shown: dict[str, Curve] = {}
@@ -154,7 +153,7 @@ def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curv
 
 
 def _hold(counts: list[int], totals: list[int], peaks: list[int], reach: int) -> None:
-    """Let what is known stand for so many points after it."""
+    """Repeat each reading for up to so many points after it."""
     last = None
     for place, count in enumerate(counts):
         if count:

@@ -1,8 +1,8 @@
-"""Who has had how much of the GPUs in a span of time, and how busy they were.
+"""GPU usage in a span of time: who held how many GPUs, and how busy they were.
 
-A task has its GPUs from its start to its end, also while it is paused or its node does not answer; what of that is in
-the span counts. Tasks that share a GPU have it each. How busy is what the driver says of the GPU as a whole: where
-somebody outside the task used it, nobody can tell, and that time is left out.
+A task holds its GPUs from its start to its end, including pauses and times when its node does not answer. The part
+within the span counts. Each of several tasks that share a GPU counts it in full. The driver reports utilization for the
+whole GPU, so times in which others used the GPU are left out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.usage.figures import By, UsagePeriodView, UsageRowView, UsageView
-from agentless.model.usage.spent import Load, Spent
+from agentless.model.usage.spent import GpuActivity, Spent
 from agentless.rules.views.publish import timestamp
 
 ROWS = 1000
-"""So many lines are shown at most, those with the most GPU-hours."""
+"""The most rows in the result, those with the most GPU-hours."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Row:
 
 
 class Tally:
-    """Adds up what was spent between the first and the last of `edges`, and between each two of them (Unix seconds)."""
+    """Sums up usage between the first and the last of `edges`, and per period between them (Unix seconds)."""
 
     def __init__(self, edges: Sequence[float], by: By) -> None:
         self._edges = edges
@@ -44,7 +44,7 @@ class Tally:
         self._periods = [0.0] * (len(edges) - 1)
 
     def add(self, spent: Spent) -> None:
-        """Count it, as far as it is in the span."""
+        """Add usage, as far as it is within the span."""
         edges = self._edges
         if spent.end <= edges[0] or spent.begin >= edges[-1]:
             return
@@ -62,8 +62,8 @@ class Tally:
             begin, period = until, period + 1
 
     def view(self, gpus: int) -> UsageView:
-        """The sums, of so many GPUs that there are."""
-        edges, room = self._edges, gpus * (self._edges[-1] - self._edges[0])
+        """The published sums; `gpus` is the number of GPUs in the cluster."""
+        edges, capacity = self._edges, gpus * (self._edges[-1] - self._edges[0])
         total = _Row()
         for row in self._rows.values():
             total.tasks += row.tasks
@@ -77,25 +77,25 @@ class Tally:
             ends_at=timestamp(edges[-1]) or "",
             by=self._by,
             gpus=gpus,
-            total=_row_view("", total, room),
-            rows=tuple(_row_view(name, row, room) for name, row in most),
+            total=_row_view("", total, capacity),
+            rows=tuple(_row_view(name, row, capacity) for name, row in most),
             more=len(self._rows) - len(most),
             periods=tuple(UsagePeriodView(timestamp(at) or "", round(seconds / 3600, 3)) for at, seconds in periods),
         )
 
 
 def observed(
-    readings: Iterable[GpuReading], held: Iterable[str], others: Iterable[str], seconds: float, before: Load
-) -> Load:
-    """How busy the GPUs of a task were after so many more seconds; `others`: the UUIDs of those that others use too."""
+    readings: Iterable[GpuReading], held: Iterable[str], others: Iterable[str], seconds: float, before: GpuActivity
+) -> GpuActivity:
+    """The activity of the GPUs of a task after so many more seconds. `others` are UUIDs of GPUs with other users."""
     mine = set(held).difference(others)
     loads = (gpu.utilization_pct for gpu in readings if gpu.uuid in mine)
     known = [load for load in loads if load is not None and 0 <= load <= 100]
-    return Load(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
+    return GpuActivity(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
 
 
 def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
-    """How many GPUs there are that may be used; of a node that has not answered yet, as many as it had."""
+    """The number of usable GPUs. A node that has not answered yet counts with the GPUs in its record."""
     count = 0
     for name, node in cluster.nodes.items():
         if node.gpus:
@@ -105,11 +105,11 @@ def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
     return count
 
 
-def _row_view(name: str, row: _Row, room: float) -> UsageRowView:
+def _row_view(name: str, row: _Row, capacity: float) -> UsageRowView:
     return UsageRowView(
         name=name,
         gpu_hours=round(row.seconds / 3600, 3),
         tasks=row.tasks,
-        share=round(row.seconds / room, 4) if room else None,
+        share=round(row.seconds / capacity, 4) if capacity else None,
         utilization_pct=round(100 * row.busy / row.seen, 1) if row.seen else None,
     )

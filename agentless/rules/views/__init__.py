@@ -1,1 +1,1 @@
-"""From what the controller knows to what it publishes."""
+"""Published values, made from the model."""

@@ -1,4 +1,4 @@
-"""The hint behind "no such thing": what was probably meant."""
+"""The hint in messages about unknown names."""
 
 from __future__ import annotations
 

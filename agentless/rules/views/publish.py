@@ -1,4 +1,4 @@
-"""From what the controller knows to what it publishes."""
+"""Published values, made from the model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import counted, format_duration
-from agentless.model.usage.idle import Idle
+from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
-from agentless.rules.nodes.cgroup_limits import engine_of, told
+from agentless.rules.nodes.cgroup_limits import engine_of, what_it_lacks
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.usage.idle import words
 
@@ -31,11 +31,11 @@ def task_view(
     *,
     mine: bool,
     retried_as: str | None = None,
-    idle: Idle | None = None,
+    idle: IdleGpus | None = None,
     now: float = 0.0,
     outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
-    """The task as people and scripts see it."""
+    """The published value of a task."""
     status, placement = task.status, task.placement
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
     return TaskView(
@@ -106,10 +106,10 @@ def gpu_view(
     now: float = 0.0,
     asking: str | None = None,
 ) -> GpuView:
-    """The GPU as people and scripts see it.
+    """The published value of a GPU.
 
-    `reserved` is what there is to say of its reservations, `idle_since` since when the task that holds it does not use
-    it, `asking` the owner who looks.
+    `reserved` is the notice about its reservations, `idle_since` since when its task does not use it, `asking` the
+    owner who asks.
     """
     reading = gpu.reading
     idle = "" if idle_since is None else f", idle for {format_duration(now - idle_since)}"
@@ -141,7 +141,7 @@ def gpu_view(
 
 
 def reservation_view(reservation: Reservation, in_the_way: tuple[str, ...], now: float) -> ReservationView:
-    """The reservation as people and scripts see it."""
+    """The published value of a reservation."""
     return ReservationView(
         id=reservation.id,
         node=reservation.node,
@@ -157,7 +157,7 @@ def reservation_view(reservation: Reservation, in_the_way: tuple[str, ...], now:
 
 
 def node_view(node: Node) -> NodeView:
-    """The node as people and scripts see it."""
+    """The published value of a node."""
     seen, config = node.observation, node.config
     return NodeView(
         name=node.name,
@@ -180,7 +180,7 @@ def node_view(node: Node) -> NodeView:
 
 
 def address_of(config: NodeConfig) -> str:
-    """How it is reached, as people write it."""
+    """The address of a node, as a user writes it."""
     if config.connection == "local":
         return "this machine"
     user = f"{config.user}@" if config.user else ""
@@ -188,7 +188,7 @@ def address_of(config: NodeConfig) -> str:
 
 
 def _breakdown(node: Node) -> str:
-    """Why no launch succeeds on a node, and what follows, empty when they do."""
+    """Why launches on a node fail, and what follows. Empty if they do not."""
     broken = node.observation.broken
     return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
 
@@ -199,7 +199,7 @@ def _hands_out_nvidia(engine: EngineFacts | None) -> bool | None:
 
 
 def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
-    """What `doctor` says of a node, in the order in which one thing needs the other; `twin`: that it is another one."""
+    """The checks of `doctor` for a node, each after those that it depends on. `twin`: it is another node's machine."""
     seen = node.observation
     if seen.error is not None:
         rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
@@ -227,7 +227,7 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     else:
         found.append(_toolkit(node, engine, sample.gpus[0].vendor))
     if engine.lacks:
-        found.append(CheckView(node.name, "limits", False, told(node.config, engine.lacks)))
+        found.append(CheckView(node.name, "limits", False, what_it_lacks(node.config, engine.lacks)))
     return tuple(found)
 
 

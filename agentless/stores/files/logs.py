@@ -149,7 +149,7 @@ class LogWriter:
             self._file: BinaryIO = os.fdopen(handle, "wb")
 
     @property
-    def room(self) -> int:
+    def tail_bytes(self) -> int:
         """Bytes for the end of a log that is `full`."""
         return self._cap - self._cap // 2
 

@@ -17,12 +17,12 @@ from itertools import dropwhile
 from pathlib import Path
 
 from agentless.errors import RuntimeFailed
-from agentless.formats.tar import BadArchive, Incomplete, Member, Reading, Tar
+from agentless.formats.tar import BadArchive, Incomplete, Member, Parsing, Tar
 from agentless.formats.tree import Parts, Tree
-from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.model.text import cut, shown
 from agentless.model.units import format_size
-from agentless.rules.files.task_files import is_junk
+from agentless.rules.files.changed_outputs import is_junk
 
 MOST = 1_000_000
 """Files and folders of one output."""
@@ -93,7 +93,7 @@ class Unpacking:
         self._zeros = sum(each.zeros for each in before)
         self._links: list[tuple[str, str]] = []
 
-    def reading(self) -> Reading[None]:
+    def reading(self) -> Parsing[None]:
         """Unpack. May run in threads. Raises Unusable, RuntimeFailed for half an archive, ZerosAhead, and OSError."""
         tar = Tar()
         root = os.open(self._top.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -117,7 +117,7 @@ class Unpacking:
             self._tree.close()
             os.close(root)
 
-    def _one(self, tar: Tar, member: Member) -> Reading[None]:
+    def _one(self, tar: Tar, member: Member) -> Parsing[None]:
         path = self._path(member.name)
         if path is None:
             self.arrival.leave_out(member.name, "which leads elsewhere")
@@ -165,7 +165,7 @@ class Unpacking:
         except UnicodeEncodeError:  # the locale has no such character
             self.arrival.leave_out(path or "it", REASONS[errno.EILSEQ])
 
-    def _write(self, tar: Tar, member: Member, parts: Parts) -> Reading[str]:
+    def _write(self, tar: Tar, member: Member, parts: Parts) -> Parsing[str]:
         disk = os.fstatvfs(self._tree.folder(parts[:-1]))
         free = disk.f_bavail * disk.f_frsize
         if member.size > free + MOST_ZEROS:

@@ -18,7 +18,7 @@ from threading import Lock
 import orjson
 
 from agentless.errors import StateError
-from agentless.model.files.task_files import Output, Upload
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.tasks.task_id import first_try
 from agentless.stores import private
 
@@ -34,7 +34,7 @@ CREATE INDEX IF NOT EXISTS placed_at ON placed (at);
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedFiles:
     """What a task is to bring back, and what was uploaded with it."""
 
     outputs: tuple[Output, ...]
@@ -68,7 +68,7 @@ class OutputStore:
         """Whether something of this try is to be brought, and was not."""
         return first_try(str(task)) in self._wanted and task not in self._brought
 
-    def want(self, task: str, wanted: Wanted) -> None:
+    def want(self, task: str, wanted: ExpectedFiles) -> None:
         """Take down what a new task is to bring."""
         if not wanted.outputs:
             return
@@ -77,7 +77,7 @@ class OutputStore:
             self._db.execute("INSERT OR REPLACE INTO wanted VALUES (?, ?)", row)
         self._wanted.add(task)
 
-    def wanted(self, task: str) -> Wanted | None:
+    def wanted(self, task: str) -> ExpectedFiles | None:
         """What this task is to bring, if anything."""
         if first_try(task) not in self._wanted:
             return None
@@ -86,7 +86,7 @@ class OutputStore:
         if not rows:
             return None
         found = orjson.loads(rows[0][0])
-        return Wanted(
+        return ExpectedFiles(
             tuple(Output(**each) for each in found["outputs"]), tuple(Upload(**each) for each in found["uploads"])
         )
 

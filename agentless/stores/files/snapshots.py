@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from agentless.errors import Refused, StateError
-from agentless.model.files.task_files import Entry, Snapshot, id_of, parse_snapshot, rows_of
+from agentless.model.files.snapshot import Entry, Snapshot, parse_snapshot, rows_of, snapshot_id
 
 KEPT = 3600.0
 """Seconds for which something is kept that no task needs (any more): the next submit may be of nearly the same."""
@@ -41,7 +41,7 @@ class SnapshotStore:
 
     def put(self, snapshot: Snapshot) -> tuple[str, list[str]]:
         """Take in what a snapshot has where; gives its id and which contents are not here."""
-        name = id_of(snapshot)
+        name = snapshot_id(snapshot)
         with _explained(self._manifests):
             _write(self._manifests / name, orjson.dumps(rows_of(snapshot)))
         return name, self.missing(snapshot)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import astuple
 
 from agentless.errors import StateError
-from agentless.model.usage.spent import Load, Spent
+from agentless.model.usage.spent import GpuActivity, Spent
 
 Page = tuple[list[Spent], tuple[float, str]]
 """Some of them, and after what to go on."""
@@ -70,16 +70,16 @@ class Accounts:
         found = [Spent(*row) for row in rows]
         return found, (found[-1].end, found[-1].task) if found else after
 
-    def loads(self) -> dict[str, Load]:
+    def loads(self) -> dict[str, GpuActivity]:
         """How busy the GPUs of live tasks were so far."""
         try:
             self._prepare()
             rows = self._db.execute("SELECT task, seen, busy FROM loads")
-            return {task: Load(seen, busy) for task, seen, busy in rows}
+            return {task: GpuActivity(seen, busy) for task, seen, busy in rows}
         except sqlite3.Error as error:
             raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
 
-    def keep_loads(self, loads: Mapping[str, Load]) -> None:
+    def keep_loads(self, loads: Mapping[str, GpuActivity]) -> None:
         """Keep these and no others."""
         try:
             with self._db:

@@ -12,9 +12,9 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
-from agentless.model.tasks.run import Run, kind_of
 from agentless.model.tasks.task import Task
-from agentless.model.usage.spent import Load, spent_of
+from agentless.model.usage.run import Run, kind_of
+from agentless.model.usage.spent import GpuActivity, spent_of
 from agentless.stores import private
 from agentless.stores.records.accounts import Accounts
 from agentless.stores.state.upgrades import with_needs
@@ -23,7 +23,7 @@ EventRow = tuple[float, str, bytes]
 """When (Unix seconds), of which task, and the event as JSON."""
 
 _TASK = TypeAdapter(Task)
-_UNSEEN = Load()
+_UNSEEN = GpuActivity()
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
   id TEXT PRIMARY KEY, name TEXT, owner TEXT NOT NULL, batch TEXT NOT NULL, document BLOB NOT NULL
@@ -87,7 +87,7 @@ class History:
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
-    def add(self, task: Task, events: Iterable[EventRow] = (), load: Load = _UNSEEN) -> None:
+    def add(self, task: Task, events: Iterable[EventRow] = (), load: GpuActivity = _UNSEEN) -> None:
         """Keep an ended task and these events, all or nothing, on disk before this returns.
 
         The same task again replaces it. `load` is how busy its GPUs were.

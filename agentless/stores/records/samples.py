@@ -39,7 +39,7 @@ _PACKED = struct.Struct(f"<{SIZE}I{SIZE}Q{SIZE}I")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-class Key(NamedTuple):
+class BlockKey(NamedTuple):
     """Which block: seconds of a point, how many blocks of that level were before it since 1970, and the GPU's UUID."""
 
     width: int
@@ -57,8 +57,8 @@ class SampleStore:
         self.warning: str | None = None
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._growing: dict[Key, Block] = {}  # of the coarser levels: their time is not over
-        self._unwritten: dict[Key, Block] = {}
+        self._growing: dict[BlockKey, Block] = {}  # of the coarser levels: their time is not over
+        self._unwritten: dict[BlockKey, Block] = {}
 
     def add(self, minutes: Iterable[tuple[str, int, Block]], now: float) -> None:
         """Keep these blocks of the finest level, each with its GPU and number, and forget what is too old.
@@ -68,7 +68,7 @@ class SampleStore:
         with contextlib.suppress(StateError), self._using():
             pass  # what a controller before this one has left is read before something is written
         for gpu, number, block in _slowly(minutes):
-            _take(self._unwritten, Key(LEVELS[0].width, number, gpu), block)
+            _take(self._unwritten, BlockKey(LEVELS[0].width, number, gpu), block)
             _grow(self._growing, gpu, number, LEVELS[0], LEVELS[1:], block)
         for level in LEVELS[1:]:
             for key in [key for key in self._growing if key.width == level.width]:
@@ -154,9 +154,9 @@ def _slowly(things: Iterable[T]) -> Iterator[T]:
         yield thing
 
 
-def _left(db: sqlite3.Connection) -> dict[Key, Block]:
+def _left(db: sqlite3.Connection) -> dict[BlockKey, Block]:
     """The blocks of the coarser levels that were not written when the file was used last."""
-    found: dict[Key, Block] = {}
+    found: dict[BlockKey, Block] = {}
     for finer, coarser in pairwise(LEVELS):
         written = dict(db.execute("SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu", (coarser.width,)))
         rows = db.execute("SELECT number, gpu, data FROM points WHERE width = ?", (finer.width,))
@@ -169,16 +169,16 @@ def _left(db: sqlite3.Connection) -> dict[Key, Block]:
 
 
 def _grow(
-    growing: dict[Key, Block], gpu: str, number: int, finer: Level, levels: Iterable[Level], block: Block
+    growing: dict[BlockKey, Block], gpu: str, number: int, finer: Level, levels: Iterable[Level], block: Block
 ) -> None:
     """Take a block of one level into those of coarser ones in whose time it is."""
     start = number * finer.block
     for level in levels:
-        into = growing.setdefault(Key(level.width, start // level.block, gpu), Block())
+        into = growing.setdefault(BlockKey(level.width, start // level.block, gpu), Block())
         fold(block, start, finer.width, into, level.width)
 
 
-def _take(blocks: dict[Key, Block], key: Key, block: Block) -> None:
+def _take(blocks: dict[BlockKey, Block], key: BlockKey, block: Block) -> None:
     if key in blocks:
         blocks[key].take(block)
     else:
@@ -190,7 +190,7 @@ def _oldest(level: Level, now: float) -> int:
     return int((now - level.kept) // level.block)
 
 
-def _write(db: sqlite3.Connection, key: Key, block: Block) -> None:
+def _write(db: sqlite3.Connection, key: BlockKey, block: Block) -> None:
     """Write a block. Where there is one, of a controller before this one in the same minute, it adds to that."""
     there = db.execute("SELECT data FROM points WHERE width = ? AND number = ? AND gpu = ?", key).fetchone()
     if there:

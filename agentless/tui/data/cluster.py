@@ -19,7 +19,7 @@ KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
 """Ended tasks that the controller sends, the newest. With this many there may be more."""
-LATELY = 600.0
+FAILED_WITHIN = 600.0
 """Seconds for which a failed task counts as a problem."""
 STALE = 15.0
 """Seconds after which the last sample of a node is too old to describe it."""
@@ -115,7 +115,7 @@ class ClusterState:
             if is_ill(gpu) and gpu["node"] not in bad:
                 found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
-        if lately := sum(self.now - unix_time(task["ended_at"]) < LATELY for task in failed):
+        if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
             found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
         for task in self.tasks.values():

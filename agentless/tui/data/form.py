@@ -16,7 +16,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.units import short_size
 from agentless.rules.submit.options import OPTIONS, Option, Options
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.tui.data.cluster import Row
 
 _OPTIONS = [OPTIONS[name] for name in ("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries")]
@@ -41,7 +41,7 @@ _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
 
 
-def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> Submission:
+def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> TaskRequest:
     """The submission that the fields ask for, a text by name each; raises UsageError.
 
     `command` stands in for one that is not written yet.
@@ -58,7 +58,7 @@ def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> S
     targets = values["target"].split()
     if not targets and not options.keys() & {"node", "cores", "memory"}:
         raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
-    return submission(words, targets, options, Outside(time.time(), os.environ, read_lines))
+    return task_request(words, targets, options, Outside(time.time(), os.environ, read_lines))
 
 
 def _read(option: Option, text: str) -> Any:
@@ -79,7 +79,7 @@ def _words(text: str) -> tuple[str, ...]:
         raise UsageError(f"command: {str(error).lower()}") from None
 
 
-def request_of(asked: Submission, like: Mapping[str, Any] | None) -> Row:
+def request_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> Row:
     """The request; what has no field is as in the spec of the task that the form is `like`."""
     request = asked.request()
     if like:

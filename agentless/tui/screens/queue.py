@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from agentless.client.words import command_line, ran
 from agentless.tui.data.cluster import Row
-from agentless.tui.screens.view import TaskView
+from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.table import TableColumn
 
 
-class Queue(TaskView):
+class Queue(TaskListView):
     """A row for each pending task, in the order of the queue."""
 
     KINDS = frozenset({"tasks"})

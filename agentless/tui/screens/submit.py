@@ -20,7 +20,7 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of, printable
 from agentless.rules.submit.options import OPTIONS
-from agentless.rules.submit.submission import Submission
+from agentless.rules.submit.task_request import TaskRequest
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.form import FIELDS, in_fields, request_of, submission_of
 from agentless.tui.screens.ask import Ask
@@ -199,7 +199,7 @@ class SubmitForm(Screen[None]):
     def _text(self, name: str) -> str:
         return self.query_one(f"#{name}", TextArea).text
 
-    def _asked(self, command: tuple[str, ...] = ()) -> Submission:
+    def _asked(self, command: tuple[str, ...] = ()) -> TaskRequest:
         lines = {field.id or "": field.value for field in self.query(Input)}
         areas = {area.id or "": area.text for area in self.query(TextArea)}
         return submission_of(lines | areas, command)
@@ -224,7 +224,7 @@ class SubmitForm(Screen[None]):
             return
         self.run_worker(partial(self._explain, asked, self._breaker), thread=True)
 
-    def _explain(self, asked: Submission, breaker: Breaker) -> None:
+    def _explain(self, asked: TaskRequest, breaker: Breaker) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
             request = request_of(asked, self._like) | {"targets": [target] if target else [], "sweep": []}
@@ -247,7 +247,7 @@ class SubmitForm(Screen[None]):
         if breaker is self._breaker and not self.busy:
             self._tell(parts)
 
-    def _submit(self, asked: Submission) -> None:
+    def _submit(self, asked: TaskRequest) -> None:
         try:
             with self._breaker.watching():
                 starts: list[Row] = self._client.submit(request_of(asked, self._like))

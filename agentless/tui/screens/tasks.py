@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from agentless.client.words import command_line, ran, state, unix_time, where, why
 from agentless.tui.data.cluster import ENDED, ClusterState, Row
-from agentless.tui.screens.view import TaskView
+from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
 from agentless.tui.widgets.table import TableColumn
@@ -19,7 +19,7 @@ from agentless.tui.widgets.table import TableColumn
 _ON_NODES = ("running", "paused")
 
 
-class Tasks(TaskView):
+class Tasks(TaskListView):
     """A row for each live task, and for the last ones that have ended."""
 
     KINDS = frozenset({"nodes", "tasks"})

@@ -194,7 +194,7 @@ def _sorted(rows: list[Row], column: TableColumn, *, reverse: bool) -> list[Row]
     return sorted(known, key=key, reverse=reverse) + [row for row in rows if key(row) is None]
 
 
-class TaskView(View):
+class TaskListView(View):
     """A view whose rows are tasks."""
 
     def name_of(self, row: Row) -> object:

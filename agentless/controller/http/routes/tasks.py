@@ -16,7 +16,7 @@ from agentless.controller.http.schemas import RecoveryRequest, StopRequest, Subm
 from agentless.controller.http.services import Services, seen_by
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
-from agentless.model.tasks.log_query import LogQuery, Position
+from agentless.model.tasks.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.view import (
@@ -106,7 +106,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         position: Annotated[str | None, Query(max_length=2000)] = None,
     ) -> StreamingResponse:
         """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
-        begin = None if position is None else Position.parse(position)
+        begin = None if position is None else LogCursor.parse(position)
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
         return framed(services.logs.read(task, query))
 

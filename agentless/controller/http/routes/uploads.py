@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from agentless.controller.http.services import Services
 from agentless.errors import AgentlessError, UsageError
 from agentless.formats.contents import HEAD, parse_content_head
-from agentless.model.files.task_files import parse_snapshot
+from agentless.model.files.snapshot import parse_snapshot
 from agentless.stores.files.snapshots import ContentWriter, SnapshotStore
 
 

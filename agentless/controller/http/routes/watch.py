@@ -46,14 +46,14 @@ def add_to(app: FastAPI, services: Services) -> None:
 
 async def _lines(services: Services, feed: LiveFeed) -> AsyncIterator[bytes]:
     sent = 0.0
-    told: ControllerView | None = None
+    shown: ControllerView | None = None
     with feed.followed() as follower, services.bus.waking() as news:
         while not services.lifetime.leaving:
             news.clear()
             feed.refresh()
             rows = feed.news(follower)
-            if (about := services.status.describe()) != told:
-                told, rows["controller"] = about, [about]
+            if (about := services.status.describe()) != shown:
+                shown, rows["controller"] = about, [about]
             if rows or time.monotonic() - sent > SIGN:
                 sent = time.monotonic()
                 yield orjson.dumps({"now": services.clock.now(), **rows}) + b"\n"

@@ -13,7 +13,7 @@ from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.container import Container
 from agentless.ports import Clock
-from agentless.rules.nodes.exclusion import recognised
+from agentless.rules.nodes.gpu_exclusion import recognised
 from agentless.rules.nodes.twins import Boot, boot_of
 
 

@@ -12,7 +12,7 @@ SETTLE = 0.25
 """Seconds for which a start alone is not looked at: it says little that the launch has not, and its end may come."""
 
 
-class Changes:
+class PendingChanges:
     """What the stream of events has named and nobody has looked at yet."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ A server that drops us soon after each login is not to be called every second.""
 _log = logging.getLogger(__name__)
 
 
-class Connection:
+class NodeConnection:
     """A session that is kept.
 
     `failure` is why the node cannot be reached now, `offline_since` from when on (Unix seconds); both are None while it

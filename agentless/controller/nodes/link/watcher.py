@@ -7,7 +7,7 @@ import contextlib
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.cache import NodeCache
-from agentless.controller.nodes.link.changes import Changes
+from agentless.controller.nodes.link.changes import PendingChanges
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.link.limits import EVENT, EVENT_BYTES, LOOKS, flooded
@@ -68,7 +68,7 @@ class Watcher:
         """
         events = self._engines.events(max(0.0, self._inspector.refreshed_at - OVERLAP))
         async with self._session.stream(events, own=True, wait=False) as stream:
-            changes, looks = Changes(), TokenBucket(*LOOKS)
+            changes, looks = PendingChanges(), TokenBucket(*LOOKS)
             reading = asyncio.create_task(self._read(stream, changes))
             try:
                 while some := await changes.take():
@@ -86,7 +86,7 @@ class Watcher:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
-    async def _read(self, stream: Stream, changes: Changes) -> None:
+    async def _read(self, stream: Stream, changes: PendingChanges) -> None:
         buffer, allowed = b"", TokenBucket(*EVENT_BYTES)
         try:
             async for fd, data in stream:

@@ -1,5 +1,5 @@
-"""Which of the nodes that would do gets a task: one file each, found by its name.
+"""Policies that choose among matching nodes: one file each, found by its name.
 
-Each has `cost(room, spare)`: the node with the least of it is taken, of equals the first of the inventory. `room` is as
-it would be found now; `spare` is bytes of memory, of the GPUs that the task would get there, beyond what it asked for.
+Each has `cost(node, spare)`. The node with the lowest cost is taken, of equals the first of the inventory. `node` is
+its timeline; `spare` is the memory, in bytes, of the GPUs that the task would get, beyond its request.
 """

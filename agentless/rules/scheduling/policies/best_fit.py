@@ -1,10 +1,10 @@
-"""The smallest GPUs that are large enough: keeps the large ones for those who need them."""
+"""The smallest GPUs that are large enough. Keeps large ones free for tasks that need them."""
 
 from __future__ import annotations
 
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:
-    """Memory of a GPU that would be wasted; of equals the fullest node."""
-    return (spare, room.open_seats)
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:
+    """Unneeded GPU memory; of equals, the fullest node."""
+    return (spare, node.open_gpus)

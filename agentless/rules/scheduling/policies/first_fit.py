@@ -1,10 +1,10 @@
-"""The first node of the inventory where it fits: for machines that are written down in the order of liking."""
+"""The first node of the inventory where the task fits. For inventories in order of preference."""
 
 from __future__ import annotations
 
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
-    """All nodes are alike."""
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """All nodes cost the same."""
     return ()

@@ -1,10 +1,10 @@
-"""The fullest node where it fits: keeps whole nodes free for the tasks that need many GPUs at once."""
+"""The fullest node where the task fits. Keeps whole nodes free for tasks with many GPUs."""
 
 from __future__ import annotations
 
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
-    """GPUs that are open, then the share of cores and memory that is."""
-    return (room.open_seats, -room.in_use)
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """Free GPUs, then the free share of cores and memory."""
+    return (node.open_gpus, -node.in_use)

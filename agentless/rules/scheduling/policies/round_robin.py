@@ -1,10 +1,10 @@
-"""One node after the other: the one whose last task was started the longest ago."""
+"""One node after the other: the one whose last start is the longest ago."""
 
 from __future__ import annotations
 
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
-    """When its last task was started."""
-    return (room.last_start,)
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """The time of its last start."""
+    return (node.last_start,)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.errors import StateError
-from agentless.model.nodes.exclusion import NodeRecord
-from agentless.rules.nodes.exclusion import remembered
-from agentless.stores.state.exclusions import GateStore
+from agentless.model.nodes.node_record import NodeRecord
+from agentless.rules.nodes.gpu_exclusion import remembered
+from agentless.stores.state.node_records import NodeRecordStore
 
 
 class NodeRecords:
     """The records of nodes, `known` by name, and on disk."""
 
-    def __init__(self, store: GateStore, stores: Stores) -> None:
+    def __init__(self, store: NodeRecordStore, stores: TaskStores) -> None:
         self.known = {name: replace(record, gpus=remembered(record.gpus)) for name, record in store.load().items()}
         self._store = store
         self._stores = stores

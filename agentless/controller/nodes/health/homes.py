@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.model.nodes.cluster import Observation
 from agentless.rules.nodes.twins import marks, may_have, taken
 

@@ -1,8 +1,8 @@
-"""What speaks against giving a GPU to anybody: what it, its driver and the kernel log say of its health.
+"""Findings that exclude a GPU, from its readings, its driver and the kernel log.
 
-Nothing is remembered here. Whoever keeps a GPU out until a person lets it in again remembers, by UUID, that something
-was found. When the person does, the keys that are found at that moment are forgiven, each until it is no longer found:
-an old fault stays in the log and must not shut the GPU out again, a new one has another key and must.
+This module keeps no state; `gpu_exclusion` does. When a person resumes a GPU, the keys that are found at that moment
+are forgiven until they are found no longer. So an old fault in the log does not exclude the GPU again, while a new one
+has another key and does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why the GPU with the UUID `gpu` should be kept out.
+    """A reason to exclude the GPU with the UUID `gpu`.
 
-    `key` is the same in every look at the same trouble, and another one when it happens again. `reason` is in words and
-    does not say since when. `logged`: it is from the kernel log.
+    `key` stays the same for the same fault, and changes when it happens again. `reason` is in words, without a time.
+    `logged`: it is from the kernel log.
     """
 
     gpu: str
@@ -27,7 +27,7 @@ class Finding:
     logged: bool = False
 
 
-def health(
+def find_faults(
     sample: GpuSample,
     before: Iterable[GpuReading],
     faults: Iterable[GpuFault] | None,
@@ -35,11 +35,10 @@ def health(
     temperature_limit: int | None = None,
     faults_within: float | None = None,
 ) -> tuple[Finding, ...]:
-    """All that speaks against GPUs of one node; what is not known speaks against none.
+    """All findings on the GPUs of a node. An unknown value is no finding.
 
-    `before` are the GPUs it had at an earlier look, `faults` those in its kernel log, from old to new, None where it
-    cannot be read. A GPU is too hot from `temperature_limit` °C on; faults of more than `faults_within` seconds ago do
-    not count.
+    `before` are the GPUs of an earlier sample. `faults` are those in the kernel log, oldest first, or None if it cannot
+    be read. A GPU is too hot from `temperature_limit` °C on. Faults older than `faults_within` seconds do not count.
     """
     earlier = tuple(before)
     uuids = {gpu.pci_bus_id: gpu.uuid for gpu in (*earlier, *sample.gpus) if gpu.pci_bus_id}
@@ -60,7 +59,7 @@ def _read(gpu: GpuReading, temperature_limit: int | None) -> Iterator[Finding]:
 
 
 def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Finding]:
-    """Those that were there. An answer that is not whole, or without any GPU, says nothing of a single one."""
+    """GPUs that have vanished. An incomplete answer, or one without any GPU, says nothing about a single one."""
     there = {gpu.uuid for gpu in sample.gpus}
     whole = bool(there) and sample.error is None
     for gpu in before:
@@ -71,7 +70,7 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
 
 
 def _logged(faults: Iterable[GpuFault], uuids: Mapping[str, str], within: float | None) -> Iterator[Finding]:
-    """The last of each kind on each GPU: they come in hundreds."""
+    """The last fault of each kind on each GPU. The log may have hundreds."""
     last = {
         (uuid, fault.name): fault
         for fault in faults

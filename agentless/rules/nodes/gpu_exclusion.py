@@ -1,10 +1,10 @@
-"""Which GPU is kept out, and until when: what `rules/nodes/gpu_health` finds, put together with what is remembered.
+"""Which GPUs are excluded, and until when: combines the findings of `rules/nodes/gpu_findings` with the records.
 
-A finding keeps its GPU out until a person resumes it, or, if the admin wants that, until it is found no longer. Once it
-is out, more of the same changes nothing. What the kernel log says at the first look at a GPU is forgiven: nobody knows
-what was done since, and a GPU that still needs help shows so in its readings. The count of uncorrected ECC errors is
-such a reading and counts from the first look on: it begins anew when the driver does, and where memory is to be
-remapped it stands until the GPU is reset.
+A finding excludes its GPU until a person resumes it, or, if the inventory says so, until it is found no longer. More
+findings of the same kind change nothing. Faults that are in the kernel log when a GPU is first seen are forgiven:
+they may have been repaired since, and a GPU that is still faulty shows it in its readings. The count of uncorrected ECC
+errors is such a reading and counts from the start: the driver resets it, and if memory has to be remapped it stays
+until the GPU is reset.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from dataclasses import replace
 
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
-from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
-from agentless.rules.nodes.gpu_health import Finding, health
+from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
+from agentless.rules.nodes.gpu_findings import Finding, find_faults
 
 OUT_FOR = 60.0
-"""Seconds that a GPU is kept out at least, so that one at the limit of its temperature does not go in and out."""
+"""The shortest exclusion in seconds. A GPU at its temperature limit would flap otherwise."""
 
 REMEMBERED = 2 * MOST_GPUS
-"""GPUs of a node that are remembered: all that it can have, and as many that it had. Of those the first stay."""
+"""The most recorded GPUs of a node: all that it can have, and as many that it had. The oldest stay."""
 CHANGES = 2 * MOST_GPUS
-"""UUIDs that a node may name within `CHANGES_WITHIN` seconds: all its GPUs may be other ones once."""
+"""The most UUIDs that a node may report within `CHANGES_WITHIN` seconds: all its GPUs may be replaced once."""
 CHANGES_WITHIN = 3600.0
 
 Faults = tuple[GpuFault, ...] | None
 
 
 def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tuple[Mapping[str, float], GpuSample]:
-    """When each UUID was named last, and the sample; one without GPUs when a node names others all the time.
+    """When each UUID was reported last, and the sample. It has no GPUs if the node keeps reporting new UUIDs.
 
-    What is kept of a GPU would grow with each of them, and nobody could start anything on one.
+    Records would grow with each of them, and no task could start on one.
     """
     here = {reading.uuid: now for reading in sample.gpus}
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
@@ -48,16 +48,16 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
 def looked(
     records: Mapping[str, NodeRecord], node: str, sample: GpuSample, faults: Faults, now: float, policy: HealthPolicy
 ) -> NodeRecord:
-    """The record of a node after a look at it; the same one when nothing has changed.
+    """The record of a node, updated from a sample. The same object if nothing has changed.
 
-    What is remembered of a GPU comes along when it moves to another node, or when its node gets another name. Of those
-    that are not there when none is, since another machine has the name, only what keeps them out is remembered.
+    The record of a GPU moves with it to another node, or to a new name of its node. If none of the GPUs is there, the
+    name is another machine's now, and of the missing ones only those that are excluded stay in the record.
     """
     record = records.get(node, NodeRecord())
     here = {reading.uuid: reading for reading in sample.gpus}
     known = dict(record.gpus)
     if here and not here.keys() & known.keys():
-        # None of them is there: this is another machine than before, and theirs have not vanished.
+        # None of the GPUs is there: this is another machine, and they have not vanished.
         known = {uuid: gpu for uuid, gpu in known.items() if gpu.troubles}
     for reading in sample.gpus:
         if reading.uuid not in known:
@@ -72,7 +72,7 @@ def looked(
 
 
 def remembered(gpus: Mapping[str, GpuRecord], here: abc.Container[str] = ()) -> Mapping[str, GpuRecord]:
-    """Those of these GPUs to remember: all that are `here`, then those that are kept out, the first known first."""
+    """The GPUs that stay in the record: all that are `here`, then excluded ones, the oldest first."""
     if len(gpus) <= REMEMBERED:
         return gpus
     places = sorted(gpus, key=lambda uuid: (uuid not in here, not gpus[uuid].troubles))
@@ -81,14 +81,14 @@ def remembered(gpus: Mapping[str, GpuRecord], here: abc.Container[str] = ()) -> 
 
 
 def gated(node: Node, record: NodeRecord | None) -> Node:
-    """The node with what keeps it, or GPUs of it, out. What holds a GPU holds it all the same."""
+    """The node, with its drain and excluded GPUs from the record. Tasks keep the GPUs that they hold."""
     if record is None:
         return node
     ill = {uuid: gpu for uuid, gpu in record.gpus.items() if gpu.troubles}
     if ill:
         there = {gpu.reading.uuid for gpu in node.gpus}
         vanished = [Gpu(gpu.reading, "unknown") for uuid, gpu in ill.items() if uuid not in there]
-        # Without a word of the driver on any GPU, nothing is shown of one that it does not name.
+        # If the driver reports no GPU at all, a missing one is not shown.
         gpus = (*node.gpus, *(vanished if node.observation.sample else ()))
         node = replace(node, gpus=tuple([_out(gpu, ill.get(gpu.reading.uuid)) for gpu in gpus]))
     if record.drain is None:
@@ -104,9 +104,9 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
 def resumed(
     record: NodeRecord, gpu: int | None, sample: GpuSample | None, faults: Faults, policy: HealthPolicy
 ) -> tuple[NodeRecord, tuple[str, ...]]:
-    """The node let in again with all its GPUs, or only the one of this index; and in words what had kept them out.
+    """The record after a resume of the node with all its GPUs, or of one GPU; and the reasons that were lifted.
 
-    What is found in `sample` is forgiven, and what was found before unless it is over; all of that without a sample.
+    Findings in `sample` are forgiven, and earlier ones unless they are over. Without a sample, all are forgiven.
     """
     lifted, gpus = [], dict(record.gpus)
     if record.drain and gpu is None:
@@ -118,19 +118,19 @@ def resumed(
             lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
             keys = [finding.key for finding in found.get(uuid, {}).values()]
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
-            still = [key for key in before if not _told(key, here.get(uuid), faults if sample else None)]
+            still = [key for key in before if not _is_readable(key, here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
 
 
 def drain_words(drain: Drain) -> str:
-    """Why a node is drained, who has done it and when: `new disks (by ann@laptop, 2026-05-01 12:00 UTC)`."""
+    """Why, by whom and since when a node is drained: `new disks (by ann@laptop, 2026-05-01 12:00 UTC)`."""
     words = f"by {drain.by}, {format_moment(drain.since)}"
     return f"{drain.reason} ({words})" if drain.reason else words
 
 
 def trouble_words(gpu: GpuRecord) -> str:
-    """What keeps a GPU out, and since when: `2 uncorrected ECC errors (since 2026-05-01 12:00 UTC)`."""
+    """Why and since when a GPU is excluded: `2 uncorrected ECC errors (since 2026-05-01 12:00 UTC)`."""
     return "; ".join(f"{trouble.reason} (since {format_moment(trouble.since)})" for trouble in gpu.troubles)
 
 
@@ -140,10 +140,10 @@ def trouble_words(gpu: GpuRecord) -> str:
 def _findings(
     record: NodeRecord, sample: GpuSample, faults: Faults, policy: HealthPolicy
 ) -> Mapping[str, Mapping[str, Finding]]:
-    """What speaks against GPUs of a node now, by UUID and kind."""
+    """The findings on a node now, by UUID and kind."""
     found: dict[str, dict[str, Finding]] = {}
     before = [gpu.reading for gpu in record.gpus.values()]
-    for finding in health(sample, before, faults, temperature_limit=policy.temperature):
+    for finding in find_faults(sample, before, faults, temperature_limit=policy.temperature):
         found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
     return found
 
@@ -164,7 +164,7 @@ def _after(
     policy: HealthPolicy,
 ) -> GpuRecord:
     keys = {finding.key for finding in found.values()}
-    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _told(key, reading, faults))
+    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _is_readable(key, reading, faults))
     if not gpu.logged and faults is not None:
         logged = {finding.key for finding in found.values() if finding.logged}
         forgiven += tuple(sorted(logged.difference(forgiven)))
@@ -174,7 +174,7 @@ def _after(
         if not policy.automatic
         or now - trouble.since < OUT_FOR
         or _kind(trouble.key) in found
-        or not _told(trouble.key, reading, faults)
+        or not _is_readable(trouble.key, reading, faults)
     )
     there = {_kind(trouble.key) for trouble in troubles}
     troubles += tuple(
@@ -187,12 +187,12 @@ def _after(
 
 
 def _kind(key: str) -> str:
-    """`ecc` for `ecc 3`, `xid 79` for `xid 79 1204.5`: what is not counted anew while it keeps a GPU out."""
+    """The kind of a key: `ecc` for `ecc 3`, `xid 79` for `xid 79 1204.5`. More of a kind changes nothing."""
     return key.rsplit(" ", 1)[0]
 
 
-def _told(key: str, reading: GpuReading | None, faults: Faults) -> bool:
-    """Whether the look would have shown this finding: when it is not there, it is over."""
+def _is_readable(key: str, reading: GpuReading | None, faults: Faults) -> bool:
+    """Whether this kind of finding could be read. If it could and was not found, it is over."""
     match key.partition(" ")[0]:
         case "ecc":
             return reading is not None and reading.ecc_uncorrected is not None
@@ -202,12 +202,12 @@ def _told(key: str, reading: GpuReading | None, faults: Faults) -> bool:
             return reading is not None and reading.memory_total_mib is not None
         case "gone":
             return reading is not None
-        case _:  # a fault, by its vendor's name
+        case _:  # a fault of the kernel log, by its vendor's name
             return faults is not None
 
 
 def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReading:
-    """Of a reading what stays as it is. What cannot be read now is as it was."""
+    """The permanent values of a reading. An unreadable value keeps its earlier one."""
     old = before or reading
     return GpuReading(
         reading.index,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.errors import HostKeyRejected
-from agentless.remote.transports._config import matches
+from agentless.remote.transports._ssh.config import matches
 
 _ALGORITHMS = {
     "ssh-ed25519": ("ssh-ed25519",),
@@ -26,7 +26,7 @@ _ALGORITHMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class HostKeys:
+class KnownHosts:
     """What is on record for a server.
 
     `host` is its name as in a `known_hosts` line; `keys` are those recorded under that name, with their files;
@@ -95,7 +95,7 @@ def host_field(host: str, port: int) -> str:
     return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
 
 
-def read(files: Iterable[Path], host: str, port: int, alias: str | None) -> HostKeys:
+def read(files: Iterable[Path], host: str, port: int, alias: str | None) -> KnownHosts:
     """What the files have on record; files that are not there or cannot be read have nothing."""
     name = alias or host_field(host, port)
     keys: list[tuple[str, Path]] = []
@@ -110,7 +110,7 @@ def read(files: Iterable[Path], host: str, port: int, alias: str | None) -> Host
                     keys.append((key, path))
             elif not alias and not marker and _is_for(patterns, host.lower()):
                 portless.append(key)
-    return HostKeys(name, tuple(keys), tuple(portless), tuple(marked["@cert-authority"]), tuple(marked["@revoked"]))
+    return KnownHosts(name, tuple(keys), tuple(portless), tuple(marked["@cert-authority"]), tuple(marked["@revoked"]))
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str, str]]:

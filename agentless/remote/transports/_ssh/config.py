@@ -81,7 +81,7 @@ class HostConfig:
 
     def path(self, text: str, tokens: Mapping[str, str]) -> Path:
         """A file name with `~`, `%x` and `${VARIABLE}` replaced."""
-        text = re.sub(r"\$\{(\w+)\}", lambda m: os.environ.get(m[1], ""), expand(text, tokens))
+        text = re.sub(r"\$\{(\w+)\}", lambda m: os.environ.get(m[1], ""), expand_tokens(text, tokens))
         if text == "~" or text.startswith("~/"):
             return self._home / text[2:]
         return Path(text).expanduser()
@@ -136,7 +136,7 @@ class HostConfig:
             elif criterion in ("canonical", "final"):
                 met = self._canonical is not None
             elif criterion == "exec":
-                command = expand(next(rest, "false"), tokens)
+                command = expand_tokens(next(rest, "false"), tokens)
                 met = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
             elif criterion in subjects:
                 met = matches(tokens[subjects[criterion]], next(rest, "").split(","))
@@ -175,7 +175,7 @@ def _glob(pattern: str, name: str) -> bool:
     return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), name) is not None
 
 
-def expand(text: str, tokens: Mapping[str, str]) -> str:
+def expand_tokens(text: str, tokens: Mapping[str, str]) -> str:
     """`%x` replaced; an unknown one stays as it is."""
     return re.sub("%(.)", lambda m: tokens.get(m[1], m[0]), text)
 

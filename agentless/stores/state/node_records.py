@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from agentless.model.nodes.exclusion import NodeRecord
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.stores.state.tinydb import AtomicStorage, damaged
 
 _NODES = TypeAdapter(dict[str, NodeRecord])
 
 
-class GateStore:
+class NodeRecordStore:
     """The records of nodes. A file of an older version has none."""
 
     def __init__(self, storage: AtomicStorage) -> None:

@@ -11,8 +11,8 @@ from agentless.errors import Unreachable
 from agentless.inventory.ssh_hosts import parse_login
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import user_name
-from agentless.remote.transports._config import HostConfig, expand
-from agentless.remote.transports._known_hosts import HostKeys, read
+from agentless.remote.transports._ssh.config import HostConfig, expand_tokens
+from agentless.remote.transports._ssh.known_hosts import KnownHosts, read
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -62,7 +62,7 @@ class Hop:
         """As a message names it: `node1 (ubuntu@10.0.0.11)`."""
         return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
 
-    def host_keys(self) -> HostKeys:
+    def host_keys(self) -> KnownHosts:
         """What is on record now for the key that it has to show."""
         return read(self.known_hosts, self.host, self.port, self.host_key_alias)
 
@@ -113,7 +113,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
         defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
-        proxy_command=expand(proxy, tokens) if proxy and proxy != "none" else None,
+        proxy_command=expand_tokens(proxy, tokens) if proxy and proxy != "none" else None,
         gate=proxy,
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
         host_key_alias=config.get("HostKeyAlias"),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.news import NodeNews
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.errors import Refused, UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
-from agentless.model.nodes.exclusion import Drain, HealthPolicy
+from agentless.model.nodes.node_record import Drain, HealthPolicy
 from agentless.ports import Clock
-from agentless.rules.nodes.exclusion import drain_words, resumed
+from agentless.rules.nodes.gpu_exclusion import drain_words, resumed
 
 REASON = 200
 """Characters of a reason at most: it is shown for every waiting task."""
 
 
-class Exclusions:
+class Drains:
     """Excludes nodes, and includes them and their GPUs again. `policy` is the inventory's."""
 
     def __init__(self, nodes: Nodes, records: NodeRecords, news: NodeNews, bus: EventBus, clock: Clock) -> None:

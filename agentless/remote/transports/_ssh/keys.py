@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agentless.errors import AuthFailed
-from agentless.remote.transports._route import Hop
+from agentless.remote.transports._ssh.route import Hop
 
 K = TypeVar("K")
 

@@ -12,7 +12,7 @@ from agentless.stores.secrets import SecretStore
 from agentless.stores.state.tinydb import TaskStore
 
 
-class Stores:
+class TaskStores:
     """The state file with live tasks, the history with ended ones, and the secrets of tasks that have not started.
 
     `troubles` says for each store why its last write failed.

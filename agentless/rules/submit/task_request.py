@@ -1,4 +1,4 @@
-"""A submission: a command, its targets and its options, read and checked, as one request."""
+"""A request to run tasks: command, targets and options, parsed and checked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
 from agentless.model.units import parse_duration
-from agentless.rules.files.task_files import brought_to, located
-from agentless.rules.submit.kinds import read_pairs, seconds, texts
+from agentless.rules.files.file_options import brought_to, located
+from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
 from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
@@ -22,9 +22,9 @@ from agentless.rules.views.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a submit reads from its surroundings: Unix time, the environment, the lines of files in spans.
+    """What a submit reads from its surroundings: time, environment variables, and files named in spans.
 
-    `folder` is the current one, which uploads and outputs are relative to.
+    `folder` is the current folder. Uploads and outputs are relative to it.
     """
 
     now: float
@@ -34,11 +34,11 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
+class TaskRequest:
+    """The spec, the targets, which add to its needs, and the values of its secrets.
 
-    `sweep` has the commands: all combinations, or the one of the spec if it has no spans. `owner` None: the user
-    who asks.
+    `sweep` has the commands: all combinations of the spans, or only the command of the spec. If `owner` is None, the
+    user who asks is the owner.
     """
 
     spec: TaskSpec
@@ -60,8 +60,8 @@ class Submission:
         }
 
 
-def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
-    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
+def task_request(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> TaskRequest:
+    """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, OPTIONS)}")
@@ -101,7 +101,7 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
         raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
     if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
         raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
-    return Submission(spec, wanted, secrets, sweep, whose)
+    return TaskRequest(spec, wanted, secrets, sweep, whose)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
@@ -110,7 +110,7 @@ def _start_at(at: str | datetime | None, after: float | str | timedelta | None, 
     if after is not None:
         if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
             raise UsageError(f"--in {after!r} is a date; write --at {after}")
-        return now + seconds(after, "--in")
+        return now + parse_seconds(after, "--in")
     if at is None:
         return None
     if isinstance(at, datetime):

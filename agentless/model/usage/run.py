@@ -1,4 +1,4 @@
-"""What a task has run: how long, on how many GPUs, and of which kind it was."""
+"""The run of a task: how long, on how many GPUs, and its kind."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from agentless.model.tasks.task import Ended, Lost, Paused, Running, Task
 
 HEAD = 3
-"""So many words of a command say what it is, like `python train.py --lr` or `python -m train`; the others vary."""
+"""The first words of a command that identify its kind, like `python -m train`. Later words vary."""
 
 Kind = tuple[str, str, int, tuple[str, ...]]
-"""Owner, image, number of GPUs and the first words of the command: tasks of one kind are taken to last equally long."""
+"""Owner, image, number of GPUs and first words of the command. Tasks of a kind are expected to last equally long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """From when until when a task has run (Unix seconds), on how many GPUs, and whether it came to a good end."""
+    """The begin and end of a run (Unix seconds), its GPUs, and whether it succeeded."""
 
     owner: str
     begin: float
@@ -32,12 +32,12 @@ def kind_of(owner: str, image: str | None, gpus: int, command: Sequence[str]) ->
 
 
 def kind_of_task(task: Task) -> Kind:
-    """The kind of a task, wherever it is in its life."""
+    """The kind of a task in any state."""
     return kind_of(task.owner, task.spec.image, task.spec.needs.gpus, task.spec.command)
 
 
 def run_of(task: Task, now: float) -> Run | None:
-    """The run that a task has behind it, or is in; None when its container never started."""
+    """The run of an ended or running task. None if its container never started."""
     match task.status:
         case Ended(started_at=float() as begin, ended_at=end, placement=placement):
             pass

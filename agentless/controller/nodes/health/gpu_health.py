@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agentless.controller.nodes.homes import Homes
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.homes import Homes
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
-from agentless.model.nodes.exclusion import GpuRecord, HealthPolicy, NodeRecord
+from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
 from agentless.ports import Clock
-from agentless.rules.nodes.exclusion import looked
+from agentless.rules.nodes.gpu_exclusion import looked
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class Adopted:
     """A container carried it that nobody here remembered."""
 
 
-Event = (
+TaskEvent = (
     Delayed
     | Queued
     | Unplaced

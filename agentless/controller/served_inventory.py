@@ -9,7 +9,7 @@ from agentless.errors import InventoryError, Refused
 from agentless.inventory.inventory import Inventory, load, stamp_of
 
 
-class InventoryFile:
+class ServedInventory:
     """The inventory that the controller serves. `trouble` is why the current file is not in force."""
 
     def __init__(self, path: Path, follow: Callable[[Inventory], Awaitable[None]]) -> None:

@@ -1,0 +1,12 @@
+"""Limits on what is uploaded with a task."""
+
+from __future__ import annotations
+
+MAX_FILES = 50_000
+"""Files, folders and links of one upload."""
+MAX_BYTES = 1 << 30
+"""Bytes of one upload."""
+MOST_LEVELS = 256
+"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
+INSTEAD = "put it on the nodes and see it there with --mount, or leave it out by a line in .gitignore"
+"""What to do about an upload that is too large."""
