@@ -225,7 +225,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
     async with again.running() as controller:
         controller.retention.tick()
         assert not controller.retention.busy
-        controller.ledger.adopt(controller.lookup.unremembered(me(controller))[task][0], "agentless recover")
+        controller.ledger.adopt(controller.recovery.unremembered(me(controller))[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import FastAPI
 
-from agentless.controller.http.services import Services
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.status import Status
 from agentless.model.view import ControllerView
+
+
+class Services(Protocol):
+    """The parts that these requests use."""
+
+    lifetime: Lifetime
+    status: Status
 
 
 def add_to(app: FastAPI, services: Services) -> None:

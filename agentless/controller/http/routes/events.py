@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
-from agentless.controller.http.services import Services
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.tasks import Tasks
 from agentless.model.tasks.spec import MAX_NUMBER
+
+
+class Services(Protocol):
+    """The parts that this request uses."""
+
+    bus: EventBus
+    lookup: Lookup
+    tasks: Tasks
 
 
 def add_to(app: FastAPI, services: Services) -> None:

@@ -6,17 +6,22 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
+from agentless.controller.http import live_feed
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.live_feed import LiveFeed
-from agentless.controller.http.services import Services
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.state.events import EventBus
+from agentless.controller.status import Status
 from agentless.model.caller import Caller
 from agentless.model.view import ControllerView
+from agentless.ports import Clock
 
 LOOK_EVERY = 0.25
 """Seconds between two looks when there are no news: fresh numbers are none."""
@@ -28,8 +33,17 @@ APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
 
+class Services(live_feed.Services, Protocol):
+    """The parts that this request uses."""
+
+    bus: EventBus
+    clock: Clock
+    lifetime: Lifetime
+    status: Status
+
+
 def add_to(app: FastAPI, services: Services) -> None:
-    """Add them."""
+    """Add it."""
     feeds: WeakValueDictionary[Caller, LiveFeed] = WeakValueDictionary()
 
     @app.get("/v1/watch")
