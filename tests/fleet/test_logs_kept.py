@@ -331,7 +331,7 @@ async def test_a_log_that_does_not_come_as_it_was_counted_is_not_kept(desk, tmp_
     async with desk.running() as controller:
         task = await desk.submit("seq 1000")
         await controller.commands.wait(task, 20)
-        await until(lambda: controller.retention._not_before and not controller.retention.busy)
+        await until(lambda: controller.retention._backoff._not_before and not controller.retention.busy)
         assert desk.kept(task) is None
 
 
