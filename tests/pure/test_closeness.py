@@ -48,14 +48,14 @@ def bridged(gpus: int) -> GpuTopology:
     return joined({pair: kind(*pair) for pair in combinations(range(gpus), 2)})
 
 
-def seats(numas: list[int | None], **changes: Any) -> list[GpuTimeline]:
+def timelines(numas: list[int | None], **changes: Any) -> list[GpuTimeline]:
     return [GpuTimeline(Gpu(reading("node1", i, **changes), "free"), numa) for i, numa in enumerate(numas)]
 
 
 def chosen(count: int, topology: GpuTopology, open_ones: list[GpuTimeline]) -> tuple[int, ...]:
     found = choose(open_ones, shape_of(spec(needs=parse_target(f"{count}x"))), topology)
     assert found is not None
-    return tuple(seat.index for seat in found)
+    return tuple(gpu.index for gpu in found)
 
 
 def slowest(gpus: tuple[int, ...], topology: GpuTopology) -> int:
@@ -87,56 +87,58 @@ def test_gpus_of_real_machines_are_chosen_by_how_they_are_joined(
 ) -> None:
     """The nearest that are left; and who wants one takes one that others have the least of."""
     topology = recorded(name)
-    everyone = seats([topology.numa.get(i) for i in range(1 + max(max(pair) for pair in topology.links))])
-    assert chosen(count, topology, [seat for seat in everyone if seat.index not in taken]) == gpus
+    everyone = timelines([topology.numa.get(i) for i in range(1 + max(max(pair) for pair in topology.links))])
+    assert chosen(count, topology, [gpu for gpu in everyone if gpu.index not in taken]) == gpus
 
 
 def test_a_link_decides_before_the_numa_node() -> None:
     """What a task over several GPUs waits for is the link, not the memory of the host."""
-    assert chosen(2, joined({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), seats([0, 0, 1])) == (0, 2)
+    assert chosen(2, joined({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), timelines([0, 0, 1])) == (0, 2)
 
 
 def test_one_fast_link_is_worth_nothing_beside_a_slow_one() -> None:
     """A task over three is as fast as the slowest link between them."""
     links = {(0, 1): "NV12", (0, 2): "SYS", (0, 3): "SYS", (1, 2): "PIX", (1, 3): "PIX", (2, 3): "PIX"}
-    assert chosen(3, joined(links), seats([0] * 4)) == (1, 2, 3)
+    assert chosen(3, joined(links), timelines([0] * 4)) == (1, 2, 3)
 
 
 def test_of_equal_links_the_same_numa_node_decides() -> None:
     """Its CPUs can be pinned then."""
     links = dict.fromkeys(combinations(range(4), 2), "NV12") | {(0, 1): "PHB"}
-    assert chosen(2, joined(links), seats([0, 0, 1, 1])) == (2, 3)
+    assert chosen(2, joined(links), timelines([0, 0, 1, 1])) == (2, 3)
 
 
 def test_the_numa_node_that_was_asked_for_comes_before_any_link() -> None:
     """`node1:1` with two GPUs means GPUs there."""
     topology = joined({(0, 1): "NV4", (2, 3): "SYS", (0, 2): "SYS"})
     shape = shape_of(spec(needs=replace(parse_target("node1:1"), gpus=2)))
-    found = choose(seats([0, 0, 1, 1]), shape, topology)
+    found = choose(timelines([0, 0, 1, 1]), shape, topology)
     assert found is not None
-    assert [seat.index for seat in found] == [2, 3]
+    assert [gpu.index for gpu in found] == [2, 3]
 
 
 def test_gpus_that_are_alike_come_before_gpus_that_are_near() -> None:
     """The slower one would be waited for at each step."""
-    mixed = seats([0, 0]) + [replace_index(seat, 2) for seat in seats([0], name="NVIDIA A100", memory_total_mib=40960)]
+    mixed = timelines([0, 0]) + [
+        replace_index(gpu, 2) for gpu in timelines([0], name="NVIDIA A100", memory_total_mib=40960)
+    ]
     assert chosen(2, joined({(0, 2): "NV4", (0, 1): "SYS", (1, 2): "SYS"}), mixed) == (0, 1)
 
 
-def replace_index(seat: GpuTimeline, index: int) -> GpuTimeline:
-    seat.index = index
-    return seat
+def replace_index(gpu: GpuTimeline, index: int) -> GpuTimeline:
+    gpu.index = index
+    return gpu
 
 
 def test_a_single_gpu_is_the_one_whose_partner_is_gone() -> None:
     """Whole pairs stay for those who want pairs."""
-    everyone = seats([None] * 8)
-    assert chosen(1, bridged(8), [seat for seat in everyone if seat.index != 4]) == (5,)
+    everyone = timelines([None] * 8)
+    assert chosen(1, bridged(8), [gpu for gpu in everyone if gpu.index != 4]) == (5,)
 
 
 def test_pairs_are_whole_on_sixteen_gpus_too() -> None:
     """There are too many sets of six to compare them all."""
-    open_ones = [seat for seat in seats([i // 8 for i in range(16)]) if seat.index not in (0, 8)]
+    open_ones = [gpu for gpu in timelines([i // 8 for i in range(16)]) if gpu.index not in (0, 8)]
     found = chosen(6, bridged(16), open_ones)
     assert slowest(found, bridged(16)) == joined({(0, 1): "NODE"}).closeness(0, 1)
     assert {gpu ^ 1 for gpu in found} == set(found)
@@ -145,21 +147,21 @@ def test_pairs_are_whole_on_sixteen_gpus_too() -> None:
 def test_a_single_gpu_leaves_the_fast_links_to_others() -> None:
     """GPU 4 has no slow link and no fast one."""
     links = dict.fromkeys(combinations(range(5), 2), "SYS") | {(n, 4): "PHB" for n in range(4)}
-    assert chosen(1, joined(links | {(0, 1): "NV4", (2, 3): "NV4"}), seats([0] * 5)) == (4,)
+    assert chosen(1, joined(links | {(0, 1): "NV4", (2, 3): "NV4"}), timelines([0] * 5)) == (4,)
 
 
 def test_of_few_gpus_all_sets_are_compared() -> None:
     """Grown from one GPU, the set with the most fast links would not be found."""
     fast = [(0, 1), (0, 4), (0, 5), (1, 2), (1, 5), (2, 5), (3, 4), (3, 5), (3, 6), (4, 5), (4, 6)]
     links = dict.fromkeys(combinations(range(7), 2), "PHB") | dict.fromkeys(fast, "NV1")
-    assert chosen(4, joined(links), seats([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
+    assert chosen(4, joined(links), timelines([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
 
 
 def test_of_many_gpus_sets_are_grown_by_what_is_nearest() -> None:
     """Twelve, joined at random."""
     dice = random.Random(0)
     links = {pair: dice.choice(["NODE", "SYS"]) for pair in combinations(range(12), 2)}
-    assert chosen(4, joined(links), seats([None] * 12)) == (4, 5, 6, 9)
+    assert chosen(4, joined(links), timelines([None] * 12)) == (4, 5, 6, 9)
 
 
 # ---------------------------------------------------------------------- of the best type, and alike
@@ -168,11 +170,11 @@ def test_of_many_gpus_sets_are_grown_by_what_is_nearest() -> None:
 def pick(target: str, *kinds: str, of: Any = None) -> tuple[int, ...] | None:
     """What a task gets of GPUs with these names, each with more memory after a space: `A 40`."""
     everyone = [
-        replace_index(seats([None], name=kind.split()[0], memory_total_mib=1024 * int(kind.split()[1]))[0], index)
+        replace_index(timelines([None], name=kind.split()[0], memory_total_mib=1024 * int(kind.split()[1]))[0], index)
         for index, kind in enumerate(kinds)
     ]
     found = choose(everyone, of or shape_of(spec(needs=parse_target(target))), NOTHING)
-    return found and tuple(seat.index for seat in found)
+    return found and tuple(gpu.index for gpu in found)
 
 
 @pytest.mark.parametrize(
@@ -215,19 +217,19 @@ def test_gpus_are_of_the_best_type_and_alike_if_that_goes(
 def test_on_one_numa_node_with_few_to_spare_or_on_as_few_as_possible(
     numas: list[int | None], count: int, gpus: tuple[int, ...]
 ) -> None:
-    assert chosen(count, NOTHING, seats(numas)) == gpus
+    assert chosen(count, NOTHING, timelines(numas)) == gpus
 
 
 def test_of_a_numa_node_that_was_asked_for_all_are_taken_before_any_other() -> None:
     shape = shape_of(spec(needs=replace(parse_target("node1:1"), gpus=3)))
-    found = choose(seats([0, 0, 0, 1, 1]), shape, NOTHING)
+    found = choose(timelines([0, 0, 0, 1, 1]), shape, NOTHING)
     assert found is not None
-    assert [seat.index for seat in found] == [0, 3, 4]
+    assert [gpu.index for gpu in found] == [0, 3, 4]
 
 
 def test_a_gpu_of_no_known_numa_node_is_not_taken_for_one_that_was_asked_for() -> None:
     near = joined({(0, 1): "SYS", (0, 2): "SYS", (1, 2): "NV4"})
-    assert chosen(2, near, seats([None, 0, 0])) == (1, 2)
+    assert chosen(2, near, timelines([None, 0, 0])) == (1, 2)
 
 
 # ---------------------------------------------------------------------- shared
@@ -235,13 +237,13 @@ def test_a_gpu_of_no_known_numa_node_is_not_taken_for_one_that_was_asked_for() -
 
 def sharing(limit: int, begun: tuple[int, ...]) -> tuple[int, ...]:
     """What one that wants two of four GPUs gets, with two at most or alone, where some are taken for a time to come."""
-    everyone = seats([0, 0, 0, 0])
+    everyone = timelines([0, 0, 0, 0])
     for index in begun:
         everyone[index].taken.append((1e12, 2e12, Sharing(2, 1)))
     shape = replace(shape_of(spec(needs=parse_target("2x"))), sharing=Sharing(limit, 1))
     found = choose(everyone, shape, NOTHING)
     assert found is not None
-    return tuple(seat.index for seat in found)
+    return tuple(gpu.index for gpu in found)
 
 
 def test_who_shares_goes_where_so_many_share_and_who_does_not_goes_anywhere() -> None:
@@ -261,7 +263,7 @@ def machines(draw: st.DrawFn, most: int) -> tuple[list[GpuTimeline], GpuTopology
     few = draw(st.lists(st.sampled_from(["", *KINDS]), min_size=1, max_size=3))
     pairs = combinations(range(len(numas)), 2)
     links = {pair: kind for pair in pairs if (kind := draw(st.sampled_from(few)))}
-    return seats(list(numas)), joined(links)
+    return timelines(list(numas)), joined(links)
 
 
 @settings(deadline=None)

@@ -16,7 +16,7 @@ PAIR = Sharing(2, GIB)
 BESIDE = Sharing(strangers=True)
 
 
-def seat(*taken, foreign=False, closed="", **changes):
+def timeline(*taken, foreign=False, closed="", **changes):
     """A GPU with 22.5 GiB; `taken` in seconds from now, with other terms than ALONE as the third."""
     strangers = (process("node1", 0),) if foreign else ()
     found = GpuTimeline(Gpu(reading("node1", 0, **changes), "free", strangers=strangers, closed=closed), None)
@@ -34,24 +34,24 @@ def opens(found, sharing=ALONE):
 
 
 def test_a_gpu_has_what_its_driver_says():
-    found = seat(utilization_pct=7)
+    found = timeline(utilization_pct=7)
     assert (found.name, found.total, found.free, found.utilization) == ("NVIDIA L4", 23034 << 20, 23033 << 20, 7)
 
 
 def test_a_gpu_of_which_nothing_is_known_has_no_name_no_memory_and_no_work():
-    found = seat(name=None, memory_total_mib=None, memory_used_mib=None, utilization_pct=None)
+    found = timeline(name=None, memory_total_mib=None, memory_used_mib=None, utilization_pct=None)
     assert (found.name, found.total, found.free, found.utilization) == ("", 0, 0, 0)
 
 
 def test_all_of_a_gpu_is_free_of_which_only_the_size_is_known():
-    assert seat(memory_used_mib=None).free == 23034 << 20
+    assert timeline(memory_used_mib=None).free == 23034 << 20
 
 
 # ---------------------------------------------------------------------- alone
 
 
 def test_a_gpu_that_nobody_has_opens_now():
-    assert opens(seat()) == 0
+    assert opens(timeline()) == 0
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_gpu_that_nobody_has_opens_now():
 )
 @pytest.mark.parametrize("sharing", [ALONE, Sharing(1, GIB)])
 def test_it_opens_in_the_first_gap_between_those_who_have_it(taken, moment, sharing):
-    assert opens(seat(*taken), sharing) == moment
+    assert opens(timeline(*taken), sharing) == moment
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_it_opens_in_the_first_gap_between_those_who_have_it(taken, moment, shar
 )
 @pytest.mark.parametrize("sharing", [ALONE, PAIR])
 def test_one_who_has_it_alone_has_it_from_the_beginning_up_to_the_end(begin, end, is_open, sharing):
-    assert seat((10, 20)).is_open(NOW + begin, NOW + end, sharing) is is_open
+    assert timeline((10, 20)).is_open(NOW + begin, NOW + end, sharing) is is_open
 
 
 # ---------------------------------------------------------------------- with strangers
 
 
 def test_a_gpu_that_strangers_use_is_for_those_who_share_it_with_them_only():
-    found = seat(foreign=True)
+    found = timeline(foreign=True)
     assert found.opens(NOW) == FAR
     assert opens(found, BESIDE) == 0
     assert not found.is_open(NOW, NOW + 1)
@@ -95,10 +95,10 @@ def test_a_gpu_that_strangers_use_is_for_those_who_share_it_with_them_only():
 
 
 def test_who_shares_with_strangers_shares_with_no_task():
-    found = seat((0, 10), foreign=True)
+    found = timeline((0, 10), foreign=True)
     assert opens(found, BESIDE) == 10
     assert not found.is_open(NOW, NOW + 1, BESIDE)
-    assert opens(seat((0, 10)), BESIDE) == 10
+    assert opens(timeline((0, 10)), BESIDE) == 10
 
 
 # ---------------------------------------------------------------------- shared
@@ -117,7 +117,7 @@ def test_who_shares_with_strangers_shares_with_no_task():
     ],
 )
 def test_a_share_opens_when_so_few_have_it_that_one_more_may_come(taken, moment):
-    assert opens(seat(*taken), PAIR) == moment
+    assert opens(timeline(*taken), PAIR) == moment
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_a_share_opens_when_so_few_have_it_that_one_more_may_come(taken, moment)
 )
 def test_a_share_is_open_as_long_as_there_are_never_too_many(begin, end, is_open):
     """One has it all the time, another one from 10 to 20."""
-    found = seat((0, 100, PAIR), (10, 20, PAIR))
+    found = timeline((0, 100, PAIR), (10, 20, PAIR))
     assert found.is_open(NOW + begin, NOW + end, PAIR) is is_open
 
 
 def test_a_share_is_not_open_where_the_memory_of_all_does_not_fit():
-    assert seat((0, 9, Sharing(3, 21 * GIB))).is_open(NOW, NOW + 9, PAIR)
-    assert not seat((0, 9, Sharing(3, 22 * GIB))).is_open(NOW, NOW + 9, PAIR)
+    assert timeline((0, 9, Sharing(3, 21 * GIB))).is_open(NOW, NOW + 9, PAIR)
+    assert not timeline((0, 9, Sharing(3, 22 * GIB))).is_open(NOW, NOW + 9, PAIR)
 
 
 def test_nobody_joins_on_a_gpu_that_is_closed_for_as_long_as_somebody_has_it():
-    found = seat((-10, 9, PAIR), closed="one may compute")
+    found = timeline((-10, 9, PAIR), closed="one may compute")
     assert opens(found, PAIR) == 9
     assert not found.is_open(NOW, NOW + 1, PAIR)
     assert found.is_open(NOW + 9, NOW + 10, PAIR)

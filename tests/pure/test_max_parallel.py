@@ -122,10 +122,10 @@ def test_of_several_the_end_counts_after_which_there_are_fewer_than_may_be() -> 
 def test_those_that_have_a_place_have_it_up_to_their_end_on_their_gpus() -> None:
     sure, unsure, ended = of(runs("a1", "node1::1", 0, HOUR)), of(runs("a2", "node1::0")), of(task("a3", state="ended"))
     free = replace(runs("a4", "node1::0"), batch="b")
-    room = NodeTimeline(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
-    turns = Turns([sure, unsure, ended, free], {"node1": room})
-    assert turns.before(of(wish("a"), 1)) == Stay(NOW + 2 * HOUR, room, [room.seats[0]], sure=False)
-    assert turns.before(of(wish("a"), 2)) == Stay(NOW + HOUR, room, [room.seats[1]])
+    timeline = NodeTimeline(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
+    turns = Turns([sure, unsure, ended, free], {"node1": timeline})
+    assert turns.before(of(wish("a"), 1)) == Stay(NOW + 2 * HOUR, timeline, [timeline.gpus[0]], sure=False)
+    assert turns.before(of(wish("a"), 2)) == Stay(NOW + HOUR, timeline, [timeline.gpus[1]])
     assert turns.before(of(wish("a"), 3)) is None
 
 

@@ -20,22 +20,22 @@ class Stay:
     """
 
     end: float
-    room: NodeTimeline | None = None
-    seats: Sequence[GpuTimeline] = ()
+    node: NodeTimeline | None = None
+    gpus: Sequence[GpuTimeline] = ()
     sure: bool = True
 
 
 class Turns:
     """Whose turn it is. `placed` are the tasks that have a place; those that get one are added in their order."""
 
-    def __init__(self, placed: Iterable[Task], rooms: Mapping[str, NodeTimeline]) -> None:
+    def __init__(self, placed: Iterable[Task], nodes: Mapping[str, NodeTimeline]) -> None:
         self._stays: dict[str, list[Stay]] = defaultdict(list)  # by batch, the last to end first
         for task in placed:
             if task.spec.terms.max_parallel is not None and task.live and task.placement:
-                room = rooms.get(task.placement.node)
-                load = room and room.load_of(task.id)
-                seats = room.these(task.placement.gpu_uuids) if room else ()
-                self.add(task, Stay(load.end, room, seats, load.sure) if load else Stay(FAR))
+                node = nodes.get(task.placement.node)
+                load = node and node.load_of(task.id)
+                gpus = node.these(task.placement.gpu_uuids) if node else ()
+                self.add(task, Stay(load.end, node, gpus, load.sure) if load else Stay(FAR))
 
     def before(self, task: Task) -> Stay | None:
         """Whose end makes it the turn of this task; None when it is its turn now."""

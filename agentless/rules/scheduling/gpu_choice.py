@@ -18,33 +18,33 @@ TRIED = 120
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def choose(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
+def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
     """As many of these as the shape wants, of the best type there is, all alike if that goes; None when too few.
 
     Of those that will do the nearest, as far as it is known how they are joined.
     """
-    if len(seats) < shape.gpus:
+    if len(gpus) < shape.gpus:
         return None
     if shape.indices:
-        by_index = {seat.index: seat for seat in seats}
+        by_index = {gpu.index: gpu for gpu in gpus}
         return [by_index[index] for index in shape.indices] if len(by_index) == shape.gpus else None
-    if len(seats) == shape.gpus:
-        return seats
+    if len(gpus) == shape.gpus:
+        return gpus
     if shape.gpu_types:
-        worst = sorted([shape.rank(seat.name) or 0 for seat in seats])[shape.gpus - 1]
-        seats = [seat for seat in seats if (shape.rank(seat.name) or 0) <= worst]
-    alike = _groups(seats, lambda seat: (seat.total, seat.name))
-    ranked = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, ""))
+        worst = sorted([shape.rank(gpu.name) or 0 for gpu in gpus])[shape.gpus - 1]
+        gpus = [gpu for gpu in gpus if (shape.rank(gpu.name) or 0) <= worst]
+    alike = _groups(gpus, lambda gpu: (gpu.total, gpu.name))
+    ranked = _groups(gpus, lambda gpu: (shape.rank(gpu.name) or 0, ""))
     for groups in (alike, ranked):
         if enough := [key for key in groups if len(groups[key]) >= shape.gpus]:
             return _joined(groups[min(enough)], shape, topology)
-    return _near(sorted(seats, key=lambda seat: shape.rank(seat.name) or 0)[: shape.gpus], shape)
+    return _near(sorted(gpus, key=lambda gpu: shape.rank(gpu.name) or 0)[: shape.gpus], shape)
 
 
-def _near(seats: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
+def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
     """On one NUMA node if that goes, the one with the fewest to spare; else on as few as possible."""
     groups = sorted(
-        _groups(seats, lambda seat: seat.numa).values(),
+        _groups(gpus, lambda gpu: gpu.numa).values(),
         key=lambda group: (
             group[0].numa != shape.numa,
             len(group) < shape.gpus,
@@ -52,27 +52,27 @@ def _near(seats: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
             group[0].index,
         ),
     )
-    found = [seat for group in groups for seat in group][: shape.gpus]
-    return sorted(found, key=lambda seat: seat.index)
+    found = [gpu for group in groups for gpu in group][: shape.gpus]
+    return sorted(found, key=lambda gpu: gpu.index)
 
 
-def _joined(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
+def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
     """Those between which the slowest link is the fastest; of equals those that `_near` would take.
 
     Who shares goes where others share already, and leaves whole GPUs to those who do not.
     """
-    if shape.sharing.limit > 1 and len(begun := [seat for seat in seats if seat.taken]) >= shape.gpus:
-        seats = begun
-    near = _near(seats, shape)
-    if len(seats) == shape.gpus:
+    if shape.sharing.limit > 1 and len(begun := [gpu for gpu in gpus if gpu.taken]) >= shape.gpus:
+        gpus = begun
+    near = _near(gpus, shape)
+    if len(gpus) == shape.gpus:
         return near
-    seats = sorted(seats, key=lambda seat: seat.index)
-    links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(seats, 2)])
+    gpus = sorted(gpus, key=lambda gpu: gpu.index)
+    links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(gpus, 2)])
     if len(set(links)) < 2:  # all are as near to each other
         return near
-    at = {seat.index: place for place, seat in enumerate(seats)}
-    places = _nearest(links, tuple([seat.numa for seat in seats]), shape.numa, tuple([at[s.index] for s in near]))
-    return [seats[place] for place in places]
+    at = {gpu.index: place for place, gpu in enumerate(gpus)}
+    places = _nearest(links, tuple([gpu.numa for gpu in gpus]), shape.numa, tuple([at[s.index] for s in near]))
+    return [gpus[place] for place in places]
 
 
 @lru_cache(maxsize=4096)
@@ -123,8 +123,8 @@ def _nearest(
         found = better
 
 
-def _groups(seats: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:
+def _groups(gpus: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:
     found: dict[_Key, list[GpuTimeline]] = {}
-    for seat in seats:
-        found.setdefault(key(seat), []).append(seat)
+    for gpu in gpus:
+        found.setdefault(key(gpu), []).append(gpu)
     return found

@@ -31,14 +31,14 @@ class Load:
 
 
 def pinned(
-    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]
+    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, gpus: Sequence[GpuTimeline]
 ) -> NumaNode | None:
     """The NUMA node that was asked for; else the one near all these GPUs, if `loads` leave enough of it.
 
     Pinned to CPUs that others have, a task would be slow while others are idle; to less memory than it may use, it
     would be killed.
     """
-    near = {shape.numa} if shape.numa is not None else {seat.numa for seat in seats}
+    near = {shape.numa} if shape.numa is not None else {gpu.numa for gpu in gpus}
     numa = next((each for each in host.numa if near == {each.id}), None)
     if numa is None or shape.numa is not None:
         return numa

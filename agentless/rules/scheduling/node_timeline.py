@@ -59,21 +59,21 @@ class NodeTimeline:
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
         self.topology = node.observation.topology or GpuTopology()
-        self.seats = [
+        self.gpus = [
             GpuTimeline(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded", "unhealthy")
         ]
-        counts = Counter([(seat.name, seat.total) for seat in self.seats])
+        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus])
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
-        by_uuid = {seat.uuid: seat for seat in self.seats}
+        by_uuid = {gpu.uuid: gpu for gpu in self.gpus}
         for allocation in node.allocations:
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
-            seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
-            self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
+            self._put(gpus, Load(-math.inf, end, *wants, sure=learned is None))
 
     # ----------------------------------------------------------------- reading
 
@@ -85,51 +85,51 @@ class NodeTimeline:
         return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
 
     def suited(self, shape: Shape, *, later: bool) -> list[GpuTimeline]:
-        """The seats of the right type, with memory enough in total, and unless it is for later also free now."""
+        """The GPUs of the right type, with memory enough in total, and unless it is for later also free now."""
         return [
-            seat
-            for seat in self.seats
-            if (not shape.indices or seat.index in shape.indices)
-            and (not shape.gpu_types or shape.rank(seat.name) is not None)
-            and seat.total >= shape.gpu_memory
-            and (later or seat.free >= shape.gpu_memory)
+            gpu
+            for gpu in self.gpus
+            if (not shape.indices or gpu.index in shape.indices)
+            and (not shape.gpu_types or shape.rank(gpu.name) is not None)
+            and gpu.total >= shape.gpu_memory
+            and (later or gpu.free >= shape.gpu_memory)
         ]
 
     def fit(
         self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[GpuTimeline] | None = None
     ) -> list[GpuTimeline] | None:
-        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+        """The GPUs, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
 
         Of those that it is given now, not only promised, the memory must be free now.
         """
         end = self._end(amounts, begin)
-        if self.closed or not self._serves(shape, amounts) or not self._has_room(shape, amounts, begin, end):
+        if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
-        seats = self.suited(shape, later=begin > self.now or among is not None)
+        gpus = self.suited(shape, later=begin > self.now or among is not None)
         if among is not None:
-            seats = [seat for seat in seats if seat in among]
-        return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
+            gpus = [gpu for gpu in gpus if gpu in among]
+        return choose([gpu for gpu in gpus if self._lets(gpu, shape, begin, end)], shape, self.topology)
 
     def earliest(
         self, shape: Shape, amounts: Amounts, since: float, among: Sequence[GpuTimeline] | None = None
     ) -> tuple[float, list[GpuTimeline]] | None:
-        """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
-        if (seats := self.fit(shape, amounts, since, among)) is not None:
-            return since, seats
-        ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
+        """The first time from `since` on at which it fits, and its GPUs; None when no such time can be named."""
+        if (gpus := self.fit(shape, amounts, since, among)) is not None:
+            return since, gpus
+        ends = {end for gpu in self.gpus for _, end, _ in gpu.taken} | {load.end for load in self.loads}
         ends.update(reservation.end for reservation in self.reservations)
         for moment in sorted(end for end in ends if since < end < math.inf):
-            if (seats := self.fit(shape, amounts, moment, among)) is not None:
-                return moment, seats
+            if (gpus := self.fit(shape, amounts, moment, among)) is not None:
+                return moment, gpus
         return None
 
     def soonest(self, shape: Shape, amounts: Amounts) -> float:
-        """A time before which there is certainly not room enough for it: quick to say, and often right."""
+        """A time before which there is certainly not capacity enough for it: quick to say, and often right."""
         if not self._serves(shape, amounts):
             return math.inf
-        if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
+        if shape.gpus > len(self.gpus) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
         moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
         if amounts.cores > self.free_cores:
@@ -142,8 +142,8 @@ class NodeTimeline:
         return moment
 
     def these(self, uuids: Sequence[str]) -> list[GpuTimeline]:
-        """The seats with these UUIDs, of those that are still there."""
-        return [seat for seat in self.seats if seat.uuid in uuids]
+        """The GPUs with these UUIDs, of those that are still there."""
+        return [gpu for gpu in self.gpus if gpu.uuid in uuids]
 
     def load_of(self, task: str) -> Load | None:
         """What a task has that is on the node now."""
@@ -155,11 +155,11 @@ class NodeTimeline:
         """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
         found = self._openings.get(sharing)
         if found is None:
-            found = self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
+            found = self._openings[sharing] = sorted([gpu.opens(self.now, sharing) for gpu in self.gpus])
         return found
 
     @property
-    def open_seats(self) -> int:
+    def open_gpus(self) -> int:
         """How many GPUs nobody has now."""
         return self.open_to(ALONE)
 
@@ -171,7 +171,7 @@ class NodeTimeline:
         """The same of each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:
             return (self.open_to(sharing),)
-        counts = Counter([(seat.name, seat.total) for seat in self.seats if seat.opens(self.now, sharing) <= self.now])
+        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
         return tuple([counts[name, total] for name, total, _ in self.kinds])
 
     @property
@@ -187,54 +187,54 @@ class NodeTimeline:
 
     # ---------------------------------------------------------------- changing
 
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]) -> tuple[Placement, Load]:
-        """Take seats, cores and memory for a task from now on."""
+    def start(self, shape: Shape, amounts: Amounts, gpus: Sequence[GpuTimeline]) -> tuple[Placement, Load]:
+        """Take GPUs, cores and memory for a task from now on."""
         host = self.node.observation.host
         now = [load for load in self.loads if load.begin <= self.now]
         can_pin = shape.bare or self.engine is None or "cpuset" not in self.engine.lacks
-        numa = pinned(host, now, shape, amounts, seats) if host and can_pin else None
+        numa = pinned(host, now, shape, amounts, gpus) if host and can_pin else None
         self.last_start = self.now
         if self.node.trial:
             self.closed = self.node.reason  # one at a time finds out whether it works again
         placement = Placement(
             node=self.name,
-            gpus=tuple(seat.index for seat in seats),
-            gpu_uuids=tuple(seat.uuid for seat in seats),
+            gpus=tuple(gpu.index for gpu in gpus),
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
             cpus=numa.cpus if numa else None,
             numa=numa.id if numa else None,
-            gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
-            vendor=next((seat.vendor or None for seat in seats), None),
+            gpu_total=min(gpu.total for gpu in gpus) if shape.sharing.limit > 1 else 0,
+            vendor=next((gpu.vendor or None for gpu in gpus), None),
         )
-        return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
+        return placement, self.put(shape, amounts, gpus, self.now, numa=placement.numa)
 
     def put(
         self,
         shape: Shape,
         amounts: Amounts,
-        seats: Sequence[GpuTimeline],
+        gpus: Sequence[GpuTimeline],
         begin: float,
         *,
         firm: bool = False,
         numa: int | None = None,
     ) -> Load:
-        """Take seats, cores and memory for a task."""
+        """Take GPUs, cores and memory for a task."""
         end = self._end(amounts, begin)
         sure = amounts.sure or end == math.inf
         wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
         load = Load(begin, end, *wants, sure=sure, firm=firm)
-        self._put(seats, load)
+        self._put(gpus, load)
         return load
 
-    def take_back(self, seats: Sequence[GpuTimeline], load: Load) -> None:
+    def take_back(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
         """Undo a `put`."""
-        for seat in seats:
-            seat.taken.remove((load.begin, load.end, load.sharing))
+        for gpu in gpus:
+            gpu.taken.remove((load.begin, load.end, load.sharing))
         self.loads.remove(load)
         self._count(load, -1)
 
-    def _put(self, seats: Sequence[GpuTimeline], load: Load) -> None:
-        for seat in seats:
-            seat.taken.append((load.begin, load.end, load.sharing))
+    def _put(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
+        for gpu in gpus:
+            gpu.taken.append((load.begin, load.end, load.sharing))
         self.loads.append(load)
         self._count(load, 1)
 
@@ -266,13 +266,13 @@ class NodeTimeline:
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
-    def _lets(self, seat: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
+    def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task all the time between, and not reserved for others."""
-        if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+        if any(each.covers(gpu.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
-        return seat.is_open(begin, end, shape.sharing)
+        return gpu.is_open(begin, end, shape.sharing)
 
-    def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+    def _has_capacity(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
         if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
             return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:

@@ -70,12 +70,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a task is promised to run, as it is put into the room."""
+    """Where a task is promised to run, as it is put into the timeline."""
 
-    room: NodeTimeline
+    node: NodeTimeline
     shape: Shape
     amounts: Amounts
-    seats: Sequence[GpuTimeline]
+    gpus: Sequence[GpuTimeline]
     load: Load
     promise: Promise
 
@@ -98,9 +98,9 @@ def plan(
     are expected to take, by task (`rules/scheduling/learned`). `placed` are the tasks that have a place already: they
     count where only so many of a batch may run at a time.
     """
-    rooms = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
-    favoured = _favoured(rooms, queue)
-    names = {room.name: room for room in rooms}
+    nodes = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
+    favoured = _favoured(nodes, queue)
+    names = {node.name: node for node in nodes}
     placed = [task for task in placed if task.spec.terms.max_parallel is not None]
     kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
     turns = Turns(placed, names)
@@ -114,50 +114,50 @@ def plan(
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         mine = kept.pop(task.id, None)
         if mine:
-            mine.room.take_back(mine.seats, mine.load)
-            _changed(indices.values(), mine.room)
+            mine.node.take_back(mine.gpus, mine.load)
+            _changed(indices.values(), mine.node)
         if (search := searches.get(shape)) is None:
             key = shape.policy, shape.sharing.rough
             if key not in indices:
-                indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
+                indices[key] = Index(nodes, policies[shape.policy], shape.sharing.rough)
             search = searches[shape] = Search(shape, indices[key])
         ahead = turns.before(task)
-        found = search.now(amounts, mine.room if mine else None) if ahead is None else None
+        found = search.now(amounts, mine.node if mine else None) if ahead is None else None
         if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
             for other in searches.values():
-                other.forget()  # whoever gave way may have left more room than was taken
+                other.forget()  # whoever gave way may have left more capacity than was taken
         if found:
-            room, seats = found
-            begun[task.id], load = room.start(shape, amounts, seats)
+            node, gpus = found
+            begun[task.id], load = node.start(shape, amounts, gpus)
         elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
-            moment, room, seats = coming
-            if mine and mine.promise.firm and room.unsure:
+            moment, node, gpus = coming
+            if mine and mine.promise.firm and node.unsure:
                 # A certain time is worth more than one that rests on what was learned.
-                moment, room, seats, promise = mine.load.begin, mine.room, list(mine.seats), mine.promise
+                moment, node, gpus, promise = mine.load.begin, mine.node, list(mine.gpus), mine.promise
             else:
                 start = None if moment >= FAR else moment
                 # Whoever is in front and not sure of its place may come to want this one.
-                about = about or (start is not None and (room.unsure or not (ahead is None or ahead.sure)))
-                promise = Promise(room.name, start, tuple(seat.uuid for seat in seats), about and start is not None)
-            load = room.put(shape, amounts, seats, moment, firm=promise.firm)
+                about = about or (start is not None and (node.unsure or not (ahead is None or ahead.sure)))
+                promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about and start is not None)
+            load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
             promised[task.id] = promise
-            if room.reservations:
-                weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
+            if node.reservations:
+                weak[task.id] = _Place(node, shape, amounts, gpus, load, promise)
                 promised[task.id] = None
             given += 1
         else:
             promised[task.id] = None
             continue
-        turns.add(task, Stay(load.end, room, seats, load.sure))
-        _changed(indices.values(), room)
+        turns.add(task, Stay(load.end, node, gpus, load.sure))
+        _changed(indices.values(), node)
         if len(begun) == starts:
             break
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
-def _favoured(rooms: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
+def _favoured(nodes: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
     """The owners for whom something is reserved somewhere."""
-    reservations = [reservation for room in rooms for reservation in room.reservations]
+    reservations = [reservation for node in nodes for reservation in node.reservations]
     if not reservations:
         return frozenset()
     owners = {task.owner for task in queue}
@@ -169,7 +169,7 @@ def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
 
 
 def _kept(
-    rooms: Mapping[str, NodeTimeline],
+    nodes: Mapping[str, NodeTimeline],
     queue: Iterable[Task],
     now: float,
     before: Plan,
@@ -189,18 +189,18 @@ def _kept(
             continue
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         begin = FAR if promise.start is None else max(promise.start, now)
-        room = rooms.get(promise.node)
+        node = nodes.get(promise.node)
         ahead = turns.before(task)
         since = max(begin, ahead.end) if ahead else begin
-        coming = room.earliest(shape, amounts, since, room.these(promise.gpu_uuids)) if room else None
-        if room is None or coming is None or coming[0] > begin + LATE:
+        coming = node.earliest(shape, amounts, since, node.these(promise.gpu_uuids)) if node else None
+        if node is None or coming is None or coming[0] > begin + LATE:
             break
-        moment, seats = coming
+        moment, gpus = coming
         if promise.start is not None:
             promise = replace(promise, start=moment)
-        load = room.put(shape, amounts, seats, moment, firm=promise.firm)
-        kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
-        turns.add(task, Stay(load.end, room, seats))
+        load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
+        kept[task.id] = _Place(node, shape, amounts, gpus, load, promise)
+        turns.add(task, Stay(load.end, node, gpus))
     return kept
 
 
@@ -215,10 +215,10 @@ def _coming(
         return search.later(amounts)
     if ahead.end > FAR:
         return None
-    if ahead.room and ahead.room.admits(shape):
-        seats = ahead.room.fit(shape, amounts, ahead.end, ahead.seats)
-        if seats is not None:
-            return ahead.end, ahead.room, seats
+    if ahead.node and ahead.node.admits(shape):
+        gpus = ahead.node.fit(shape, amounts, ahead.end, ahead.gpus)
+        if gpus is not None:
+            return ahead.end, ahead.node, gpus
     return search.later(amounts, ahead.end)
 
 
@@ -232,19 +232,19 @@ def _instead(
     weaker = kept
     if shape.owner and weak:
         weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
-    for room in {place.room.name: place.room for place in weaker.values()}.values():
-        if room.open_to(shape.sharing.rough) < shape.gpus or not room.admits(shape):
+    for node in {place.node.name: place.node for place in weaker.values()}.values():
+        if node.open_to(shape.sharing.rough) < shape.gpus or not node.admits(shape):
             continue
-        there = {task: place for task, place in weaker.items() if place.room is room}
+        there = {task: place for task, place in weaker.items() if place.node is node}
         for place in there.values():
-            room.take_back(place.seats, place.load)
-        if (seats := room.fit(shape, amounts, room.now)) is not None:
+            node.take_back(place.gpus, place.load)
+        if (gpus := node.fit(shape, amounts, node.now)) is not None:
             for task in there:
                 (kept if task in kept else weak).pop(task)
-            _changed(indices, room)
-            return room, seats
+            _changed(indices, node)
+            return node, gpus
         for task, place in there.items():
-            again = room.put(place.shape, place.amounts, place.seats, place.load.begin, firm=place.load.firm)
+            again = node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
             (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
 
@@ -252,17 +252,17 @@ def _instead(
 def _is_afterwards(place: _Place, owner: str) -> bool:
     """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
     return any(
-        each.begin <= place.room.now < each.end <= place.load.begin
+        each.begin <= place.node.now < each.end <= place.load.begin
         and each.lets(owner)
         and not each.lets(place.shape.owner)
-        and (place.shape.exclusive or not each.gpus or any(each.covers(seat.index) for seat in place.seats))
-        for each in place.room.reservations
+        and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.index) for gpu in place.gpus))
+        for each in place.node.reservations
     )
 
 
-def _changed(indices: Iterable[Index], room: NodeTimeline) -> None:
+def _changed(indices: Iterable[Index], node: NodeTimeline) -> None:
     for index in indices:
-        index.changed(room)
+        index.changed(node)
 
 
 def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:

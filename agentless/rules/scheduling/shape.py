@@ -15,7 +15,7 @@ from agentless.model.tasks.spec import TaskSpec
 class Shape:
     """The needs of a task in a form that can be looked up: `on` are pairs, `gpu_memory` is 0 for any.
 
-    Cores, memory and time are not part of it: they are amounts, and who has room for more has room for less.
+    Cores, memory and time are not part of it: they are amounts, and who has capacity for more has capacity for less.
     `bare` is a task that runs on the node itself. `owner` is only told of those who have a reservation: all others are
     alike.
     """

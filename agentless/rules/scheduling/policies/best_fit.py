@@ -5,6 +5,6 @@ from __future__ import annotations
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:
     """Memory of a GPU that would be wasted; of equals the fullest node."""
-    return (spare, room.open_seats)
+    return (spare, node.open_gpus)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
     """The share of its GPUs that is taken, of its cores and memory that is set aside, and of its GPUs' time in use."""
-    seats = max(1, len(room.seats))
-    busy = sum(seat.utilization for seat in room.seats) / seats / 100
-    return ((len(room.seats) - room.open_seats) / seats + room.in_use + busy,)
+    gpus = max(1, len(node.gpus))
+    busy = sum(gpu.utilization for gpu in node.gpus) / gpus / 100
+    return ((len(node.gpus) - node.open_gpus) / gpus + node.in_use + busy,)

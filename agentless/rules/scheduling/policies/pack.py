@@ -5,6 +5,6 @@ from __future__ import annotations
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
     """GPUs that are open, then the share of cores and memory that is."""
-    return (room.open_seats, -room.in_use)
+    return (node.open_gpus, -node.in_use)
