@@ -49,6 +49,7 @@ class Services(Protocol):
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
     _add_reads(app, services)
+    _add_following(app, services)
     _add_changes(app, services)
     _add_recovery(app, services)
 
@@ -90,9 +91,11 @@ def _add_reads(app: FastAPI, services: Services) -> None:
         """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
         return services.commands.script(task)
 
+
+def _add_following(app: FastAPI, services: Services) -> None:
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
-        return views.seen_by(caller, await services.commands.wait(task, within))
+        return services.views.seen_by(caller, await services.commands.wait(task, within))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
