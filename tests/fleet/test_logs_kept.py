@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentless.controller.submit.request import Submit
+from agentless.controller.tasks import retention
 from agentless.controller.tasks.retention import Retention
 from agentless.errors import Refused, StateError, Unreachable
 from agentless.model.files.task_files import Output
@@ -292,14 +293,14 @@ async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_wa
 def hold(monkeypatch):
     """Fetching stops before its end: `begun` says that it has come so far, `go` lets it go on."""
     hold = SimpleNamespace(begun=asyncio.Event(), go=asyncio.Event())
-    real = Retention._copy
+    real = retention.copy_log
 
     async def copy(*words):
         await real(*words)
         hold.begun.set()
         await hold.go.wait()
 
-    monkeypatch.setattr(Retention, "_copy", copy)
+    monkeypatch.setattr(retention, "copy_log", copy)
     return hold
 
 
