@@ -11,7 +11,7 @@ from agentless.stores.files.snapshots import ContentWriter, SnapshotStore
 
 async def take_contents(store: SnapshotStore, stream: AsyncIterator[bytes]) -> int:
     """How many contents came; raises what is wrong once all of it has been read, so that the answer is heard."""
-    reader, problem = _Reader(store), None
+    reader, problem = _ContentReader(store), None
     try:
         async for chunk in stream:
             if problem is None:
@@ -26,7 +26,7 @@ async def take_contents(store: SnapshotStore, stream: AsyncIterator[bytes]) -> i
     return reader.taken
 
 
-class _Reader:
+class _ContentReader:
     """Splits the stream into contents; `taken` counts those that are in the store."""
 
     def __init__(self, store: SnapshotStore) -> None:

@@ -39,18 +39,18 @@ from agentless.errors import AgentlessError, ControllerError
 
 
 class Services(
-    controller.Services,
-    tasks.Services,
-    terminal.Services,
-    files.Services,
-    uploads.Services,
-    volumes.Services,
-    envs.Services,
-    queue.Services,
-    nodes.Services,
-    watch.Services,
-    figures.Services,
-    events.Services,
+    controller.ControllerServices,
+    tasks.TaskServices,
+    terminal.TerminalServices,
+    files.FileServices,
+    uploads.UploadServices,
+    volumes.VolumeServices,
+    envs.EnvServices,
+    queue.QueueServices,
+    nodes.NodeServices,
+    watch.WatchServices,
+    figures.FigureServices,
+    events.EventServices,
     Protocol,
 ):
     """The parts of the controller that requests use: those of all routes, and of what every request goes through."""

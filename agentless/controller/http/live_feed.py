@@ -36,7 +36,7 @@ Rows = dict[str, list[Any]]
 """By kind, ready for JSON; `gone` has keys."""
 
 
-class Services(Protocol):
+class FeedServices(Protocol):
     """The parts that the rows are made from."""
 
     nodes: Nodes
@@ -59,7 +59,7 @@ class Follower:
 class LiveFeed:
     """The rows as one owner sees them; None: the controller's own."""
 
-    def __init__(self, services: Services, caller: Caller) -> None:
+    def __init__(self, services: FeedServices, caller: Caller) -> None:
         self._services = services
         self._caller = caller
         self._followers: list[Follower] = []

@@ -20,7 +20,7 @@ class Doctor:
 
     async def examine(self, nodes: Iterable[str] = ()) -> list[CheckView]:
         """Check these nodes, or all if none is named, and the controller."""
-        links = self._nodes.chosen(nodes)
+        links = self._nodes.links_to(nodes)
         names = [link.node.name for link in links]
         await asyncio.gather(*(link.ready() for link in links))
         # One that breaks off meanwhile says so by itself.

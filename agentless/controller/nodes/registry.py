@@ -58,7 +58,7 @@ class Nodes:
             raise NotFound(f"no node {node!r} in the inventory{hint}; agentless nodes lists them")
         return self.links[node]
 
-    def chosen(self, nodes: Iterable[str]) -> list[NodeLink]:
+    def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once, or to all if none is named; raises NotFound."""
         return list(dict.fromkeys(map(self.link, nodes))) or list(self.links.values())
 

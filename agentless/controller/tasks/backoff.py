@@ -56,7 +56,7 @@ class Backoff:
         """Work of this kind could be written down."""
         self._troubles.pop(kind, None)
 
-    async def attempt(
+    async def run(
         self, kind: str, node: str, task: Task, work: Coroutine[Any, Any, None], within: float | None = None
     ) -> bool:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.

@@ -184,7 +184,7 @@ class Retention:
 
     async def _once(self, kind: str, link: NodeLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Not again within a minute, if it fails."""
-        if not await self._backoff.attempt(kind, link.node.name, task, work, FETCH_WITHIN):
+        if not await self._backoff.run(kind, link.node.name, task, work, FETCH_WITHIN):
             self._backoff.put_off(task.id)
 
     def _bring(self, link: NodeLink, waiting: Sequence[Task]) -> None:
@@ -202,7 +202,7 @@ class Retention:
         try:
             with contextlib.suppress(PutOff):
                 bringing = self._outputs.bring(link, task, may_be_large)
-                if await self._backoff.attempt("outputs", link.node.name, task, bringing):
+                if await self._backoff.run("outputs", link.node.name, task, bringing):
                     del self._failures[task.id]
                 else:
                     self._failures[task.id] += 1

@@ -11,14 +11,14 @@ from agentless.controller.status import Status
 from agentless.model.view import ControllerView
 
 
-class Services(Protocol):
+class ControllerServices(Protocol):
     """The parts that these requests use."""
 
     lifetime: Lifetime
     status: Status
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: ControllerServices) -> None:
     """Add them."""
 
     @app.get("/v1/controller")

@@ -28,7 +28,7 @@ from agentless.model.terminal import Size
 from agentless.model.view import EnvView
 
 
-class Services(Protocol):
+class EnvServices(Protocol):
     """The parts that these requests use."""
 
     envs: Envs
@@ -38,14 +38,14 @@ class Services(Protocol):
     lifetime: Lifetime
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: EnvServices) -> None:
     """Add them."""
     _add_envs(app, services)
     _add_builds(app, services)
     _add_moves(app, services.moves)
 
 
-def _add_envs(app: FastAPI, services: Services) -> None:
+def _add_envs(app: FastAPI, services: EnvServices) -> None:
     envs = services.envs
 
     @app.get("/v1/envs")
@@ -67,7 +67,7 @@ def _add_envs(app: FastAPI, services: Services) -> None:
         return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))
 
 
-def _add_builds(app: FastAPI, services: Services) -> None:
+def _add_builds(app: FastAPI, services: EnvServices) -> None:
     builds = services.builds
 
     @app.post("/v1/envs/{env}")

@@ -14,7 +14,7 @@ from agentless.controller.state.tasks import Tasks
 from agentless.model.tasks.spec import MAX_NUMBER
 
 
-class Services(Protocol):
+class EventServices(Protocol):
     """The parts that this request uses."""
 
     bus: EventBus
@@ -22,7 +22,7 @@ class Services(Protocol):
     tasks: Tasks
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: EventServices) -> None:
     """Add it."""
 
     @app.get("/v1/events")
@@ -43,7 +43,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         return StreamingResponse(_lines(services, seq, only, follow), media_type="application/x-ndjson")
 
 
-async def _lines(services: Services, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+async def _lines(services: EventServices, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
     with services.bus.listen() as news:
         yield b""
         while True:

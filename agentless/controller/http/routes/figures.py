@@ -18,7 +18,7 @@ from agentless.rules.scheduling.reservations import LATEST
 from agentless.rules.usage.series import LEVELS
 
 
-class Services(Protocol):
+class FigureServices(Protocol):
     """The parts that these requests use."""
 
     nodes: Nodes
@@ -27,7 +27,7 @@ class Services(Protocol):
     metrics: Scrape
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: FigureServices) -> None:
     """Add them."""
 
     @app.get("/v1/history", response_model=HistoryView)

@@ -13,14 +13,14 @@ from agentless.controller.lifetime import Lifetime
 from agentless.model.files.location import Way, decoded
 
 
-class Services(Protocol):
+class FileServices(Protocol):
     """The parts that these requests use."""
 
     files: Files
     lifetime: Lifetime
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: FileServices) -> None:
     """Add them."""
 
     @app.post("/v1/files/{place}/look")

@@ -22,7 +22,7 @@ _Nodes = Annotated[tuple[str, ...], Query()]
 """Any number of `node=` in a query."""
 
 
-class Services(Protocol):
+class NodeServices(Protocol):
     """The parts that these requests use."""
 
     nodes: Nodes
@@ -32,14 +32,14 @@ class Services(Protocol):
     host_keys: HostKeys
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: NodeServices) -> None:
     """Add them."""
     _add_nodes(app, services)
     _add_gpus(app, services)
     _add_host_keys(app, services)
 
 
-def _add_nodes(app: FastAPI, services: Services) -> None:
+def _add_nodes(app: FastAPI, services: NodeServices) -> None:
     known, exclusions = services.nodes, services.exclusions
 
     @app.get("/v1/nodes")
@@ -77,7 +77,7 @@ def _add_nodes(app: FastAPI, services: Services) -> None:
         return await services.doctor.examine(node)
 
 
-def _add_gpus(app: FastAPI, services: Services) -> None:
+def _add_gpus(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/gpus")
     async def gpus(caller: CurrentCaller, node: str | None = None) -> list[GpuView]:
         names = list(services.nodes.links) if node is None else [node]
@@ -86,12 +86,12 @@ def _add_gpus(app: FastAPI, services: Services) -> None:
         return [view for name in names if name in seen for view in services.gpu_views.seen_by(caller, seen[name])]
 
 
-def _add_host_keys(app: FastAPI, services: Services) -> None:
+def _add_host_keys(app: FastAPI, services: NodeServices) -> None:
     nodes, keys = services.nodes, services.host_keys
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
-        return await keys.ask_all(nodes.chosen(node))
+        return await keys.ask_all(nodes.links_to(node))
 
     @app.post("/v1/host-keys")
     async def trust_all(fingerprints: dict[str, str]) -> list[HostKey]:

@@ -20,7 +20,7 @@ from agentless.errors import UsageError
 from agentless.model.view import ExplainView, ReservationView, ShareView, TaskView
 
 
-class Services(Protocol):
+class QueueServices(Protocol):
     """The parts that these requests use."""
 
     nodes: Nodes
@@ -33,13 +33,13 @@ class Services(Protocol):
     reservations: Reservations
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: QueueServices) -> None:
     """Add them."""
     _add_queue(app, services)
     _add_reservations(app, services.reservations)
 
 
-def _add_queue(app: FastAPI, services: Services) -> None:
+def _add_queue(app: FastAPI, services: QueueServices) -> None:
     nodes, views = services.nodes, services.views
 
     @app.get("/v1/queue")

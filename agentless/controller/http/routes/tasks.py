@@ -30,7 +30,7 @@ from agentless.model.view import RecoveryView, ScriptView, StartView, TaskView
 from agentless.rules.views.publish import seen_by
 
 
-class Services(Protocol):
+class TaskServices(Protocol):
     """The parts that these requests use."""
 
     nodes: Nodes
@@ -46,7 +46,7 @@ class Services(Protocol):
     recovery: Recovery
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: TaskServices) -> None:
     """Add them."""
     _add_reads(app, services)
     _add_following(app, services)
@@ -54,7 +54,7 @@ def add_to(app: FastAPI, services: Services) -> None:
     _add_recovery(app, services)
 
 
-def _add_reads(app: FastAPI, services: Services) -> None:
+def _add_reads(app: FastAPI, services: TaskServices) -> None:
     nodes, lookup, views = services.nodes, services.lookup, services.views
 
     @app.get("/v1/tasks")
@@ -92,7 +92,7 @@ def _add_reads(app: FastAPI, services: Services) -> None:
         return services.commands.script(task)
 
 
-def _add_following(app: FastAPI, services: Services) -> None:
+def _add_following(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
         return services.views.seen_by(caller, await services.commands.wait(task, within))
@@ -113,7 +113,7 @@ def _add_following(app: FastAPI, services: Services) -> None:
         return framed(services.logs.read(task, query))
 
 
-def _add_changes(app: FastAPI, services: Services) -> None:
+def _add_changes(app: FastAPI, services: TaskServices) -> None:
     views, commands, stops = services.views, services.commands, services.stops
 
     @app.post("/v1/tasks")
@@ -147,7 +147,7 @@ def _add_changes(app: FastAPI, services: Services) -> None:
         return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
 
 
-def _add_recovery(app: FastAPI, services: Services) -> None:
+def _add_recovery(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/recovery")
     async def recoverable(caller: CurrentCaller) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""

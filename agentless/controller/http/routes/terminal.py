@@ -13,14 +13,14 @@ from agentless.controller.tasks.exec import Terminals
 from agentless.model.terminal import Size
 
 
-class Services(Protocol):
+class TerminalServices(Protocol):
     """The parts that this request uses."""
 
     terminals: Terminals
     lifetime: Lifetime
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: TerminalServices) -> None:
     """Add it."""
 
     @app.post("/v1/tasks/{task}/terminal")

@@ -21,13 +21,13 @@ class SnapshotView:
     missing: list[str]
 
 
-class Services(Protocol):
+class UploadServices(Protocol):
     """The part that these requests use."""
 
     uploads: Uploads
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: UploadServices) -> None:
     """Add them."""
     store = services.uploads.store
 

@@ -12,13 +12,13 @@ from agentless.controller.http.schemas import VolumeRequest
 from agentless.model.view import VolumeView
 
 
-class Services(Protocol):
+class VolumeServices(Protocol):
     """The part that these requests use."""
 
     volumes: Volumes
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: VolumeServices) -> None:
     """Add them."""
 
     @app.get("/v1/volumes")

@@ -13,9 +13,8 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from agentless.controller.http import live_feed
 from agentless.controller.http.caller import CurrentCaller
-from agentless.controller.http.live_feed import LiveFeed
+from agentless.controller.http.live_feed import FeedServices, LiveFeed
 from agentless.controller.lifetime import Lifetime
 from agentless.controller.state.events import EventBus
 from agentless.controller.status import Status
@@ -33,7 +32,7 @@ APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
 
-class Services(live_feed.Services, Protocol):
+class WatchServices(FeedServices, Protocol):
     """The parts that this request uses."""
 
     bus: EventBus
@@ -42,7 +41,7 @@ class Services(live_feed.Services, Protocol):
     status: Status
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+def add_to(app: FastAPI, services: WatchServices) -> None:
     """Add it."""
     feeds: WeakValueDictionary[Caller, LiveFeed] = WeakValueDictionary()
 
@@ -58,7 +57,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")
 
 
-async def _lines(services: Services, feed: LiveFeed) -> AsyncIterator[bytes]:
+async def _lines(services: WatchServices, feed: LiveFeed) -> AsyncIterator[bytes]:
     sent = 0.0
     told: ControllerView | None = None
     with feed.followed() as follower, services.bus.waking() as news:
