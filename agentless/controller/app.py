@@ -21,6 +21,7 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
+from agentless.controller.nodes.doctor import Doctor
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.health.gpu_health import GpuHealth
 from agentless.controller.nodes.health.homes import Homes
@@ -45,7 +46,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
-from agentless.controller.state.views import TaskViews
+from agentless.controller.state.views import GpuViews, TaskViews
 from agentless.controller.status import AtStart, Status
 from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
@@ -58,6 +59,7 @@ from agentless.controller.tasks.exec import Terminals
 from agentless.controller.tasks.launcher import Launcher
 from agentless.controller.tasks.logs import TaskLogs
 from agentless.controller.tasks.preparation import Preparation
+from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retention import Retention
 from agentless.controller.tasks.retries import Retries
@@ -153,6 +155,7 @@ class Controller:
         self.queue = Queue(self.tasks, self.nodes, self.run_history, clock)
         self.expected_outputs = ExpectedOutputs(OutputStore(state / "outputs.sqlite"), self.tasks, self.nodes)
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
+        self.gpu_views = GpuViews(self.tasks, clock)
 
     def _build_nodes(self, state: Path) -> None:
         """Build the ledger, and the parts that are about nodes."""
@@ -166,6 +169,7 @@ class Controller:
         self.exclusions = Drains(nodes, self.records, news, bus, clock)
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
+        self.doctor = Doctor(nodes, ledger)
 
     def _build_files(self, state: Path, store: TaskStore) -> None:
         """Build the parts that are about envs, images and files."""
@@ -204,6 +208,7 @@ class Controller:
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
+        self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)

@@ -48,6 +48,10 @@ class Lifetime:
         if self._end is not None:
             self._end()
 
+    async def until_leaving(self) -> None:
+        """Wait until shutdown begins."""
+        await self._bus.until(lambda: self.leaving)
+
     def leave(self) -> None:
         """End the process after the current answer is sent."""
         if self._end is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.controller.tasks.retention import RETRY_AFTER
+from agentless.controller.tasks.backoff import RETRY_AFTER
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
 from agentless.model.scheduling.needs import parse_target

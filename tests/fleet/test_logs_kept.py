@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentless.controller.submit.request import Submit
+from agentless.controller.tasks import retention
 from agentless.controller.tasks.retention import Retention
 from agentless.errors import Refused, StateError, Unreachable
 from agentless.model.files.file_spec import Output
@@ -225,7 +226,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
     async with again.running() as controller:
         controller.retention.tick()
         assert not controller.retention.busy
-        controller.ledger.adopt(controller.lookup.unremembered(me(controller))[task][0], "agentless recover")
+        controller.ledger.adopt(controller.recovery.unremembered(me(controller))[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 
@@ -292,14 +293,14 @@ async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_wa
 def hold(monkeypatch):
     """Fetching stops before its end: `begun` says that it has come so far, `go` lets it go on."""
     hold = SimpleNamespace(begun=asyncio.Event(), go=asyncio.Event())
-    real = Retention._copy
+    real = retention.copy_log
 
     async def copy(*words):
         await real(*words)
         hold.begun.set()
         await hold.go.wait()
 
-    monkeypatch.setattr(Retention, "_copy", copy)
+    monkeypatch.setattr(retention, "copy_log", copy)
     return hold
 
 
@@ -331,7 +332,7 @@ async def test_a_log_that_does_not_come_as_it_was_counted_is_not_kept(desk, tmp_
     async with desk.running() as controller:
         task = await desk.submit("seq 1000")
         await controller.commands.wait(task, 20)
-        await until(lambda: controller.retention._not_before and not controller.retention.busy)
+        await until(lambda: controller.retention._backoff._not_before and not controller.retention.busy)
         assert desk.kept(task) is None
 
 

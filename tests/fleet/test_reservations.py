@@ -85,7 +85,7 @@ async def test_what_is_over_is_not_listed_and_then_forgotten(desk):
         await reserve(controller, "n1")
         (later,) = await reserve(controller, "n2", end=2 * HOUR)
         desk.clock.ahead = HOUR + 1
-        assert [each.id for each in controller.reservations.views()] == [later.id]
+        assert [each.id for each in await controller.reservations.views()] == [later.id]
         controller.reservations.tick()
         assert list(controller.reservation_book.known) == [later.id]
     async with desk.running() as controller:
@@ -113,7 +113,7 @@ async def test_reservations_outlive_the_controller_and_are_told_as_events(desk):
     async with desk.running() as controller:
         (made,) = await reserve(controller, "n1::0-3", reason="deadline")
     async with desk.running() as controller:
-        (again,) = controller.reservations.views()
+        (again,) = await controller.reservations.views()
         assert again == made
         assert (await submit(controller, "n1::0")).task.state == "pending"
         controller.reservations.remove(made.id, by=me(controller))
@@ -126,7 +126,7 @@ async def test_of_several_targets_all_are_kept_or_none(desk):
     async with desk.running() as controller:
         with pytest.raises(Refused, match="GPU 7 is not there"):
             await reserve(controller, "n1::0", "n1::7")
-        assert controller.reservations.views() == []
+        assert await controller.reservations.views() == []
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path)
         await until(lambda: theirs.id[:12] in controller.lookup.others())
         await controller.nodes.links["n1"].refresh()
         assert theirs.id not in {task.container for task in controller.tasks.live.values()}
-        assert str(precious) not in controller.lookup.unremembered(me(controller))
+        assert str(precious) not in controller.recovery.unremembered(me(controller))
         assert precious.exists()
 
 

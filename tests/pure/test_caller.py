@@ -18,15 +18,15 @@ def request(**headers: str) -> Request:
     return Request({"type": "http", "app": app, "headers": raw})
 
 
-def test_it_is_the_user_of_the_controller_unless_the_request_names_another() -> None:
-    assert caller_of(request()) == Caller("me@here")
-    assert caller_of(request(x_agentless_owner="")) == Caller("me@here")
-    assert caller_of(request(x_agentless_owner="anna")) == Caller("anna")
+async def test_it_is_the_user_of_the_controller_unless_the_request_names_another() -> None:
+    assert await caller_of(request()) == Caller("me@here")
+    assert await caller_of(request(x_agentless_owner="")) == Caller("me@here")
+    assert await caller_of(request(x_agentless_owner="anna")) == Caller("anna")
 
 
-def test_a_name_that_nobody_can_have_is_refused() -> None:
+async def test_a_name_that_nobody_can_have_is_refused() -> None:
     with pytest.raises(UsageError, match="AGENTLESS_OWNER"):
-        caller_of(request(x_agentless_owner="-rf /"))
+        await caller_of(request(x_agentless_owner="-rf /"))
 
 
 def test_a_cause_names_it() -> None:

@@ -47,15 +47,7 @@ def recover(
             for line in _in_full(task["id"], found["specs"].get(task["id"], {})):
                 say(line)
     if chosen and not yes:
-        if not sys.stdin.isatty():
-            raise Refused(
-                "nothing was written, since there is no terminal to ask at; if all of these are yours: "
-                "agentless recover --yes; if only some are: agentless recover --yes TASK..."
-            )
-        which = "these" if len(chosen) > 1 else "this"
-        question = f"Take in {which} {len(chosen)}? What is shown above is trusted from then on"
-        if not typer.confirm(question, default=False, err=True):
-            raise Refused("nothing was written; agentless recover TASK... takes in only those that you name")
+        _confirm(len(chosen))
     taken = []
     if chosen:
         wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
@@ -79,6 +71,18 @@ def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any
             raise UsageError(f"{name} {several}; agentless recover without a name shows what there is, and asks")
         chosen[meant[0]["id"]] = meant[0]
     return list(chosen.values()) if names else found
+
+
+def _confirm(count: int) -> None:
+    """Ask whether to take in what was shown; raises Refused unless a person says yes."""
+    if not sys.stdin.isatty():
+        raise Refused(
+            "nothing was written, since there is no terminal to ask at; if all of these are yours: "
+            "agentless recover --yes; if only some are: agentless recover --yes TASK..."
+        )
+    question = f"Take in {'these' if count > 1 else 'this'} {count}? What is shown above is trusted from then on"
+    if not typer.confirm(question, default=False, err=True):
+        raise Refused("nothing was written; agentless recover TASK... takes in only those that you name")
 
 
 def _in_full(task: str, spec: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ bytes of length, big-endian, and that many bytes. So is what goes through a term
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 from fastapi import Depends, FastAPI, Request
@@ -32,8 +32,33 @@ from agentless.controller.http.routes import (
     volumes,
     watch,
 )
-from agentless.controller.http.services import Services
+from agentless.controller.served_inventory import ServedInventory
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.status import Status
 from agentless.errors import AgentlessError, ControllerError
+
+
+class Services(
+    controller.ControllerServices,
+    tasks.TaskServices,
+    terminal.TerminalServices,
+    files.FileServices,
+    uploads.UploadServices,
+    volumes.VolumeServices,
+    envs.EnvServices,
+    queue.QueueServices,
+    nodes.NodeServices,
+    watch.WatchServices,
+    figures.FigureServices,
+    events.EventServices,
+    Protocol,
+):
+    """The parts of the controller that requests use: those of all routes, and of what every request goes through."""
+
+    inventory: ServedInventory
+    status: Status
+    tasks: Tasks
+
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 

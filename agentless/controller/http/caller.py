@@ -15,8 +15,11 @@ from agentless.model.caller import Caller
 from agentless.model.owner import check_owner
 
 
-def caller_of(request: Request) -> Caller:
-    """The caller; raises UsageError for a name that is none."""
+async def caller_of(request: Request) -> Caller:
+    """The caller; raises UsageError for a name that is none.
+
+    FastAPI runs a dependency that is not async in a thread, which takes as long as all the rest of a request.
+    """
     name = request.headers.get("x-agentless-owner")
     return Caller(check_owner(name, "$AGENTLESS_OWNER") if name else request.app.state.owner)
 

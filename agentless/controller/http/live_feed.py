@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
-from agentless.controller.http.services import Services, seen_by
+from agentless.controller.nodes.health.records import NodeRecords
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.queue import Queue
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.reservation_book import ReservationBook
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import GpuViews, TaskViews
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Pending, Task
 from agentless.model.tasks.task_id import first_try, previous_try
 from agentless.rules.scheduling.plan import Outlook, Plan
-from agentless.rules.scheduling.reservations import notice
-from agentless.rules.views.publish import gpu_view, node_view
+from agentless.rules.views.publish import node_view
 
 ENDED = 1000
 """So many ended tasks are shown, the newest."""
@@ -31,6 +36,19 @@ Rows = dict[str, list[Any]]
 """By kind, ready for JSON; `gone` has keys."""
 
 
+class FeedServices(Protocol):
+    """The parts that the rows are made from."""
+
+    nodes: Nodes
+    records: NodeRecords
+    tasks: Tasks
+    lookup: Lookup
+    queue: Queue
+    reservation_book: ReservationBook
+    views: TaskViews
+    gpu_views: GpuViews
+
+
 class Follower:
     """One who watches: they know of everything up to this `number`."""
 
@@ -41,7 +59,7 @@ class Follower:
 class LiveFeed:
     """The rows as one owner sees them; None: the controller's own."""
 
-    def __init__(self, services: Services, caller: Caller) -> None:
+    def __init__(self, services: FeedServices, caller: Caller) -> None:
         self._services = services
         self._caller = caller
         self._followers: list[Follower] = []
@@ -152,25 +170,16 @@ class LiveFeed:
         self._put_task(ended)
 
     def _put_task(self, task: Task) -> None:
-        self._put(seen_by(self._caller, self._services.views.view(task)), "tasks", task.id)
+        self._put(self._services.views.seen_by(self._caller, task), "tasks", task.id)
         if task.id != first_try(task.id) and (before := previous_try(task.id)) in self._ended:
             self._end(before)  # it says which task goes on with it
 
     def _refresh_nodes(self, cluster: Cluster) -> None:
-        now = self._services.clock.now()
         for name, node in cluster.nodes.items():
             self._put(node_view(node), "nodes", name)
-            found = {gpu.reading.uuid: gpu for gpu in node.gpus}
-            for uuid, gpu in found.items():
-                idle = self._services.tasks.idle.get(gpu.holder.task) if gpu.holder else None
-                since = idle.since.get(uuid) if idle else None
-                reserved = notice(node, gpu.reading.index, now)
-                self._put(
-                    gpu_view(name, gpu, reserved, since, now, self._caller.name),
-                    "gpus",
-                    name,
-                    uuid,
-                )
+            found = {view.uuid: view for view in self._services.gpu_views.seen_by(self._caller, node)}
+            for uuid, view in found.items():
+                self._put(view, "gpus", name, uuid)
             for uuid in self._gpus.get(name, frozenset()) - found.keys():
                 self._drop("gpus", name, uuid)
             self._gpus[name] = frozenset(found)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator
 
+from agentless.controller.submit.request import Submit
+from agentless.model.caller import Caller
 from agentless.model.images.transfer import Via
 from agentless.model.tasks.spec import TaskSpec, on_targets, without_zeros
 from agentless.rules.views.nearest import nearest
@@ -44,6 +46,10 @@ class SubmitRequest(BaseModel):
         asked = without_zeros(self.spec)
         varied = [replace(asked, command=v.command, parameters=v.parameters) for v in self.sweep] or [asked]
         return tuple(spec for each in varied for spec in on_targets(each, self.targets))
+
+    def submit(self, caller: Caller) -> Submit:
+        """What the caller asks for; raises UsageError as `specs` does."""
+        return Submit(self.specs(), self.secrets, caller, self.dry_run, self.owner or None, self.request, self.repeated)
 
     @field_validator("spec", mode="before")
     @classmethod
@@ -156,6 +162,13 @@ class LookRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     paths: list[str]
+
+
+class SnapshotRequest(BaseModel):
+    """What `POST /v1/snapshots` takes: rows of path, kind (`f`, `d`, `l`), mode, size, SHA-256 or where it leads."""
+
+    model_config = ConfigDict(extra="forbid")
+    files: list[tuple[str, str, int, int, str]]
 
 
 class VolumeRequest(BaseModel):

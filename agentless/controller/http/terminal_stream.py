@@ -15,7 +15,7 @@ import orjson
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from agentless.controller.http.services import Services
+from agentless.controller.lifetime import Lifetime
 from agentless.controller.nodes.program import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.formats.frames import DATA, END, RESIZE, FrameDecoder, frame
@@ -42,15 +42,15 @@ class Duplex(Protocol):
 class TerminalStream(Response):
     """The answer, which begins when the program has, and ends with it, or with the error `leaving` at a shutdown."""
 
-    def __init__(self, services: Services, opening: AbstractAsyncContextManager[Duplex], leaving: str) -> None:
+    def __init__(self, lifetime: Lifetime, opening: AbstractAsyncContextManager[Duplex], leaving: str) -> None:
         super().__init__(media_type="application/octet-stream")
-        self._services, self._opening, self._words = services, opening, leaving
+        self._lifetime, self._opening, self._words = lifetime, opening, leaving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin the program, and carry both directions."""
         del scope
         begun, end = False, None
-        leaving = asyncio.create_task(self._services.bus.until(lambda: self._services.lifetime.leaving))
+        leaving = asyncio.create_task(self._lifetime.until_leaving())
         try:
             async with self._opening as program:
                 headers = [(b"content-type", b"application/octet-stream")]

@@ -58,6 +58,10 @@ class Nodes:
             raise NotFound(f"no node {node!r} in the inventory{hint}; agentless nodes lists them")
         return self.links[node]
 
+    def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
+        """The links to these nodes, each once, or to all if none is named; raises NotFound."""
+        return list(dict.fromkeys(map(self.link, nodes))) or list(self.links.values())
+
     def link_of(self, task: Task) -> NodeLink:
         """The link to a task's node; raises Refused if the task has none, Unreachable if the inventory lacks it."""
         if task.node is None:
@@ -71,8 +75,11 @@ class Nodes:
         return self.links.get(link.node.name) is link
 
     async def heard(self, nodes: Iterable[str] | None = None) -> None:
-        """Wait, at most `FIRST_ANSWER` seconds, until these nodes (None: all) have answered or failed to."""
-        events = [self.links[name].answered for name in (self.links if nodes is None else nodes)]
+        """Wait, at most `FIRST_ANSWER` seconds, until these nodes (None: all) have answered or failed to.
+
+        Raises NotFound for a node that is not in the inventory.
+        """
+        events = [self.link(name).answered for name in (self.links if nodes is None else nodes)]
         waits = [asyncio.ensure_future(answered.wait()) for answered in events if not answered.is_set()]
         if waits:
             _, late = await asyncio.wait(waits, timeout=FIRST_ANSWER)

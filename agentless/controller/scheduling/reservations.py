@@ -40,8 +40,9 @@ class Reservations:
         self._ledger = ledger
         self._clock = clock
 
-    def views(self) -> list[ReservationView]:
-        """The reservations that are not over, by their begin."""
+    async def views(self) -> list[ReservationView]:
+        """The reservations that are not over, by their begin, once their nodes have answered."""
+        await self._nodes.heard({each.node for each in self._book.known.values() if each.node in self._nodes.links})
         now = self._clock.now()
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]

@@ -7,11 +7,10 @@ from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound
-from agentless.model.caller import Caller
 from agentless.model.tasks.claim import claim_of, task_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbered
+from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.ports import Clock
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
@@ -62,24 +61,24 @@ class Lookup:
                     found[task_id] = task
         return found
 
-    def unremembered(self, caller: Caller) -> dict[str, tuple[Task, Container]]:
-        """Tasks on nodes that are unknown here, of this controller's owner and of the caller.
+    def all(self, batch: str | None = None, *, ended: bool, newest: int) -> list[Task]:
+        """The live tasks by id, whoever started them; with `ended` also the `newest` that have ended.
 
-        Containers that this controller has signed are adopted as soon as they are seen. After the state was lost, the
-        key is a new one: the labels prove nothing then, so a person has to confirm them.
+        With `batch`, those in the batch of this task, however long ago they ended.
         """
-        found: dict[str, tuple[Task, Container]] = {}
-        for name, link in self._nodes.links.items():
-            for container in sorted(link.containers, key=lambda each: (each.live, each.created_at or 0.0)):
-                claim = claim_of(container)
-                if not claim or claim.owner not in (self._tasks.owner, caller.name) or not is_task_id(claim.task):
-                    continue
-                if self._tasks.knows(claim.task) or (claim.task in self._tasks.forgotten and not container.live):
-                    continue
-                task = task_of(container, name, self._clock.now())
-                if task and (claim.task not in found or container.name == task.container_name):
-                    found[claim.task] = task, container
-        return dict(sorted(found.items()))
+        known = {**self.others(ended=ended), **self._tasks.live}
+        if ended:
+            known = {task.id: task for task in self._tasks.history.newest(newest)} | known
+        if batch is not None:
+            known = self._batch_of(self.find(batch), known.values())
+        return [task for _, task in sorted(known.items())]
+
+    def _batch_of(self, found: Task, known: Iterable[Task]) -> dict[str, Task]:
+        every = (*self._tasks.history.batch(found.batch), *known)
+        ours = self._tasks.knows(found.id)  # then nobody makes a container one of the batch by a label
+        return {
+            task.id: task for task in every if task.batch == found.batch and (not ours or self._tasks.knows(task.id))
+        }
 
     def task(self, task_id: str) -> Task:
         """The task with exactly this id, live or ended, of any controller; raises NotFound."""

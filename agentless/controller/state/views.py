@@ -1,4 +1,4 @@
-"""Tasks as they are published, put together from the parts that know something of them."""
+"""Tasks and GPUs as they are published, put together from the parts that know something of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
+from agentless.model.caller import Caller
+from agentless.model.nodes.cluster import Node
 from agentless.model.tasks.task import Ended, Lost, Pending, Task
 from agentless.model.tasks.task_id import next_try
-from agentless.model.view import OutputView, TaskView
+from agentless.model.view import GpuView, OutputView, TaskView
 from agentless.ports import Clock
 from agentless.rules.scheduling.plan import Outlook
-from agentless.rules.views.publish import task_view
+from agentless.rules.scheduling.reservations import notice
+from agentless.rules.views.publish import gpu_view, seen_by, task_view
 
 
 class Waiting(Protocol):
@@ -45,6 +48,10 @@ class TaskViews:
         self._outputs = outputs
         self._clock = clock
 
+    def seen_by(self, caller: Caller, task: Task) -> TaskView:
+        """The task as the caller sees it."""
+        return seen_by(caller, self.view(task))
+
     def view(self, task: Task) -> TaskView:
         """The task as it is published; one that is unknown here is marked as foreign, whatever its labels say."""
         known = self._tasks
@@ -64,3 +71,21 @@ class TaskViews:
             return replace(view, reason="; ".join(filter(None, (stale, view.reason)))) if stale else view
         hint = "; if you did, run: agentless recover" if view.mine else ""
         return replace(view, foreign=True, reason=f"not ours: this controller did not start it{hint}")
+
+
+class GpuViews:
+    """Builds the published form of GPUs."""
+
+    def __init__(self, tasks: Tasks, clock: Clock) -> None:
+        self._tasks = tasks
+        self._clock = clock
+
+    def seen_by(self, caller: Caller, node: Node) -> list[GpuView]:
+        """The GPUs of a node as the caller sees them."""
+        now = self._clock.now()
+        found = list[GpuView]()
+        for gpu in node.gpus:
+            idle = self._tasks.idle.get(gpu.holder.task) if gpu.holder else None
+            since = idle.since.get(gpu.reading.uuid) if idle else None
+            found.append(gpu_view(node.name, gpu, notice(node, gpu.reading.index, now), since, now, caller.name))
+        return found

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,25 +17,20 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, News
 from agentless.controller.state.tasks import Tasks
-from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
+from agentless.controller.tasks.backoff import RETRY_AFTER, Backoff
+from agentless.controller.tasks.log_copy import copy_log
+from agentless.errors import NoAnswer, StateError
 from agentless.inventory.inventory import Inventory
-from agentless.model.command import Command
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import Container
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
-from agentless.model.text import Excerpt
 from agentless.ports import Clock
-from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
-from agentless.stores.files.logs import LogStore, LogWriter
+from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, fetched_now
+from agentless.stores.files.logs import LogStore
 
-RETRY_AFTER = 60.0
-"""Seconds before a log that could not be fetched, or a container that could not be removed, is tried again."""
 BRING_AGAIN_WITHIN = 3600.0
 """Seconds before outputs are tried again, at most: the first time after `RETRY_AFTER`, then after twice as long."""
-_NUMBER = 100
-"""Characters of a number, with the blanks before it."""
 FETCH_WITHIN = 3600.0
 """Seconds for one log: an engine that counts the bytes of a very long one takes minutes."""
 
@@ -52,20 +47,18 @@ class Retention:
         self, nodes: Nodes, tasks: Tasks, logs: LogStore, outputs: Outputs, bus: EventBus, clock: Clock
     ) -> None:
         self.keep = Keep()
-        self._troubles: dict[str, str] = {}
         self._nodes = nodes
         self._tasks = tasks
         self._bus = bus
         self._clock = clock
         self._logs = logs
         self._outputs = outputs
+        self._backoff = Backoff(clock)
         self._known: dict[str, Task | None] = {}
-        self._not_before: dict[str, float] = {}
         self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._bringing: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         self._failures: Counter[str] = Counter()
-        self._warned: dict[tuple[str, str], str] = {}
         self._listening: asyncio.Task[None] | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
@@ -75,7 +68,7 @@ class Retention:
     @property
     def trouble(self) -> str | None:
         """Why logs or outputs cannot be kept here at present, each until one of its own kind could be."""
-        return "; ".join(dict.fromkeys(self._troubles.values())) or None
+        return self._backoff.trouble
 
     @property
     def busy(self) -> bool:
@@ -84,15 +77,10 @@ class Retention:
 
     def tick(self) -> None:
         """Start whatever is due."""
-        now = self._clock.now()
-        later = {task: moment for task, moment in self._not_before.items() if moment > now}
-        if len(later) < len(self._not_before):
+        if self._backoff.tick():
             self._idle.clear()
-        self._not_before = later
         there = {container.id for link in self._nodes.links.values() for container in link.containers}
         self._known = {container: task for container, task in self._known.items() if container in there}
-        if not self._not_before:
-            self._troubles.clear()
         with guarded("outputs that are lost"):
             self._outputs.settle_lost()
         for link in self._nodes.links.values():
@@ -119,7 +107,7 @@ class Retention:
                 try:
                     self._handle(item)
                 except StateError as error:
-                    self._troubles["stores"] = str(error)
+                    self._backoff.note("stores", error)
                 except Exception:  # noqa: BLE001 - one task must not end the keeping of all
                     _log.exception("keeping what is left of tasks failed in an unforeseen way")
 
@@ -153,15 +141,15 @@ class Retention:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
     def _chores(self, link: NodeLink) -> Chores:
-        now = self._clock.now()
         found = [self._ended(container) for container in link.containers if container.over]
         # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
         own = (task for task in found if task and (task.node == link.node.name or task.node not in self._nodes.links))
-        ended = {task.id: task for task in own if self._not_before.get(task.id, 0.0) <= now}
-        untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
-        todo = chores(untried, self._tasks.live, ended, self._logs, now, self.keep, self._outputs.expected)
-        bring = tuple(task for task in todo.bring if self._not_before.get(_outputs_of(task), 0.0) <= now)
-        return replace(todo, bring=bring)
+        ended = {task.id: task for task in own if self._backoff.is_due(task.id)}
+        untried = [container for container in link.containers if self._backoff.is_due(container.id)]
+        todo = chores(
+            untried, self._tasks.live, ended, self._logs, self._clock.now(), self.keep, self._outputs.expected
+        )
+        return replace(todo, bring=tuple(task for task in todo.bring if self._backoff.is_due(_outputs_of(task))))
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
@@ -184,11 +172,11 @@ class Retention:
                     await self._once("containers", link, task, self._remove(link, task))
                 for container in todo.reap:
                     await self._reap(link, container)
-            self._troubles.pop("stores", None)
+            self._backoff.clear("stores")
         except NoAnswer as error:
             _log.info("%s", error)
         except StateError as error:
-            self._troubles["stores"] = str(error)
+            self._backoff.note("stores", error)
         except Exception:  # noqa: BLE001 - begun again at the next tick
             _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
         finally:  # in the same step as the last look: what is due from here on is begun anew
@@ -196,8 +184,8 @@ class Retention:
 
     async def _once(self, kind: str, link: NodeLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Not again within a minute, if it fails."""
-        if not await self._try(kind, link, task, work):
-            self._not_before[task.id] = self._clock.now() + RETRY_AFTER
+        if not await self._backoff.run(kind, link.node.name, task, work, FETCH_WITHIN):
+            self._backoff.put_off(task.id)
 
     def _bring(self, link: NodeLink, waiting: Sequence[Task]) -> None:
         """Begin to fetch outputs, as far as it is the turn of these tasks."""
@@ -213,103 +201,31 @@ class Retention:
 
         try:
             with contextlib.suppress(PutOff):
-                if await self._try("outputs", link, task, self._outputs.bring(link, task, may_be_large), within=None):
+                bringing = self._outputs.bring(link, task, may_be_large)
+                if await self._backoff.run("outputs", link.node.name, task, bringing):
                     del self._failures[task.id]
                 else:
                     self._failures[task.id] += 1
                     pause = min(BRING_AGAIN_WITHIN, RETRY_AFTER * 2.0 ** (self._failures[task.id] - 1))
-                    self._not_before[_outputs_of(task)] = self._clock.now() + pause
+                    self._backoff.put_off(_outputs_of(task), pause)
         except NoAnswer as error:
             _log.info("%s", error)
             if link.online:
-                self._not_before[_outputs_of(task)] = self._clock.now() + RETRY_AFTER
+                self._backoff.put_off(_outputs_of(task))
         finally:
             del here[task.id]
         with guarded_item(f"{link.node.name}: what is left of its tasks"):
             self._begin(link)
 
-    async def _try(
-        self,
-        kind: str,
-        link: NodeLink,
-        task: Task,
-        work: Coroutine[Any, Any, None],
-        within: float | None = FETCH_WITHIN,
-    ) -> bool:
-        """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.
-
-        Work of each kind writes into a store of its own. Gives whether it is done.
-        """
-        try:
-            async with asyncio.timeout(within):
-                await work
-            self._troubles.pop(kind, None)
-            self._warned.pop((kind, task.id), None)
-            return True
-        except NoAnswer:
-            raise
-        except StateError as error:
-            self._troubles[kind] = f"{error}; the container stays on {link.node.name}, and it is tried again"
-        except (AgentlessError, TimeoutError) as error:
-            if self._warned.get((kind, task.id)) != str(error):
-                self._warned[kind, task.id] = str(error)
-                _log.warning("%s: task %s: %s", link.node.name, task.id, error)
-        except PutOff:
-            raise
-        except Exception:  # noqa: BLE001 - one task must not hold up the others
-            _log.exception("%s: keeping task %s failed in an unforeseen way", link.node.name, task.id)
-        return False
-
     async def _fetch(self, link: NodeLink, task: Task) -> None:
         cap = min(self.keep.log, self.keep.logs)
         with self._logs.writer(task.id, cap) as log:
-            await self._copy(link, task, log)
-            if log.full:
-                await self._copy_end(link, task, log, cap)
+            await copy_log(link, task, log, cap)
             await in_thread(log.finish)
             log.commit()
         if not self._tasks.history.has(task.id):  # removed meanwhile, or started again
             self._logs.remove(task.id)
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
-
-    async def _copy(self, link: NodeLink, task: Task, log: LogWriter) -> None:
-        tail, runtime = Excerpt(), link.runtime_of(task)
-        reading = runtime.reading(LogQuery())
-        async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
-            async for fd, data in stream:
-                for stream_number, part in reading(fd, data):
-                    log.add(stream_number, part)
-                if log.full:
-                    return
-                if fd == 2:
-                    tail.add(data)
-        if stream.exit_code != 0:
-            raise RuntimeFailed(runtime.complaint(str(tail)))
-
-    async def _copy_end(self, link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
-        """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
-        counts = {1: b"", 2: b""}
-
-        def count(fd: int, data: bytes) -> None:
-            counts[fd] += data
-            if len(counts[fd]) > _NUMBER:
-                raise RuntimeFailed("the length of its log is no number")
-
-        await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
-        left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
-        end = split_tail(left, log.tail_bytes)
-        log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
-        missing = dict(end)
-
-        def put(fd: int, data: bytes) -> None:
-            missing[fd] -= len(data)
-            if missing[fd] < 0:
-                raise RuntimeFailed("more of its log came than was asked for")
-            log.put(fd, data)
-
-        await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
-        if any(missing.values()):
-            raise RuntimeFailed("its log changed while it was read")
 
     async def _remove(self, link: NodeLink, task: Task) -> None:
         runtime = link.runtime_of(task)
@@ -317,11 +233,11 @@ class Retention:
         if not result.ok and "no such container" not in result.err.lower():
             runtime.check(result)
         # The node's own news of it are still on their way.
-        self._not_before[task.id] = self._clock.now() + RETRY_AFTER
+        self._backoff.put_off(task.id)
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
 
     async def _reap(self, link: NodeLink, container: str) -> None:
-        self._not_before[container] = self._clock.now() + RETRY_AFTER
+        self._backoff.put_off(container)
         result = await link.run(link.runtime.reap(container))
         if result.ok:
             _log.info("%s: removed %s, which was never started", link.node.name, container[:12])
@@ -333,11 +249,3 @@ class Retention:
 def _outputs_of(task: Task) -> str:
     """What they are called among what is not tried before its time."""
     return f"outputs of {task.id}"
-
-
-async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], None]) -> None:
-    async with link.stream(command, own=True) as stream:
-        async for fd, data in stream:
-            take(fd, data)
-    if stream.exit_code != 0:
-        raise RuntimeFailed("reading its log broke off")

@@ -205,18 +205,47 @@ def check_spec(spec: TaskSpec) -> None:
     if spec.traits.needs_command and not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     _check_container(spec)
+    _check_texts(spec)
+    _check_uploads(spec)
+    _check_length(spec)
+    _check_names(spec)
+    _check_single_words(spec)
+    for volume in spec.volumes:
+        check_volume(volume.name)
+    _check_limits(spec)
+    if spec.on_node_itself:
+        _check_without_container(spec)
+    _check_needs(spec.needs)
+    if spec.share and spec.needs.gpu_share > 1:
+        raise UsageError(
+            "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
+        )
+    _check_terms(spec.terms)
+    check_numbers(spec)
+
+
+def _single_words(spec: TaskSpec) -> dict[str, str | None]:
+    """The values that are one word each, by option."""
+    return {"image": spec.image, "workdir": spec.workdir, "user": spec.user, "network": spec.network}
+
+
+def _check_texts(spec: TaskSpec) -> None:
     values = (each.values() for each in (spec.env, spec.labels, spec.parameters))
     words = (*spec.command, *chain(*values, spec.parameters), *map(str, (*spec.mounts, *spec.volumes)))
-    plain = (spec.image, spec.workdir, spec.user, spec.network)
     files = (*map(str, spec.uploads), *map(str, spec.outputs))
-    _check_text((*words, *files, *(p for p in plain if p)))
-    _check_uploads(spec)
+    _check_text((*words, *files, *filter(None, _single_words(spec).values())))
+
+
+def _check_length(spec: TaskSpec) -> None:
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
             f"the command and its environment are {length:,} bytes long and {MAX_SPEC:,} is the most; "
             "put them into a file on the node and --mount it"
         )
+
+
+def _check_names(spec: TaskSpec) -> None:
     if spec.name is not None and not _NAME.fullmatch(spec.name):
         raise UsageError(
             f"name {spec.name[:80]!r}: use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -233,26 +262,21 @@ def check_spec(spec: TaskSpec) -> None:
             raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
         if key.startswith("agentless."):
             raise UsageError(f"label {key[:80]!r}: labels that begin with 'agentless.' are agentless's own")
-    for option, value in zip(("image", "workdir", "user", "network"), plain, strict=True):
+
+
+def _check_single_words(spec: TaskSpec) -> None:
+    for option, value in _single_words(spec).items():
         if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
             raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
-    for volume in spec.volumes:
-        check_volume(volume.name)
+
+
+def _check_limits(spec: TaskSpec) -> None:
     if spec.cores is not None and not 0 < spec.cores < math.inf:
         raise UsageError(f"--cores {spec.cores:g}: write a number above 0, or leave it out for no limit")
     _check_size("--memory", spec.memory, MEMORY)
     _check_size("--shm-size", spec.shm_size, SHM)
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
-    if spec.on_node_itself:
-        _check_without_container(spec)
-    _check_needs(spec.needs)
-    if spec.share and spec.needs.gpu_share > 1:
-        raise UsageError(
-            "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
-        )
-    _check_terms(spec.terms)
-    check_numbers(spec)
 
 
 def check_secrets(secrets: Mapping[str, str]) -> None:

@@ -117,28 +117,12 @@ def _node(
     state, reason = _node_state(seen, now)
     if state == "online" and (twin := twin_words(config.name, seen, homes)):
         state, reason = "degraded", twin
-    trial = seen.broken if state == "online" and seen.broken and now >= seen.broken.again and not starting else None
-    if state == "online" and seen.broken:
-        state, reason = "degraded", seen.broken.reason
-    allocations = dict(held)
-    holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
-    for allocation in held.values():
-        for uuid in allocation.gpu_uuids:
-            holders[uuid][allocation.task] = allocation
-    inside: dict[str, dict[str, str]] = defaultdict(dict)
-    shared: set[str] = set()
+    broken = seen.broken if state == "online" else None
+    trial = broken if broken and now >= broken.again and not starting else None
+    if broken:
+        state, reason = "degraded", broken.reason
     containers = (seen.engine.containers or ()) if seen.engine else ()
-    for container in containers:
-        if container.live and (claim := claim_of(container)):
-            task = called(container, claim)
-            claimed = allocations.setdefault(task, _claimed(container, claim, task))
-            for uuid in claim.gpu_uuids:
-                holders[uuid].setdefault(task, claimed)
-                inside[uuid][container.id] = task
-                if claim.share:
-                    shared.add(uuid)
-    sample = seen.sample
-    readings = sample.gpus if sample else ()
+    claims, sample = _Claims(held, containers, called), seen.sample
     processes: dict[str, list[GpuProcess]] = defaultdict(list)
     for process in (sample.processes or ()) if sample else ():
         processes[process.gpu_uuid].append(process)
@@ -147,19 +131,53 @@ def _node(
         _gpu(
             config,
             reading,
-            tuple(holders[reading.uuid].values()),
+            tuple(claims.holders[reading.uuid].values()),
             tuple(processes[reading.uuid]),
-            inside[reading.uuid],
-            reading.uuid in shared,
+            claims.inside[reading.uuid],
+            reading.uuid in claims.shared,
             known,
             reason,
             homes.get(reading.uuid, config.name),
         )
-        for reading in readings
+        for reading in (sample.gpus if sample else ())
     )
+    allocations = tuple(claims.allocations.values())
     starts = [container.here(container.started_at) for container in containers]
-    last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
-    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations, trial=trial)
+    last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations))), default=0.0)
+    return Node(config, state, reason, gpus, seen, allocations, last_start, reservations, trial=trial)
+
+
+class _Claims:
+    """Who claims a node: the tasks that are `held` there, and its live containers.
+
+    `allocations` are by task; `holders` by GPU and task; `inside` by GPU and container, each with its task. The GPUs
+    in `shared` are claimed beside processes of others.
+    """
+
+    def __init__(
+        self,
+        held: Mapping[str, Allocation],
+        containers: Iterable[Container],
+        called: Callable[[Container, Claim], str],
+    ) -> None:
+        self.allocations = dict(held)
+        self.holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
+        self.inside: dict[str, dict[str, str]] = defaultdict(dict)
+        self.shared: set[str] = set()
+        for allocation in held.values():
+            for uuid in allocation.gpu_uuids:
+                self.holders[uuid][allocation.task] = allocation
+        for container in containers:
+            if container.live and (claim := claim_of(container)):
+                self._add(container, claim, called(container, claim))
+
+    def _add(self, container: Container, claim: Claim, task: str) -> None:
+        claimed = self.allocations.setdefault(task, _claimed(container, claim, task))
+        for uuid in claim.gpu_uuids:
+            self.holders[uuid].setdefault(task, claimed)
+            self.inside[uuid][container.id] = task
+            if claim.share:
+                self.shared.add(uuid)
 
 
 def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.task import Placement, Task
 from agentless.rules.scheduling.batches import Stay, Turns
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
-from agentless.rules.scheduling.search import Cost, Index, Search
+from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 
 PROMISES = 100
@@ -75,7 +74,7 @@ class _Place:
     node: NodeTimeline
     shape: Shape
     amounts: Amounts
-    gpus: Sequence[GpuTimeline]
+    gpus: list[GpuTimeline]
     load: Load
     promise: Promise
 
@@ -102,53 +101,35 @@ def plan(
     names = {node.name: node for node in nodes}
     placed = [task for task in placed if task.spec.terms.max_parallel is not None]
     kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
-    turns = Turns(placed, names)
-    indices: dict[tuple[str | None, Sharing], Index] = {}
-    searches: dict[Shape, Search] = {}
+    turns, searches = Turns(placed, names), Searches(nodes, policies)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
     given, about = 0, False
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
-        mine = kept.pop(task.id, None)
-        if mine:
+        if mine := kept.pop(task.id, None):
             mine.node.take_back(mine.gpus, mine.load)
-            _changed(indices.values(), mine.node)
-        if (search := searches.get(shape)) is None:
-            key = shape.policy, shape.sharing.rough
-            if key not in indices:
-                indices[key] = Index(nodes, policies[shape.policy], shape.sharing.rough)
-            search = searches[shape] = Search(shape, indices[key])
-        ahead = turns.before(task)
-        found = search.now(amounts, mine.node if mine else None) if ahead is None else None
-        if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
-            for other in searches.values():
-                other.forget()  # a dropped promise may leave more capacity than was taken
+            searches.changed(mine.node)
+        search, ahead, found = searches.of(shape), turns.before(task), None
+        if ahead is None:
+            found = search.now(amounts, mine.node if mine else None)
+            found = found or _instead(kept, weak, searches, shape, amounts)
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
         elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
-            moment, node, gpus = coming
-            if mine and mine.promise.firm and node.unsure:
-                # A certain time is worth more than an estimate.
-                moment, node, gpus, promise = mine.load.begin, mine.node, list(mine.gpus), mine.promise
-            else:
-                start = None if moment >= FAR else moment
-                # A task ahead without a sure place may need this one later.
-                about = about or (start is not None and (node.unsure or not (ahead is None or ahead.sure)))
-                promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about and start is not None)
-            load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-            promised[task.id] = promise
+            place = _promised(coming, shape, amounts, mine, unsure=about or not (ahead is None or ahead.sure))
+            node, gpus, load = place.node, place.gpus, place.load
             if node.reservations:
-                weak[task.id] = _Place(node, shape, amounts, gpus, load, promise)
-                promised[task.id] = None
-            given += 1
+                weak[task.id] = place
+            promised[task.id] = None if node.reservations else place.promise
+            given, about = given + 1, about or place.promise.about
         else:
             promised[task.id] = None
             continue
         turns.add(task, Stay(load.end, node, gpus, load.sure))
-        _changed(indices.values(), node)
+        searches.changed(node)
         if len(begun) == starts:
             break
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
@@ -221,8 +202,32 @@ def _coming(
     return search.later(amounts, ahead.end)
 
 
+def _promised(
+    coming: tuple[float, NodeTimeline, list[GpuTimeline]],
+    shape: Shape,
+    amounts: Amounts,
+    mine: _Place | None,
+    *,
+    unsure: bool,
+) -> _Place:
+    """Put a task where it will start; `mine` is what it was promised before.
+
+    `unsure`: one who is in front is not sure of its place, and may come to want this one.
+    """
+    moment, node, gpus = coming
+    if mine and mine.promise.firm and node.unsure:
+        # A certain time is worth more than one that rests on what was learned.
+        moment, node, gpus, promise = mine.load.begin, mine.node, mine.gpus, mine.promise
+    else:
+        start = None if moment >= FAR else moment
+        about = start is not None and (unsure or node.unsure)
+        promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about)
+    load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
+    return _Place(node, shape, amounts, gpus, load, promise)
+
+
 def _instead(
-    kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
+    kept: dict[str, _Place], weak: dict[str, _Place], searches: Searches, shape: Shape, amounts: Amounts
 ) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
     """A place from now on where only promises to tasks behind this one are in the way. They give way.
 
@@ -240,7 +245,8 @@ def _instead(
         if (gpus := node.fit(shape, amounts, node.now)) is not None:
             for task in there:
                 (kept if task in kept else weak).pop(task)
-            _changed(indices, node)
+            searches.changed(node)
+            searches.forget()  # whoever gave way may have left more capacity than was taken
             return node, gpus
         for task, place in there.items():
             again = node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
@@ -257,11 +263,6 @@ def _is_afterwards(place: _Place, owner: str) -> bool:
         and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.index) for gpu in place.gpus))
         for each in place.node.reservations
     )
-
-
-def _changed(indices: Iterable[Index], node: NodeTimeline) -> None:
-    for index in indices:
-        index.changed(node)
 
 
 def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:

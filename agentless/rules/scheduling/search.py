@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from agentless.model.scheduling.sharing import Sharing
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
@@ -193,6 +193,35 @@ class Search:
     def _worth_of(self, gpus: Sequence[GpuTimeline]) -> _Worth:
         rank = max([self._shape.rank(gpu.name) or 0 for gpu in gpus], default=0)
         return rank, sum([gpu.total - self._shape.gpu_memory for gpu in gpus])
+
+
+class Searches:
+    """The searches of one look into the future, one per shape; they share what is sorted."""
+
+    def __init__(self, nodes: Sequence[NodeTimeline], policies: Mapping[str | None, Cost]) -> None:
+        self._nodes = nodes
+        self._policies = policies
+        self._indices: dict[tuple[str | None, Sharing], Index] = {}
+        self._searches: dict[Shape, Search] = {}
+
+    def of(self, shape: Shape) -> Search:
+        """The search for tasks of this shape."""
+        if (search := self._searches.get(shape)) is None:
+            key = shape.policy, shape.sharing.rough
+            if key not in self._indices:
+                self._indices[key] = Index(self._nodes, self._policies[shape.policy], shape.sharing.rough)
+            search = self._searches[shape] = Search(shape, self._indices[key])
+        return search
+
+    def changed(self, node: NodeTimeline) -> None:
+        """Something was put into a node or taken out of it."""
+        for index in self._indices.values():
+            index.changed(node)
+
+    def forget(self) -> None:
+        """Capacity has become more, for all of them."""
+        for search in self._searches.values():
+            search.forget()
 
 
 def _worth(kinds: Iterable[tuple[str, int, int]], shape: Shape) -> _Worth | None:

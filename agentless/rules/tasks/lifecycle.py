@@ -97,18 +97,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case (Running() | Paused() | Lost()) as status, Exited() as exited if task.spec.traits.ends_with_process:
             return replace(task, status=_ended(task, status, exited, now))
         case (Running() | Paused() | Lost()) as status, Vanished(reason=reason):
-            return replace(
-                task,
-                status=Ended(
-                    "killed" if task.stop else "failed",
-                    now,
-                    reason=reason,
-                    placement=status.placement,
-                    container=status.container,
-                    started_at=status.started_at,
-                    run=status.run,
-                ),
-            )
+            return replace(task, status=_over(status, "killed" if task.stop else "failed", now, reason))
         case Assigning(placement=placement), LostContact(reason=reason):
             return replace(task, status=Lost(placement, now, reason))
         case (Running() | Paused()) as status, LostContact(reason=reason):
@@ -134,14 +123,22 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
     if began is not None and exited.seconds is not None:
         ended = max(began, min(now, began + exited.seconds))
     word = outcome(task, exited)
+    reason = exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else task.stop_reason)
+    return _over(status, word, ended, reason, exited.exit_code)
+
+
+def _over(
+    status: Running | Paused | Lost, word: Outcome, at: float, reason: str | None, exit_code: int | None = None
+) -> Ended:
+    """The end of a task that has run."""
     return Ended(
         word,
-        ended,
-        exit_code=exited.exit_code,
-        reason=exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else task.stop_reason),
+        at,
+        exit_code=exit_code,
+        reason=reason,
         placement=status.placement,
         container=status.container,
-        started_at=began,
+        started_at=status.started_at,
         run=status.run,
     )
 

@@ -60,17 +60,13 @@ def chores(
     containers, only those with the name of a launch that were never started are removed: a container made from an image
     with our labels belongs to its user.
     """
-    fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
-    reap, bring, stay = list[str](), list[tuple[float, Task]](), list[tuple[float, Task]]()
+    containers = tuple(containers)
+    reap, due = _never_started(containers, live, now)
+    fetch, bring = list[tuple[float, Task]](), list[tuple[float, Task]]()
+    remove, stay = list[tuple[float, Task]](), list[tuple[float, Task]]()
     for container in containers:
-        claim = claim_of(container)
-        left = claim and (container.signed or container.name == container_name(claim.task))
-        if claim and left and container.state == "created" and claim.task not in live:
-            if is_forsaken(container, now):
-                reap.append(container.id)
-            else:
-                due = min(due, (container.here(container.created_at) or now) + REAP_AFTER)
-        task = ended.get(claim.task) if claim and container.over else None
+        claim = claim_of(container) if container.over else None
+        task = ended.get(claim.task) if claim else None
         if task is None or task.container != container.id or not isinstance(task.status, Ended):
             continue
         ended_at, run = task.status.ended_at, task.status.run
@@ -88,7 +84,25 @@ def chores(
     stay.sort(key=lambda one: one[0])
     remove += stay[: max(0, len(stay) - ENDED)]
     due = min(due, *(ended_at + keep.containers for ended_at, _ in stay[-ENDED:]), math.inf)
-    return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due, _in_order(bring))
+    return Chores(_in_order(fetch), _in_order(remove), reap, due, _in_order(bring))
+
+
+def _never_started(
+    containers: Iterable[Container], live: abc.Container[str], now: float
+) -> tuple[tuple[str, ...], float]:
+    """The containers that a launch has left unstarted for too long, and when the next one will be."""
+    reap, due = list[str](), math.inf
+    for container in containers:
+        claim = claim_of(container) if container.state == "created" else None
+        if claim is None or claim.task in live:
+            continue
+        if not container.signed and container.name != container_name(claim.task):
+            continue
+        if is_forsaken(container, now):
+            reap.append(container.id)
+        else:
+            due = min(due, (container.here(container.created_at) or now) + REAP_AFTER)
+    return tuple(reap), due
 
 
 def fetched_now(waiting: Iterable[Task], fetching: abc.Collection[str], large: abc.Container[str]) -> tuple[Task, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.node import EngineFacts, NodeConfig
@@ -77,6 +79,11 @@ def task_view(
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
     )
+
+
+def seen_by(caller: Caller, view: TaskView) -> TaskView:
+    """The view as the caller sees it: `mine` is about the caller."""
+    return replace(view, mine=view.owner == caller.name)
 
 
 _STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "being ended by its time limit"}

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import FastAPI
 
-from agentless.controller.http.services import Services
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.status import Status
 from agentless.model.view import ControllerView
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class ControllerServices(Protocol):
+    """The parts that these requests use."""
+
+    lifetime: Lifetime
+    status: Status
+
+
+def add_to(app: FastAPI, services: ControllerServices) -> None:
     """Add them."""
 
     @app.get("/v1/controller")

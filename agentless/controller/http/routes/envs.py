@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.envs.builds import Wish
+from agentless.controller.envs.builds import Builds, Wish
+from agentless.controller.envs.envs import Envs
+from agentless.controller.envs.moves import Moves
+from agentless.controller.envs.prune import Prune
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.framed import framed
 from agentless.controller.http.progress import ProgressResponse
@@ -18,15 +21,31 @@ from agentless.controller.http.schemas import (
     RollbackEnvRequest,
     SaveEnvRequest,
 )
-from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
+from agentless.controller.lifetime import Lifetime
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class EnvServices(Protocol):
+    """The parts that these requests use."""
+
+    envs: Envs
+    builds: Builds
+    moves: Moves
+    prune: Prune
+    lifetime: Lifetime
+
+
+def add_to(app: FastAPI, services: EnvServices) -> None:
     """Add them."""
+    _add_envs(app, services)
+    _add_builds(app, services)
+    _add_moves(app, services.moves)
+
+
+def _add_envs(app: FastAPI, services: EnvServices) -> None:
     envs = services.envs
 
     @app.get("/v1/envs")
@@ -43,14 +62,17 @@ def add_to(app: FastAPI, services: Services) -> None:
     async def prune(request: PruneEnvsRequest, caller: CurrentCaller) -> dict[str, Any]:
         return await services.prune.prune(caller, dry_run=request.dry_run)
 
-    @app.post("/v1/env/import")
-    async def take_in(caller: CurrentCaller, env: str | None = None, node: str | None = None) -> Response:
-        """The body is an archive as `docker save` writes it, with one image and without names."""
-        return ProgressResponse(lambda tell, body: services.moves.take_in(env, node, caller, body, tell), upload=True)
+    @app.delete("/v1/envs/{env}")
+    async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))
+
+
+def _add_builds(app: FastAPI, services: EnvServices) -> None:
+    builds = services.builds
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, caller: CurrentCaller) -> Response:
-        return ProgressResponse(lambda tell, _: services.builds.create(env, request.image, request.node, caller, tell))
+        return ProgressResponse(lambda tell, _: builds.create(env, request.image, request.node, caller, tell))
 
     @app.post("/v1/envs/{env}/build")
     async def build(
@@ -63,38 +85,40 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return ProgressResponse(lambda tell, body: services.builds.build(env, wish, caller, body, tell), upload=True)
+        return ProgressResponse(lambda tell, body: builds.build(env, wish, caller, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
         env: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the build container, as in that of a task."""
-        opening = services.builds.open(env, command, None if size is None else Size.parse(size), caller)
-        return TerminalStream(
-            services, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
-        )
+        opening = builds.open(env, command, None if size is None else Size.parse(size), caller)
+        stopped = "the controller was stopped, and the terminal with it; the env is as it was left"
+        return TerminalStream(services.lifetime, opening, stopped)
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, caller: CurrentCaller) -> Response:
-        return ProgressResponse(lambda tell, _: services.builds.save(env, request.message, caller, tell))
+        return ProgressResponse(lambda tell, _: builds.save(env, request.message, caller, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, caller: CurrentCaller) -> Response:
         ref = parse_ref(env)
-        return ProgressResponse(lambda tell, _: services.builds.rollback(ref, caller, tell, force=request.force))
+        return ProgressResponse(lambda tell, _: builds.rollback(ref, caller, tell, force=request.force))
+
+
+def _add_moves(app: FastAPI, moves: Moves) -> None:
+    @app.post("/v1/env/import")
+    async def take_in(caller: CurrentCaller, env: str | None = None, node: str | None = None) -> Response:
+        """The body is an archive as `docker save` writes it, with one image and without names."""
+        return ProgressResponse(lambda tell, body: moves.take_in(env, node, caller, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, caller: CurrentCaller) -> Response:
         ref = parse_ref(env)
-        return ProgressResponse(lambda tell, _: services.moves.push(ref, request.nodes, request.via, caller, tell))
+        return ProgressResponse(lambda tell, _: moves.push(ref, request.nodes, request.via, caller, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
         """The archive in frames, like a log."""
-        ref, archive = await services.moves.export(parse_ref(env))
+        ref, archive = await moves.export(parse_ref(env))
         return framed(archive, {"x-agentless-env": str(ref)})
-
-    @app.delete("/v1/envs/{env}")
-    async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
-        return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
-from agentless.controller.http.services import Services
+from agentless.controller.state.event_bus import EventBus
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.tasks import Tasks
 from agentless.model.tasks.spec import MAX_NUMBER
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class EventServices(Protocol):
+    """The parts that this request uses."""
+
+    bus: EventBus
+    lookup: Lookup
+    tasks: Tasks
+
+
+def add_to(app: FastAPI, services: EventServices) -> None:
     """Add it."""
 
     @app.get("/v1/events")
@@ -33,7 +43,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         return StreamingResponse(_lines(services, seq, only, follow), media_type="application/x-ndjson")
 
 
-async def _lines(services: Services, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+async def _lines(services: EventServices, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
     with services.bus.listen() as news:
         yield b""
         while True:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import orjson
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
 from pydantic import Field, FiniteFloat
 
-from agentless.controller.http.services import Services
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.usage.samples import Samples
+from agentless.controller.usage.scrape import Scrape
+from agentless.controller.usage.usage import Usage
 from agentless.model.usage.figures import By, HistoryView, UsageView
 from agentless.rules.scheduling.reservations import LATEST
 from agentless.rules.usage.series import LEVELS
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class FigureServices(Protocol):
+    """The parts that these requests use."""
+
+    nodes: Nodes
+    samples: Samples
+    usage: Usage
+    metrics: Scrape
+
+
+def add_to(app: FastAPI, services: FigureServices) -> None:
     """Add them."""
 
     @app.get("/v1/history", response_model=HistoryView)

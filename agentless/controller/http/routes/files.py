@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.files.node_files import Found
+from agentless.controller.files.node_files import Files, Found
 from agentless.controller.http.schemas import LookRequest
-from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
+from agentless.controller.lifetime import Lifetime
 from agentless.model.files.location import Way, decoded
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class FileServices(Protocol):
+    """The parts that these requests use."""
+
+    files: Files
+    lifetime: Lifetime
+
+
+def add_to(app: FastAPI, services: FileServices) -> None:
     """Add them."""
 
     @app.post("/v1/files/{place}/look")
@@ -31,4 +38,5 @@ def add_to(app: FastAPI, services: Services) -> None:
         """
         arguments = [decoded(word) for word in argument]
         opening = services.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
-        return TerminalStream(services, opening, "the controller was stopped, and the copy broke off; run it again")
+        stopped = "the controller was stopped, and the copy broke off; run it again"
+        return TerminalStream(services.lifetime, opening, stopped)

@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import FastAPI
 
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import MoveRequest, ReservationRequest, SubmitRequest
-from agentless.controller.http.services import Services, seen_by
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.queue import Queue
+from agentless.controller.scheduling.reservations import Reservations
+from agentless.controller.scheduling.run_history import RunHistory
+from agentless.controller.scheduling.scheduler import Scheduler
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.views import TaskViews
+from agentless.controller.submit.builder import TaskBuilder
 from agentless.errors import UsageError
-from agentless.model.view import (
-    ExplainView,
-    ReservationView,
-    ShareView,
-    TaskView,
-)
+from agentless.model.view import ExplainView, ReservationView, ShareView, TaskView
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class QueueServices(Protocol):
+    """The parts that these requests use."""
+
+    nodes: Nodes
+    lookup: Lookup
+    views: TaskViews
+    queue: Queue
+    scheduler: Scheduler
+    run_history: RunHistory
+    builder: TaskBuilder
+    reservations: Reservations
+
+
+def add_to(app: FastAPI, services: QueueServices) -> None:
     """Add them."""
+    _add_queue(app, services)
+    _add_reservations(app, services.reservations)
+
+
+def _add_queue(app: FastAPI, services: QueueServices) -> None:
+    nodes, views = services.nodes, services.views
 
     @app.get("/v1/queue")
     async def queue(caller: CurrentCaller) -> list[TaskView]:
         """Those who wait, in their order."""
-        await services.nodes.heard()
-        return [seen_by(caller, services.views.view(task)) for task in services.queue.tasks]
+        await nodes.heard()
+        return [views.seen_by(caller, task) for task in services.queue.tasks]
 
     @app.get("/v1/shares")
     async def shares() -> list[ShareView]:
         """What each owner has used lately, holds and waits for; those first that are next."""
-        await services.nodes.heard()
+        await nodes.heard()
         return services.run_history.shares()
 
     @app.post("/v1/tasks/{task}/move")
     async def move(task: str, request: MoveRequest, caller: CurrentCaller) -> TaskView:
         """Give one that waits another place in the queue."""
         moved = services.scheduler.move(task, request.position, request.before, request.after, by=caller)
-        return seen_by(caller, services.views.view(moved))
+        return views.seen_by(caller, moved)
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
         """Why a task does not start."""
-        await services.nodes.heard()
+        await nodes.heard()
         return services.queue.explain(services.lookup.find(task))
 
     @app.post("/v1/explain")
@@ -49,23 +72,22 @@ def add_to(app: FastAPI, services: Services) -> None:
         (spec, *more) = request.specs()
         if more:
             raise UsageError("one task at a time can be explained; name one target")
-        await services.nodes.heard()
+        await nodes.heard()
         services.builder.check(spec)
         return services.queue.what_if(spec, request.owner or caller.name)
 
+
+def _add_reservations(app: FastAPI, known: Reservations) -> None:
     @app.get("/v1/reservations")
     async def reservations() -> list[ReservationView]:
         """Those that are not over, the first to begin first."""
-        await services.nodes.heard(
-            {each.node for each in services.reservation_book.known.values() if each.node in services.nodes.links}
-        )
-        return services.reservations.views()
+        return await known.views()
 
     @app.post("/v1/reservations")
     async def reserve(request: ReservationRequest, caller: CurrentCaller) -> list[ReservationView]:
         """All of the targets, or none."""
-        return await services.reservations.reserve(request, by=caller)
+        return await known.reserve(request, by=caller)
 
     @app.delete("/v1/reservations/{reservation}")
     async def unreserve(reservation: str, caller: CurrentCaller) -> ReservationView:
-        return services.reservations.remove(reservation, by=caller)
+        return known.remove(reservation, by=caller)

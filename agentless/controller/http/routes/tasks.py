@@ -1,9 +1,9 @@
-"""The requests about tasks: submit, look, wait, read, act, take back."""
+"""The requests about tasks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import orjson
 from fastapi import FastAPI, Query
@@ -13,23 +13,49 @@ from pydantic import FiniteFloat
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.framed import framed
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
-from agentless.controller.http.services import Services, seen_by
-from agentless.controller.submit.request import Submit
-from agentless.errors import Refused
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import TaskViews
+from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.commands import TaskCommands
+from agentless.controller.tasks.logs import TaskLogs
+from agentless.controller.tasks.recovery import Recovery
+from agentless.controller.tasks.removal import Removal
+from agentless.controller.tasks.retries import Retries
+from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Task
-from agentless.model.view import (
-    RecoveryView,
-    ScriptView,
-    StartView,
-    TaskView,
-)
-from agentless.rules.tasks.identity import digest
+from agentless.model.view import RecoveryView, ScriptView, StartView, TaskView
+from agentless.rules.views.publish import seen_by
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class TaskServices(Protocol):
+    """The parts that these requests use."""
+
+    nodes: Nodes
+    tasks: Tasks
+    lookup: Lookup
+    views: TaskViews
+    logs: TaskLogs
+    submission: Submission
+    commands: TaskCommands
+    stops: Stops
+    retries: Retries
+    removal: Removal
+    recovery: Recovery
+
+
+def add_to(app: FastAPI, services: TaskServices) -> None:
     """Add them."""
+    _add_reads(app, services)
+    _add_following(app, services)
+    _add_changes(app, services)
+    _add_recovery(app, services)
+
+
+def _add_reads(app: FastAPI, services: TaskServices) -> None:
+    nodes, lookup, views = services.nodes, services.lookup, services.views
 
     @app.get("/v1/tasks")
     async def tasks(
@@ -40,60 +66,36 @@ def add_to(app: FastAPI, services: Services) -> None:
         limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
-        await services.nodes.heard()
-        known: dict[str, Task] = {**services.lookup.others(ended=ended), **services.tasks.live}
-        if ended:
-            known = {task.id: task for task in services.tasks.history.newest(limit)} | known
-        if batch is not None:
-            found = services.lookup.find(batch)
-            known = {
-                t.id: t for t in (*services.tasks.history.batch(found.batch), *known.values()) if t.batch == found.batch
-            }
-            if services.tasks.knows(found.id):  # nobody makes a container one of our batch by a label
-                known = {key: task for key, task in known.items() if services.tasks.knows(key)}
-        views = [seen_by(caller, services.views.view(task)) for _, task in sorted(known.items())]
-        return [view for view in views if view.mine or not mine]
-
-    @app.post("/v1/tasks")
-    async def submit(request: SubmitRequest, caller: CurrentCaller) -> list[StartView]:
-        asked = Submit(
-            request.specs(),
-            request.secrets,
-            caller,
-            request.dry_run,
-            request.owner or None,
-            request.request,
-            request.repeated,
-        )
-        found = await services.submission.submit(asked)
-        return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
+        await nodes.heard()
+        found = [views.seen_by(caller, task) for task in lookup.all(batch, ended=ended, newest=limit)]
+        return [view for view in found if view.mine or not mine]
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str, caller: CurrentCaller) -> TaskView:
         if task not in services.tasks.live:
-            await services.nodes.heard()
-        return seen_by(caller, services.views.view(services.lookup.find(task)))
+            await nodes.heard()
+        return views.seen_by(caller, lookup.find(task))
 
     @app.get("/v1/tasks/{task}/spec")
     async def spec(task: str) -> TaskSpec:
         """What was asked for, as the label of its container has it: of secrets the names."""
-        return services.lookup.find(task).spec
+        return lookup.find(task).spec
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
-        return [
-            {"seq": seq, **orjson.loads(event)}
-            for seq, event in services.tasks.history.events(0, -1, services.lookup.find(task).id)
-        ]
+        events = services.tasks.history.events(0, -1, lookup.find(task).id)
+        return [{"seq": seq, **orjson.loads(event)} for seq, event in events]
 
     @app.get("/v1/tasks/{task}/script")
     async def script(task: str) -> ScriptView:
         """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
         return services.commands.script(task)
 
+
+def _add_following(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
-        return seen_by(caller, services.views.view(await services.commands.wait(task, within)))
+        return services.views.seen_by(caller, await services.commands.wait(task, within))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
@@ -110,52 +112,49 @@ def add_to(app: FastAPI, services: Services) -> None:
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
         return framed(services.logs.read(task, query))
 
+
+def _add_changes(app: FastAPI, services: TaskServices) -> None:
+    views, commands, stops = services.views, services.commands, services.stops
+
+    @app.post("/v1/tasks")
+    async def submit(request: SubmitRequest, caller: CurrentCaller) -> list[StartView]:
+        found = await services.submission.submit(request.submit(caller))
+        return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
+
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
-        return seen_by(caller, services.views.view(await services.stops.stop(task, "stop", request.grace, by=caller)))
+        return views.seen_by(caller, await stops.stop(task, "stop", request.grace, by=caller))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, caller: CurrentCaller) -> TaskView:
-        return seen_by(caller, services.views.view(await services.stops.stop(task, "kill", by=caller)))
+        return views.seen_by(caller, await stops.stop(task, "kill", by=caller))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str, caller: CurrentCaller) -> TaskView:
         """The next try of a task that has ended."""
-        return seen_by(caller, services.views.view(services.retries.retry(task, by=caller)))
+        return views.seen_by(caller, services.retries.retry(task, by=caller))
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, caller: CurrentCaller) -> TaskView:
-        return seen_by(caller, services.views.view(await services.commands.pause(task)))
+        return views.seen_by(caller, await commands.pause(task))
 
     @app.post("/v1/tasks/{task}/resume")
     async def resume(task: str, caller: CurrentCaller) -> TaskView:
-        return seen_by(caller, services.views.view(await services.commands.resume(task)))
+        return views.seen_by(caller, await commands.resume(task))
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, caller: CurrentCaller, force: bool = False) -> TaskView:
         return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
 
+
+def _add_recovery(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/recovery")
     async def recoverable(caller: CurrentCaller) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
-        await services.envs.look()
-        found = services.lookup.unremembered(caller)
-        return RecoveryView(
-            tuple(seen_by(caller, services.views.view(task)) for task, _ in found.values()),
-            services.nodes.silent(),
-            {key: task.spec for key, (task, _) in found.items()},
-            {key: digest(container) for key, (_, container) in found.items()},
-            services.envs.assumed(),
-        )
+        return await services.recovery.offer(caller)
 
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest, caller: CurrentCaller) -> list[TaskView]:
         """Remember these."""
-        found = services.lookup.unremembered(caller)
-        wanted = [found[key][0] for key in dict.fromkeys(request.tasks) if key in found]
-        for task in wanted:
-            if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
-                raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
-        for task in wanted:
-            services.ledger.adopt(task, f"agentless recover, by {caller}")
-        return [seen_by(caller, services.views.view(task)) for task in wanted]
+        found = services.recovery.recover(request.tasks, request.digests, by=caller)
+        return [services.views.seen_by(caller, task) for task in found]

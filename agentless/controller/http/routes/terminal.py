@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import FastAPI, Query, Response
 
 from agentless.controller.http.caller import CurrentCaller
-from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.tasks.exec import Terminals
 from agentless.model.terminal import Size
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class TerminalServices(Protocol):
+    """The parts that this request uses."""
+
+    terminals: Terminals
+    lifetime: Lifetime
+
+
+def add_to(app: FastAPI, services: TerminalServices) -> None:
     """Add it."""
 
     @app.post("/v1/tasks/{task}/terminal")
@@ -21,6 +29,5 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
         opening = services.terminals.open(task, command, None if size is None else Size.parse(size), caller)
-        return TerminalStream(
-            services, opening, "the controller was stopped, and the terminal with it; the task runs on"
-        )
+        stopped = "the controller was stopped, and the terminal with it; the task runs on"
+        return TerminalStream(services.lifetime, opening, stopped)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict
 
-from agentless.controller.http.services import Services
-from agentless.errors import AgentlessError, UsageError
-from agentless.formats.contents import HEAD, parse_content_head
+from agentless.controller.files.contents import take_contents
+from agentless.controller.files.uploads import Uploads
+from agentless.controller.http.schemas import SnapshotRequest
 from agentless.model.files.snapshot import parse_snapshot
-from agentless.stores.files.snapshots import ContentWriter, SnapshotStore
-
-
-class SnapshotRequest(BaseModel):
-    """What `POST /v1/snapshots` takes: rows of path, kind (`f`, `d`, `l`), mode, size, SHA-256 or where it leads."""
-
-    model_config = ConfigDict(extra="forbid")
-    files: list[tuple[str, str, int, int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,13 @@ class SnapshotView:
     missing: list[str]
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class UploadServices(Protocol):
+    """The part that these requests use."""
+
+    uploads: Uploads
+
+
+def add_to(app: FastAPI, services: UploadServices) -> None:
     """Add them."""
     store = services.uploads.store
 
@@ -42,34 +39,4 @@ def add_to(app: FastAPI, services: Services) -> None:
     @app.post("/v1/contents")
     async def contents(request: Request) -> dict[str, int]:
         """Take in contents."""
-        return {"taken": await _take(store, request.stream())}
-
-
-async def _take(store: SnapshotStore, stream: AsyncIterator[bytes]) -> int:
-    """How many contents came; raises what is wrong once all of it has been read, so that the answer is heard."""
-    taken, problem = 0, None
-    buffer, left = b"", 0
-    writer: ContentWriter | None = None
-    try:
-        async for chunk in stream:
-            buffer = b"" if problem else buffer + chunk
-            while problem is None and (writer or len(buffer) >= HEAD):
-                try:
-                    if writer is None:
-                        digest, left = parse_content_head(buffer[:HEAD])
-                        writer, buffer = store.writer(digest), buffer[HEAD:]
-                    writer.write(buffer[:left])
-                    left, buffer = left - len(buffer[:left]), buffer[left:]
-                    if left:
-                        break
-                    if not writer.finish():
-                        raise UsageError("a file changed while it was read; submit it again")
-                    taken, writer = taken + 1, None
-                except AgentlessError as error:
-                    problem = error
-    finally:
-        if writer:
-            writer.close()
-    if problem:
-        raise problem
-    return taken
+        return {"taken": await take_contents(store, request.stream())}

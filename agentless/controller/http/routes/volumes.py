@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import FastAPI
 
+from agentless.controller.files.volumes import Volumes
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import VolumeRequest
-from agentless.controller.http.services import Services
 from agentless.model.view import VolumeView
 
 
-def add_to(app: FastAPI, services: Services) -> None:
+class VolumeServices(Protocol):
+    """The part that these requests use."""
+
+    volumes: Volumes
+
+
+def add_to(app: FastAPI, services: VolumeServices) -> None:
     """Add them."""
 
     @app.get("/v1/volumes")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import orjson
@@ -13,10 +14,13 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from agentless.controller.http.caller import CurrentCaller
-from agentless.controller.http.live_feed import LiveFeed
-from agentless.controller.http.services import Services
+from agentless.controller.http.live_feed import FeedServices, LiveFeed
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.state.event_bus import EventBus
+from agentless.controller.status import Status
 from agentless.model.caller import Caller
 from agentless.model.view import ControllerView
+from agentless.ports import Clock
 
 LOOK_EVERY = 0.25
 """Seconds between two looks when there are no news: fresh numbers are none."""
@@ -28,8 +32,17 @@ APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
 
-def add_to(app: FastAPI, services: Services) -> None:
-    """Add them."""
+class WatchServices(FeedServices, Protocol):
+    """The parts that this request uses."""
+
+    bus: EventBus
+    clock: Clock
+    lifetime: Lifetime
+    status: Status
+
+
+def add_to(app: FastAPI, services: WatchServices) -> None:
+    """Add it."""
     feeds: WeakValueDictionary[Caller, LiveFeed] = WeakValueDictionary()
 
     @app.get("/v1/watch")
@@ -44,7 +57,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")
 
 
-async def _lines(services: Services, feed: LiveFeed) -> AsyncIterator[bytes]:
+async def _lines(services: WatchServices, feed: LiveFeed) -> AsyncIterator[bytes]:
     sent = 0.0
     shown: ControllerView | None = None
     with feed.followed() as follower, services.bus.waking() as news:

@@ -1,0 +1,73 @@
+"""Copies the log of an ended task from its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agentless.controller.nodes.node_link import NodeLink
+from agentless.errors import RuntimeFailed
+from agentless.model.command import Command
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.task import Task
+from agentless.model.text import Excerpt
+from agentless.rules.tasks.retention import cut_note, split_tail
+from agentless.stores.files.logs import LogWriter
+
+_NUMBER = 100
+"""Characters of a number, with the blanks before it."""
+
+
+async def copy_log(link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
+    """Write the log of a task, of which at most `cap` bytes are kept: the beginning and the end."""
+    await _copy_beginning(link, task, log)
+    if log.full:
+        await _copy_end(link, task, log, cap)
+
+
+async def _copy_beginning(link: NodeLink, task: Task, log: LogWriter) -> None:
+    tail, runtime = Excerpt(), link.runtime_of(task)
+    reading = runtime.reading(LogQuery())
+    async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
+        async for fd, data in stream:
+            for stream_number, part in reading(fd, data):
+                log.add(stream_number, part)
+            if log.full:
+                return
+            if fd == 2:
+                tail.add(data)
+    if stream.exit_code != 0:
+        raise RuntimeFailed(runtime.complaint(str(tail)))
+
+
+async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
+    """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
+    counts = {1: b"", 2: b""}
+
+    def count(fd: int, data: bytes) -> None:
+        counts[fd] += data
+        if len(counts[fd]) > _NUMBER:
+            raise RuntimeFailed("the length of its log is no number")
+
+    await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
+    left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
+    end = split_tail(left, log.tail_bytes)
+    log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
+    missing = dict(end)
+
+    def put(fd: int, data: bytes) -> None:
+        missing[fd] -= len(data)
+        if missing[fd] < 0:
+            raise RuntimeFailed("more of its log came than was asked for")
+        log.put(fd, data)
+
+    await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
+    if any(missing.values()):
+        raise RuntimeFailed("its log changed while it was read")
+
+
+async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], None]) -> None:
+    async with link.stream(command, own=True) as stream:
+        async for fd, data in stream:
+            take(fd, data)
+    if stream.exit_code != 0:
+        raise RuntimeFailed("reading its log broke off")
