@@ -18,12 +18,15 @@ STRANGE = "lab/strange:1"
 @pytest.fixture
 def agentless(lab):
     for node in lab.nodes.values():
-        node.sh(f"docker tag busybox {STRANGE}")
+        repo, _, tag = STRANGE.partition(":")
+        node.ask_docker("POST", f"/images/busybox/tag?repo={repo}&tag={tag}")
     yield Cli(lab).settle()
+    lab.reset()
     for node in lab.nodes.values():
-        node.sh("docker rm --force --volumes $(docker ps --all --quiet)")
-        node.sh("docker image rm --force $(docker image ls --format '{{.Repository}}:{{.Tag}}' 'agentless/*')")
-        node.sh(f"docker image rm {STRANGE}")
+        tags = [tag for image in node.ask_docker("GET", "/images/json") for tag in image["RepoTags"] or ()]
+        for tag in tags:
+            if tag == STRANGE or tag.startswith("agentless/"):
+                node.ask_docker("DELETE", f"/images/{tag}?force=1")
 
 
 @pytest.fixture
