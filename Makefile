@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check bench replay faults mutants fuzz clean
+.PHONY: demo test check steady bench replay faults mutants fuzz clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
@@ -15,6 +15,9 @@ test: $(STAMP)
 
 check: $(STAMP)  ## the fast part of `make test`: style, types, imports
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/run.py --static
+
+steady: $(STAMP)  ## `make test` N times (20), every fifth time beside busy loops: hours; what failed is in .steady/
+	@tests/steady.sh $(N)
 
 bench: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
@@ -43,4 +46,4 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .mutants
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .mutants .steady

@@ -11,11 +11,12 @@ import time
 from hypothesis import settings
 
 from agentless.client import connection
-from tests import ready
+from tests import ready, templates
 
 settings.register_profile("ci", deadline=None)
 settings.load_profile("ci")
 connection._spawn = ready.controller
+templates.compile_once()
 
 os.environ["TZ"] = "UTC"
 time.tzset()

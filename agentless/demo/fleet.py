@@ -82,7 +82,7 @@ class Fleet:
     async def _add(self, plan: NodePlan, programs: Path, authorized: str) -> None:
         folder = self.root / "nodes" / plan.name
         folder.mkdir(parents=True)
-        gpus = Gpus(plan.name, plan.gpus, plan.model, folder)
+        gpus = Gpus(plan.gpus, plan.model, folder)
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         node = SimulatedNode(plan.name, gpus, folder, programs, host_key, authorized, self._children)
         self.nodes[plan.name] = node

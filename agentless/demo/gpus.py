@@ -28,10 +28,13 @@ _DRIVER = "550.54.15"
 
 
 class Gpus:
-    """`count` GPUs of one model in `folder`. A file is replaced and never rewritten: a probe may read at any moment."""
+    """`count` GPUs of one model in `folder`. A file is replaced and never rewritten: a probe may read at any moment.
 
-    def __init__(self, node: str, count: int, model: Model, folder: Path) -> None:
-        self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{i}.{node}.simulated')}" for i in range(count)]
+    Each folder has GPUs of its own, because a launch sees all claims of this machine, also those of other simulations.
+    """
+
+    def __init__(self, count: int, model: Model, folder: Path) -> None:
+        self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_URL, f'{folder.as_uri()}#{i}')}" for i in range(count)]
         self._model, self._folder = model, folder
         self._busy: Collection[str] = ()
         self._foreign: dict[str, tuple[int, str, int]] = {}

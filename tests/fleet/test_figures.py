@@ -17,6 +17,7 @@ from agentless.rules.usage.series import LEVELS
 from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
 from tests.fleet.desk import me
+from tests.ports import reserve
 
 HOUR = 3600.0
 
@@ -34,9 +35,10 @@ async def running(desk):
         yield controller
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+@pytest.fixture
+def free_port():
+    with contextlib.ExitStack() as held:
+        yield lambda: held.enter_context(reserve()).getsockname()[1]
 
 
 async def sampled(controller, node="n1"):
@@ -243,7 +245,7 @@ async def test_no_port_is_opened_unless_it_is_asked_for(desk):
         assert controller.port._serving is None
 
 
-async def test_on_its_port_there_are_the_metrics_and_nothing_else(desk):
+async def test_on_its_port_there_are_the_metrics_and_nothing_else(desk, free_port):
     port = free_port()
     desk.inventory.write_text(desk.inventory.read_text() + f"metrics: {port}\n")
     async with running(desk) as controller:
@@ -276,7 +278,7 @@ async def test_a_port_in_use_is_warned_of_and_had_once_it_is_free(desk):
             assert (await scrape(port))[0] == 200
 
 
-async def test_the_port_follows_the_inventory(desk):
+async def test_the_port_follows_the_inventory(desk, free_port):
     one, other = free_port(), free_port()
     text = desk.inventory.read_text()
     desk.inventory.write_text(text + f"metrics: {one}\n")
@@ -293,7 +295,7 @@ async def test_the_port_follows_the_inventory(desk):
             await scrape(other)
 
 
-async def test_who_is_scraped_is_wanted_and_does_not_leave(desk):
+async def test_who_is_scraped_is_wanted_and_does_not_leave(desk, free_port):
     port = free_port()
     desk.inventory.write_text(desk.inventory.read_text() + f"metrics: {port}\n")
     async with running(desk) as controller:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentless.demo.fleet import demo_plans
 from tests.fleet.inhabited import inhabited
 
@@ -26,15 +28,21 @@ def test_each_block_prints_what_it_says(tmp_path, capsys):
             assert doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS), f"{want}\nis not\n{got}"
 
 
-def test_the_page_is_typed(tmp_path):
-    (tmp_path / "page.py").write_text("\n".join(BLOCKS))
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What the type checker says of the page and of a program with a wrong option, in one run."""
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "page.py").write_text("\n".join(BLOCKS))
+    (folder / "wrong.py").write_text("import agentless\nagentless.Cluster().submit('true', gpu=1)\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "page.py", "wrong.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout.splitlines()
 
 
-def test_a_wrong_option_is_found_by_the_type_checker(tmp_path):
-    (tmp_path / "page.py").write_text("import agentless\nagentless.Cluster().submit('true', gpu=1)\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert 'Unexpected keyword argument "gpu"' in done.stdout
+def test_the_page_is_typed(complaints):
+    assert [line for line in complaints if not line.startswith(("wrong.py:", "Found "))] == []
+
+
+def test_a_wrong_option_is_found_by_the_type_checker(complaints):
+    assert any('Unexpected keyword argument "gpu"' in line for line in complaints if line.startswith("wrong.py:2:"))

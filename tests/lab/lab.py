@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
+from tests.ports import reserve
+
 from .engine import write_image
 from .network import Network
 from .node import Node
@@ -210,13 +212,8 @@ class Lab:
         return folder
 
     def _reserve_port(self) -> int:
-        """A port of 127.0.0.1 that stays the lab's own, also while its sshd is stopped.
-
-        It is bound here and listened to by sshd: Linux allows that to two sockets with SO_REUSEADDR.
-        """
-        holder = socket.socket()
-        holder.bind(("127.0.0.1", 0))
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        """A port of 127.0.0.1 that stays the lab's own, also while its sshd is stopped."""
+        holder = reserve()
         self._sockets.append(holder)
         return int(holder.getsockname()[1])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .engine import IMAGE, Engine
 from .gpus import Gpus
@@ -114,6 +115,11 @@ class Node:
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a script on the node, not over SSH. A non-zero exit is a result; one minute is the limit."""
         return self._space.run(["sh", "-c", script], self.env(), timeout=60)
+
+    def ask_docker(self, method: str, path: str) -> Any:
+        """What its Docker engine answers to a request of its API, see `Engine.ask`."""
+        assert self._engine, f"{self.name} has no engine"
+        return self._engine.ask(method, path)
 
     def leftovers(self) -> list[tuple[int, str]]:
         """What lives on this node of all that came in over SSH, as (PID, command line), without sshd itself.

@@ -1,6 +1,6 @@
 """What several files of the pure ring need."""
 
-import os
+from uuid import uuid4
 
 import pytest
 
@@ -9,5 +9,5 @@ from tests.pure import build
 
 @pytest.fixture
 def own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs that no other process has: launches see all claims of the machine, also those of tests that run beside."""
-    monkeypatch.setattr(build, "RUN", f"-{os.getpid()}")
+    """GPUs that no other test has: launches see all claims of the machine, also those of tests that run beside."""
+    monkeypatch.setattr(build, "RUN", f"-{uuid4()}")

@@ -40,15 +40,17 @@ def segments(eyes) -> list:
 
 
 @pytest.mark.parametrize("theme", [*CYCLE, "nord"])
-@pytest.mark.parametrize("keys", ["1", "4", "4T", "n", ":", "4l"])
-async def test_without_colours_everything_has_the_terminals_own(monkeypatch, theme, keys):
+async def test_without_colours_everything_has_the_terminals_own(monkeypatch, theme):
     monkeypatch.setenv("NO_COLOR", "1")
     remember(theme)
     async with over(RECORDED, (80, 24)) as eyes:
-        await eyes.press(*keys)
-        await eyes.pilot.pause()
-        styles = {each.style for each in segments(eyes)}
-        assert {(style.color, style.bgcolor) for style in styles if style} == {(None, None)}
+        for keys in ("1", "4", "4T", "n", ":", "4l"):
+            await eyes.press(*keys)
+            await eyes.pilot.pause()
+            styles = {each.style for each in segments(eyes)}
+            assert {(style.color, style.bgcolor) for style in styles if style} == {(None, None)}, keys
+            while len(eyes.app.screen_stack) > 1:
+                await eyes.press("escape")
 
 
 async def test_without_colours_what_is_chosen_is_reversed(monkeypatch):

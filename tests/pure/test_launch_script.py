@@ -458,7 +458,8 @@ def in_the_gap(node: Node, of: Task) -> Iterator[Callable[[], None]]:
 
 def starters_of(of: Task) -> list[Path]:
     """The arguments of processes on this machine that say that they start the container of this task."""
-    words, found = f"|{of.id}|{of.owner}".encode(), []
+    (gpu,) = placement(str(of.spec.needs)).gpu_uuids
+    words, found = f"|{gpu}||||{of.id}|{of.owner}".encode(), []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             said = file.read_bytes().split(b"\0")

@@ -162,7 +162,7 @@ def test_any_bytes_are_a_topology_or_none(table: bytes) -> None:
 
 def test_simulated_gpus_are_joined_in_two_halves(tmp_path: Path) -> None:
     """The demo's and the lab's nvidia-smi answers as a node with two sockets does."""
-    Gpus("node1", 4, "A100", tmp_path)
+    Gpus(4, "A100", tmp_path)
     done = subprocess.run(
         ["sh", STANDIN, "topo", "-m"],
         env={"PATH": os.environ["PATH"], "AGENTLESS_STANDIN_DIR": str(tmp_path)},

@@ -259,10 +259,12 @@ def is_alive(pid: int) -> bool:
 
 def inspect(node: Node, task: str) -> dict[str, Any]:
     """What the node's own Docker says of a task's container."""
-    found: dict[str, Any] = json.loads(node.sh(f"docker inspect agentless-{task}").stdout)[0]
+    found: dict[str, Any] = node.ask_docker("GET", f"/containers/agentless-{task}/json")
     return found
 
 
 def containers(node: Node) -> list[str]:
     """The names of all containers on the node, whatever they do."""
-    return node.sh("docker ps --all --format '{{.Names}}'").stdout.split()
+    return [
+        name.removeprefix("/") for each in node.ask_docker("GET", "/containers/json?all=1") for name in each["Names"]
+    ]

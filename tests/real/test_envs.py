@@ -18,12 +18,15 @@ NOT_OURS = "lab/strange:1"
 @pytest.fixture
 def agentless(lab):
     for node in lab.nodes.values():
-        node.sh(f"docker tag busybox {NOT_OURS}")
+        repo, _, tag = NOT_OURS.partition(":")
+        node.ask_docker("POST", f"/images/busybox/tag?repo={repo}&tag={tag}")
     yield Cli(lab).settle()
+    lab.reset()
     for node in lab.nodes.values():
-        node.sh("docker rm --force --volumes $(docker ps --all --quiet)")
-        node.sh("docker image rm --force $(docker image ls --format '{{.Repository}}:{{.Tag}}' 'agentless/*')")
-        node.sh(f"docker image rm {NOT_OURS}")
+        tags = [tag for image in node.ask_docker("GET", "/images/json") for tag in image["RepoTags"] or ()]
+        for tag in tags:
+            if tag == NOT_OURS or tag.startswith("agentless/"):
+                node.ask_docker("DELETE", f"/images/{tag}?force=1")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -25,17 +24,13 @@ def bob(lab):
 
 def held(agentless, lab):
     """The GPUs of each running task, as its own container sees them."""
-    found = {}
-    for node in lab.nodes.values():
-        for line in node.sh("docker ps --quiet --filter label=agentless.task").stdout.split():
-            labels = json.loads(node.sh(f"docker inspect --format '{{{{json .Config.Labels}}}}' {line}").stdout)
-            found[labels["agentless.task"]] = labels["agentless.gpus"].split(",")
-    return found
+    everywhere = [each["Labels"] for node in lab.nodes.values() for each in node.ask_docker("GET", "/containers/json")]
+    return {it["agentless.task"]: it["agentless.gpus"].split(",") for it in everywhere if "agentless.task" in it}
 
 
 def test_ten_tasks_on_four_gpus_run_four_at_a_time_and_in_their_order(agentless, lab):
     tasks = [agentless.submit("1x", "--", "sh", "-c", "until [ -e /go ]; do sleep 0.05; done") for _ in range(10)]
-    until(lambda: sum(task["state"] == "running" for task in agentless.json("ps")) == 4)
+    until(lambda: sum(task["state"] == "running" for task in agentless.get("/v1/tasks")) == 4)
     assert [task["id"] for task in agentless.json("queue")] == tasks[4:]
     left = list(tasks)
     while left:
@@ -101,7 +96,7 @@ def test_cores_that_are_set_aside_are_waited_for(agentless):
 
 def test_nobody_is_beside_who_wants_a_node_alone_whichever_controller_asks(agentless, bob):
     alone = agentless.submit("node1", "--exclusive", "--", "sleep", "60")
-    until(lambda: alone in [task["id"] for task in bob.json("ps")])
+    until(lambda: alone in [task["id"] for task in bob.get("/v1/tasks")])
     said = bob("submit", "node1", "--no-queue", "--", "true", code=3).err
     assert f"task {alone}" in said
     assert "has node1 alone" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.real.cli import Cli, containers, until
+from tests.real.cli import Cli, containers, inspect, until
 
 ECHO = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
 
@@ -235,8 +235,8 @@ def _settled(agentless):
     """Everything, once the engine has said when it started the tasks: it knows better than who asked for it."""
     once = _everything(agentless)
     for task in once[0]:
-        show = f"docker inspect -f '{{{{.State.StartedAt}}}}' {task['container'] or 'none'}"
-        started = agentless.lab.nodes[task["node"] or "node1"].sh(show).stdout.strip()
+        found = agentless.lab.nodes[task["node"] or "node1"].ask_docker("GET", f"/containers/{task['container']}/json")
+        started = found.get("State", {}).get("StartedAt")
         if started and abs(_seconds(task["started_at"]) - _seconds(started)) > 0.001:
             return None
     return once if _everything(agentless) == once else None
@@ -247,8 +247,8 @@ def _seconds(moment: str) -> float:
 
 
 def _everything(agentless):
-    gpus = [(g["node"], g["index"], g["state"], g["task"], g["owner"]) for g in agentless.json("gpus")]
-    return agentless.json("ps", "--all"), gpus, agentless("logs", "t", code=None)
+    gpus = [(g["node"], g["index"], g["state"], g["task"], g["owner"]) for g in agentless.get("/v1/gpus")]
+    return agentless.get("/v1/tasks", ended=True), gpus, agentless("logs", "t", code=None)
 
 
 def test_a_task_that_ends_while_no_controller_lives_is_not_lost(agentless):
@@ -256,7 +256,7 @@ def test_a_task_that_ends_while_no_controller_lives_is_not_lost(agentless):
     task = agentless.submit("node1::0", "--", "sh", "-c", "sleep 1; echo end; exit 5")
     agentless.kill_controller()
     node = agentless.lab.nodes["node1"]
-    until(lambda: "exited" in node.sh(f"docker inspect -f '{{{{.State.Status}}}}' agentless-{task}").stdout)
+    until(lambda: inspect(node, task)["State"]["Status"] == "exited")
     assert agentless("wait", task, code=5).code == 5
     assert agentless("logs", task).out == "end\n"
     assert agentless.is_free()

@@ -36,7 +36,7 @@ class Whole:
         words = ("submit", "node1:0::0,1", *OPTIONS, *mounts, "--", "sh", "-c", "echo ready; exec sleep 60")
         self.dry = cli(*words[:-4], "--dry-run", *words[-4:]).out
         events = Events(cli, last="launched")
-        with ProcessLists() as seen:
+        with ProcessLists(lab.nodes["node1"]) as seen:
             self.id = cli(*words).out.strip()
         # What the caller typed is their own.
         self.argv = "\n".join(line for line in seen.lines if " submit " not in line)
@@ -51,9 +51,18 @@ class Whole:
 
 
 class ProcessLists:
-    """Every command line on this machine, and so on the node, that another user could have seen meanwhile."""
+    """Every command line on this machine, and so on the node, that another user could have seen meanwhile.
+
+    `docker create` is over in an instant, so on this node it begins when its command line has been seen.
+    """
+
+    def __init__(self, node):
+        self._docker, self._begins, self._seen = (node.dir / "bin" / name for name in ("docker", "begins", "seen"))
 
     def __enter__(self):
+        wait = f"touch {self._begins}; until [ -e {self._seen} ]; do sleep 0.05; done"
+        self._docker.write_text(f'#!/bin/sh\n[ "$1" != create ] || {{ {wait}; }}\nexec /usr/bin/docker "$@"\n')
+        self._docker.chmod(0o755)
         self.lines, self._over = set(), threading.Event()
         self._thread = threading.Thread(target=self._look)
         self._thread.start()
@@ -62,12 +71,17 @@ class ProcessLists:
     def __exit__(self, *_):
         self._over.set()
         self._thread.join()
+        for file in (self._docker, self._begins, self._seen):
+            file.unlink(missing_ok=True)
 
     def _look(self):
         while not self._over.wait(0.01):
+            has_begun = self._begins.exists()
             for file in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     self.lines.add(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            if has_begun:
+                self._seen.touch()
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from tests.ports import reserve
+
 PROGRAM = "/usr/sbin/sshd"
-WAIT = 10.0
+WAIT = 30.0
 """Seconds that anything which has to happen may take."""
 
 
@@ -29,13 +30,6 @@ def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 def public(key: Path) -> str:
     """Its public part as in `known_hosts`."""
     return " ".join(key.with_name(f"{key.name}.pub").read_text().split()[:2])
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class Sshd:
@@ -62,7 +56,8 @@ class Sshd:
             "PasswordAuthentication no",
             "MaxStartups 100",
         ]
-        self.port = free_port()
+        self._holder = reserve()
+        self.port = int(self._holder.getsockname()[1])
         self.start()
         self.known_hosts.write_text(f"{self.host_field} {public(self.host_keys[0])}\n")
 
