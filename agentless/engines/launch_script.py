@@ -1,10 +1,13 @@
-"""Exit codes of launch scripts, and the errors that they mean; the same for every engine."""
+"""What the launch scripts of all engines have in common: values, exit codes, and the errors that these mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentless.engines import other_engines
+from agentless.engines.dialect import Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
@@ -24,6 +27,31 @@ def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
     """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
         raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
+
+
+def variables(task: Task, placement: Placement) -> dict[str, str]:
+    """The variables that tell a task who and where it is."""
+    return {
+        "AGENTLESS_TASK_ID": task.id,
+        "AGENTLESS_NODE": placement.node,
+        "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+    }
+
+
+def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict[str, Any]:
+    """The template values for the lock, and for seeing who else claims these GPUs on the node.
+
+    `dialect` is that of the node's container engine.
+    """
+    return {
+        "docker": [*dialect.under_lock, *node.docker],
+        "lock_wait": LOCK_WAIT,
+        "live": dialect.template("docker-live.sh.j2"),
+        "live_format": f"{dialect.signed}|{dialect.formats.live}",
+        **other_engines.asking(node),
+        "asked_format": DOCKER.formats.live,
+        "named_gpus": other_engines.named(gpus),
+    }
 
 
 def check_claims(task: Task, node: NodeConfig, result: Result) -> None:

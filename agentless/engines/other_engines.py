@@ -14,13 +14,13 @@ An engine without root can often make no such group, and then nobody but itself 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.scheduling.sharing import ALONE
+from agentless.model.tasks.claim import terms_of
 from agentless.model.tasks.task import Placement, Task
 from agentless.render import Renderer
 
@@ -74,11 +74,8 @@ def named(uuids: Sequence[str]) -> list[tuple[str, str]]:
 
 def group(task: Task, placement: Placement, parent: str) -> str:
     """The control group for the container of a task, within the one in which its engine puts containers."""
-    needs, sharing = task.spec.needs, task.spec.needs.sharing
-    shared = sharing != ALONE
     owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
-    claim = ("1" if needs.exclusive else "", str(sharing.limit) if shared else "", str(sharing.floor) if shared else "")
-    words = ["agentless_claim", *claim, owner[:40]]
+    words = ["agentless_claim", *terms_of(task.spec.needs), owner[:40]]
     name = ".".join([*words, *(digits for _, digits in named(placement.claimed))])
     if len(name) > _LONGEST:
         name = ".".join([*words, "all"])
@@ -167,8 +164,3 @@ def _values(words: Sequence[str], option: str) -> Iterator[str]:
             yield word.removeprefix(f"{option}=")
         elif len(option) == 2 and word.startswith(option):
             yield word.removeprefix(option)
-
-
-def claims(gpu_uuids: Sequence[str], node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
-    """What a launch script has to know of other engines, see `others.sh.j2`."""
-    return {**asking(node), "named_gpus": named(gpu_uuids), "asked_format": asked_format}

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.task_files import Prepared
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task import Task
 from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
@@ -61,21 +60,11 @@ class Engine(Protocol):
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
         """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
-
-        `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
-        """
-
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Launch several tasks with the same secrets in one script, at most `at_once`."""
+        """Start tasks, at most `at_once`, in one script: under the node's lock, unless somebody holds their GPUs.
+
+        All have the same secrets. A task that has been started is never started again.
+        """
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """Split the answer to a script of `count` launches into one answer each."""
@@ -98,11 +87,8 @@ class Engine(Protocol):
     def reading(self, query: LogQuery) -> Reading:
         """Reads the task's output from that stream."""
 
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, named without SIG."""

@@ -12,6 +12,7 @@ from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Held
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import GPUS, task_of
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.spec import TaskSpec
 from agentless.rules.views.publish import checks
 from tests.fleet.acme import PROGRAM, Acme
@@ -81,7 +82,7 @@ async def test_its_gpus_are_given_once_by_whomever(desk):
         await until(lambda: controller.lookup.find(task.id).state == "running")
         link, placement = controller.nodes.links["n3"], controller.lookup.find(task.id).status.placement
         other = replace(controller.lookup.find(task.id), id="zz9-other")
-        result = await link.run(link.runtime.launch(other, placement, {}))
+        result = await link.run(link.runtime.launches([Launch(other, placement, {})]))
         with pytest.raises(Held, match=f"held by task {task.id}"):
             link.runtime.parse_launch(other, result)
 

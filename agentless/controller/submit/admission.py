@@ -12,6 +12,7 @@ from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.event import Assigned, Delayed, Event, Queued
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.view import StartView
 from agentless.ports import Clock
@@ -73,7 +74,8 @@ class Admission:
         if isinstance(found, tuple):
             return StartView(target, None, *found)
         link = self._nodes.link(found.node)
-        command = link.runtime_of(task).launch(task, found, secrets, engine=link.observation.engine)
+        launch = Launch(task, found, secrets, engine=link.observation.engine)
+        command = link.runtime_of(task).launches([launch])
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:

@@ -36,6 +36,8 @@ BRING_AGAIN_WITHIN = 3600.0
 """Seconds before outputs are tried again, at most: the first time after `RETRY_AFTER`, then after twice as long."""
 _NUMBER = 100
 """Characters of a number, with the blanks before it."""
+_COUNT = ("wc", "-c")
+"""The program that prints how long a stream is, in bytes."""
 FETCH_WITHIN = 3600.0
 """Seconds for one log: an engine that counts the bytes of a very long one takes minutes."""
 
@@ -295,7 +297,7 @@ class Retention:
             if len(counts[fd]) > _NUMBER:
                 raise RuntimeFailed("the length of its log is no number")
 
-        await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
+        await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, _COUNT, _COUNT), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
         end = split_tail(left, log.room)
         log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
@@ -307,7 +309,8 @@ class Retention:
                 raise RuntimeFailed("more of its log came than was asked for")
             log.put(fd, data)
 
-        await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
+        ends = (("tail", "-c", str(end[fd])) for fd in (1, 2))
+        await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, *ends), put)
         if any(missing.values()):
             raise RuntimeFailed("its log changed while it was read")
 

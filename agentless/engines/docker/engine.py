@@ -15,8 +15,9 @@ import orjson
 
 from agentless.engines import launch_script, other_engines
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
+from agentless.engines.dialect import Dialect, EngineAnswer
 from agentless.engines.docker.complaints import without_words_of
-from agentless.engines.docker.dialect import DOCKER, Dialect, EngineAnswer
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.envs import DockerEnvs
 from agentless.engines.docker.files import DockerFiles
 from agentless.engines.docker.images import DockerImages
@@ -27,7 +28,6 @@ from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.files.files_image import NAME
-from agentless.model.files.task_files import Prepared
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
@@ -36,7 +36,7 @@ from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import SIGNATURE, Signer
-from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task import Task
 from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
@@ -209,18 +209,13 @@ class DockerEngine:
             return StampedReading(query.place, shown=query.timestamps)
         return WithoutWarnings(AsItIs(), self._warnings)
 
-    # ---------------------------------------------------------------- changing
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
+        return self._script(
+            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
+        )
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Launch one task. `prepared` has its files, `engine` is the last state of the node's engine."""
-        return self.launches([Launch(task, placement, secrets, prepared, engine)])
+    # ---------------------------------------------------------------- changing
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """Lock, check, create, and start without the lock, as one script; `parse_launch` reads its answer.
@@ -250,11 +245,7 @@ class DockerEngine:
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
         script = self._renderer.script(
             "docker-launch.sh.j2",
-            docker=self._locked,
-            lock_wait=launch_script.LOCK_WAIT,
-            live=self._dialect.template("docker-live.sh.j2"),
-            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
-            **other_engines.claims(list(gpus), self._node, DOCKER.formats.live),
+            **launch_script.lock_values(self._dialect, self._node, list(gpus)),
             volume_format=MARK,
             makes_volumes=self._dialect.makes_volumes,
             image_format=_ID,
@@ -298,9 +289,7 @@ class DockerEngine:
             gpu_uuids=placement.gpu_uuids,
             devices=self._vendors.injection(self._dialect.name, placement.devices),
             env={
-                "AGENTLESS_TASK_ID": task.id,
-                "AGENTLESS_NODE": placement.node,
-                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                **launch_script.variables(task, placement),
                 **spec.env,
             },
             secret_env=spec.secret_env,
@@ -406,21 +395,6 @@ class DockerEngine:
     def complaint(self, words: str) -> str:
         """The engine's complaint as a sentence with the fix."""
         return self._dialect.explain(words, self._node, self._vendors.complaints(self._dialect.name))
-
-    # ---------------------------------------------------------- a log that is kept
-
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
-        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
-
-    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._script(
-            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
-        )
 
     # ------------------------------------------------------------------ inside
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import orjson
 
-from agentless.engines.docker.dialect import Dialect
+from agentless.engines.dialect import Dialect
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.files.files_image import NAME, FilesImage, parse_listing

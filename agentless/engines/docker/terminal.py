@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings
-from agentless.engines.docker.dialect import Dialect
+from agentless.engines.dialect import Dialect
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.ports import Reading

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from agentless.engines.docker.dialect import Dialect
+from agentless.engines.dialect import Dialect
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig

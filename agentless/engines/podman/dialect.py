@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from agentless.engines.docker.dialect import Dialect, EngineAnswer, Formats
+from agentless.engines.dialect import Dialect, EngineAnswer, Formats
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.podman.complaints import HIDDEN, blame, explain
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.node import Control, EngineFacts
-from agentless.model.tasks.claim import TASK
+from agentless.model.tasks.claim import TASK, terms_of
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.tasks.task import Placement, Task
 
@@ -34,16 +34,8 @@ _STATES = {"initialized": "created", "configured": "created", "stopping": "runni
 
 def _container_name(task: Task, placement: Placement) -> str:
     """The name of the task's container, with its claim: a name may have letters, digits, `_`, `.` and `-`."""
-    needs = task.spec.needs
-    shared = needs.sharing.limit > 1
-    claim = (
-        re.sub(r"[^A-Za-z0-9_-]", "_", task.owner),
-        "1" if needs.exclusive else "",
-        str(needs.sharing.limit) if shared else "",
-        str(needs.sharing.floor) if shared else "",
-        *placement.claimed,
-    )
-    return ".".join((task.container_name, *claim))
+    owner = re.sub(r"[^A-Za-z0-9_-]", "_", task.owner)
+    return ".".join((task.container_name, owner, *terms_of(task.spec.needs), *placement.claimed))
 
 
 def _facts(of: EngineAnswer) -> EngineFacts:

@@ -18,17 +18,16 @@ from datetime import UTC, datetime
 
 import orjson
 
-from agentless.engines import launch_script, other_engines
+from agentless.engines import launch_script
+from agentless.engines.dialect import Dialect
 from agentless.engines.docker.complaints import blame, explain, without_words_of
-from agentless.engines.docker.dialect import DOCKER, Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.task_files import Prepared
 from agentless.model.nodes.node import EngineFacts, NodeConfig
-from agentless.model.scheduling.sharing import ALONE
-from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.claim import labels_of, terms_of
 from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
@@ -163,30 +162,31 @@ class Systemd:
         """Reads the task's output from the journal's entries."""
         return JournalReading(timestamps=query.timestamps)
 
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
+        return self._of(
+            container,
+            "systemd-log-ends.sh.j2",
+            identifier=_name(container),
+            of_stdout=of_stdout,
+            of_stderr=of_stderr,
+        )
+
     # ---------------------------------------------------------------- changing
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Lock, check, `systemd-run` as one script; `parse_launch` reads its answer.
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Lock, check, `systemd-run` as one script for the only one; `parse_launch` reads its answer.
 
         Raises RuntimeFailed when the value of a secret is gone.
         """
-        del prepared, engine  # a task without a container has no files of its own, and claims by a process
-        spec = task.spec
+        (one,) = wanted
+        task, placement, secrets, spec = one.task, one.placement, one.secrets, one.task.spec
         launch_script.check_secrets(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
             env={
-                "AGENTLESS_TASK_ID": task.id,
-                "AGENTLESS_NODE": placement.node,
-                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                **launch_script.variables(task, placement),
                 **self._vendors.injection("systemd", placement.devices).environment,
                 **spec.env,
             },
@@ -196,17 +196,13 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            docker=[*self._dialect.under_lock, *self._node.docker],
-            lock_wait=launch_script.LOCK_WAIT,
-            live=self._dialect.template("docker-live.sh.j2"),
-            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
+            **launch_script.lock_values(self._dialect, self._node, placement.claimed),
             unit=f"{name}.service",
             name=name,
             gpu_uuids=placement.claimed,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
-            **other_engines.claims(placement.claimed, self._node, DOCKER.formats.live),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -215,11 +211,6 @@ class Systemd:
             claim=_claim(task, placement),
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
-
-    def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Launch the only one."""
-        (one,) = wanted
-        return self.launch(one.task, one.placement, one.secrets)
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """The only answer."""
@@ -272,25 +263,6 @@ class Systemd:
     def complaint(self, words: str) -> str:
         """The complaint as a sentence with the fix."""
         return explain(words, self._node, self._vendors.complaints(self._dialect.name))
-
-    # ---------------------------------------------------------- a log that is kept
-
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
-        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
-
-    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._of(
-            container,
-            "systemd-log-ends.sh.j2",
-            identifier=_name(container),
-            of_stdout=of_stdout,
-            of_stderr=of_stderr,
-        )
 
     # ------------------------------------------------------------------ inside
 
@@ -357,16 +329,13 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
 
 def _claim(task: Task, placement: Placement) -> str:
     """The process argument that claims the devices, with the fields in the order of `claims.sh.j2`."""
-    name, sharing = task.container_name, task.spec.needs.sharing
-    shared = sharing != ALONE
+    name = task.container_name
     fields = (
         f"{name}.service",
         name,
         "Up",
         ",".join(placement.claimed),
-        "1" if task.spec.needs.exclusive else "",
-        str(sharing.limit) if shared else "",
-        str(sharing.floor) if shared else "",
+        *terms_of(task.spec.needs),
         task.id,
         task.owner,
     )
