@@ -50,10 +50,6 @@ class Engine(Protocol):
     def terminal(self) -> TerminalCommands | None:
         """Programs in containers that somebody types to."""
 
-    @property
-    def keeps_envs(self) -> bool:
-        """Whether `envs` is not None."""
-
     def facts(self) -> tuple[Section, ...]:
         """Ask for the engine's state and for all of our tasks."""
 

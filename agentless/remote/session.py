@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from agentless.errors import NoAnswer, NoSession, Refused, Timeout, TooMuch, Unreachable
@@ -39,11 +39,12 @@ LEAST_PROCESSES = 32
 
 
 class Session:
-    """One node, kept connected. `name` is what it is called in messages."""
+    """One node, kept connected. `name` is what it is called in messages, `programs` are what is mostly run there."""
 
-    def __init__(self, transport: Transport, name: str = "the node") -> None:
+    def __init__(self, transport: Transport, name: str = "the node", programs: Sequence[str] = ()) -> None:
         self._transport = transport
         self._name = name
+        self._programs = " and ".join(filter(None, (", ".join(programs), "the shell")))
         self._connected = False
         self._processes: int | None = None
         self._slots = asyncio.Semaphore(SHELLS)
@@ -78,6 +79,10 @@ class Session:
         await self._transport.close()
         if self._chores:
             await asyncio.wait(self._chores)
+
+    def flooded(self, what: str) -> TooMuch:
+        """The error for a node that sends more than it may."""
+        return TooMuch(f"{self._name} {what}; see what {self._programs} print there")
 
     async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
@@ -198,10 +203,8 @@ class Session:
                 async with asyncio.timeout(command.timeout):
                     return await worker.run(command, data, heard)
         except FloodedError:
-            raise TooMuch(
-                f"{self._name} said more than {command.most >> 20} MiB in answer to one command, which was ended; see "
-                "what docker, nvidia-smi and the shell print there"
-            ) from None
+            said = f"said more than {command.most >> 20} MiB in answer to one command, which was ended"
+            raise self.flooded(said) from None
         except TimeoutError:
             raise Timeout(
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"

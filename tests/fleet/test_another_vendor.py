@@ -9,7 +9,7 @@ import pytest
 from agentless.controller import app
 from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
-from agentless.errors import Held
+from agentless.errors import Held, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import GPUS, task_of
 from agentless.model.tasks.launch import Launch
@@ -73,6 +73,13 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
         assert container(desk).env["ACME_VISIBLE_DEVICES"] == "ACME-b"
         assert container(desk).devices == ["/dev/acme/ACME-b"]
         assert [check.ok for check in checks(controller.nodes.cluster().nodes["n3"])] == [True] * 4
+
+
+async def test_its_variables_are_not_for_tasks_to_set(desk):
+    spec = TaskSpec(("true",), image="busybox", env={"ACME_VISIBLE_DEVICES": "ACME-a"})
+    async with desk.running() as controller:
+        with pytest.raises(UsageError, match="environment variable ACME_VISIBLE_DEVICES is set by agentless"):
+            await controller.submission.submit(Submit((spec,), {}, me(controller)))
 
 
 async def test_its_gpus_are_given_once_by_whomever(desk):

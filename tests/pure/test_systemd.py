@@ -217,7 +217,6 @@ def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself
         ({"privileged": True}, "--privileged is about a container"),
         ({"shm_size": 1 << 30}, "--shm-size is about a container"),
         ({"workdir": "here"}, "--workdir 'here': with --container NULL it is a folder of the node"),
-        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by agentless"),
     ],
 )
 def test_what_only_a_container_can_have_is_refused(fields, words):

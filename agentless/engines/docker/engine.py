@@ -77,11 +77,6 @@ class DockerEngine:
         self.volumes = DockerVolumes(node, renderer, self.complaint, dialect)
         self.terminal = DockerTerminal(node, renderer, dialect, lambda: self._warnings)
 
-    @property
-    def keeps_envs(self) -> bool:
-        """Whether environments can be kept there as images."""
-        return self.envs is not None
-
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
@@ -223,7 +218,7 @@ class DockerEngine:
         Several must have the same secrets; `answers` takes their answer apart. Raises RuntimeFailed for an env
         where none are kept, and when the value of a secret is gone: docker would leave the variable out without a word.
         """
-        if not self.keeps_envs and any(is_ours(each.task.spec.image or "") for each in wanted):
+        if self.envs is None and any(is_ours(each.task.spec.image or "") for each in wanted):
             raise RuntimeFailed(
                 f"{self._node.name} has {self._dialect.name}, which keeps no envs; take a node with Docker, or --image"
             )

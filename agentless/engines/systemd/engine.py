@@ -88,7 +88,6 @@ class Systemd:
     """
 
     at_once = 1
-    keeps_envs = False
     images = volumes = files = envs = terminal = None
 
     def __init__(

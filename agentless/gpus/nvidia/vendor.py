@@ -13,6 +13,7 @@ from agentless.model.tasks.complaint import Known
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"
+_CUDA_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CDI = "nvidia.com/gpu"
 _INSTALL = "install nvidia-container-toolkit, then"
 
@@ -21,6 +22,9 @@ class Nvidia:
     """Puts the parts of this folder together."""
 
     name = probe.VENDOR
+    programs = ("nvidia-smi",)
+    # Display controllers: its audio and USB functions, and NVSwitches, are no GPUs.
+    pci = ("0x10de:0x03",)
     toolkit: Toolkit | None = Toolkit(
         vendor=probe.VENDOR,
         runtime="nvidia",
@@ -51,11 +55,15 @@ class Nvidia:
         """The Xids in the kernel log, if that was asked for and may be read."""
         return faults.parse(sections)
 
+    def reserved(self, engine: EngineName) -> tuple[str, ...]:
+        """NVIDIA's runtime reads one in a container, CUDA another one in any process."""
+        return (_CUDA_VISIBLE,) if engine == "systemd" else (_VISIBLE,)
+
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
         """Docker has an option for GPUs, podman uses CDI; CUDA reads variables in a process without a container."""
         names = ",".join(devices)
         if engine == "systemd":
-            return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": names})
+            return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA_VISIBLE: names})
         # The variable is not left to the image, which may ask for all of them.
         if engine == "podman":
             return Injection(

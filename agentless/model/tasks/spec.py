@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
-_RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
+_OURS = "AGENTLESS_"
 _NEVER_SECRET = frozenset({
     "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
     "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
@@ -223,8 +223,8 @@ def check_spec(spec: TaskSpec) -> None:
     for name in spec.env_names:
         if not _ENV_NAME.fullmatch(name):
             raise UsageError(f"environment variable {name[:80]!r}: use letters, digits and '_'")
-        if name.startswith(_RESERVED):
-            raise UsageError(f"environment variable {name} is set by agentless; choose another name")
+        if name.startswith(_OURS):
+            raise _is_ours(name)
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
         raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
     for key in spec.labels:
@@ -254,6 +254,15 @@ def check_spec(spec: TaskSpec) -> None:
     check_numbers(spec)
 
 
+def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_nodes: Sequence[str]) -> None:
+    """Refuse variables by which GPUs are given to a task, in containers or on the node itself; raises UsageError."""
+    for name in spec.env_names:
+        if name.startswith(tuple(in_containers)):
+            raise _is_ours(name)
+        if spec.on_node_itself and name in on_nodes:
+            raise UsageError(f"{name} is set by agentless with --container NULL; ask for GPUs with --gpus")
+
+
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Refuse values that no program could be given; raises UsageError, without any of them."""
     for name, value in secrets.items():
@@ -279,6 +288,10 @@ def check_numbers(spec: TaskSpec) -> None:
         raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
 
 
+def _is_ours(variable: str) -> UsageError:
+    return UsageError(f"environment variable {variable} is set by agentless; choose another name")
+
+
 def _check_without_container(spec: TaskSpec) -> None:
     asked = {
         "image": spec.image,
@@ -295,8 +308,6 @@ def _check_without_container(spec: TaskSpec) -> None:
         raise UsageError(
             f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
         )
-    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
-        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
 
 
 def _check_container(spec: TaskSpec) -> None:
