@@ -178,6 +178,9 @@ class Stand:
     async def run(self, _: Command) -> Result:
         return Result(0)
 
+    def flooded(self, what: str) -> TooMuch:
+        return self._session.flooded(what)
+
 
 def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:
     renderer = Renderer([template_dir()])

@@ -124,11 +124,7 @@ class DockerEnvs:
         """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
             return None
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the image")
-        return _facts(found)
+        return self._facts_in(result, "the image")
 
     def diff(self, container: str) -> Command:
         """List the changes in a build container since its image."""
@@ -227,11 +223,7 @@ class DockerEnvs:
         """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
             raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the version that it made")
-        return _facts(found)
+        return self._facts_in(result, "the version that it made")
 
     # ---------------------------------------------------------- to and from a file
 
@@ -249,11 +241,7 @@ class DockerEnvs:
             raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
         if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
             raise RuntimeFailed("this is no whole archive of an image; make one with: agentless env export")
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the image in the archive")
-        return _facts(found)
+        return self._facts_in(result, "the image in the archive")
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
         """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
@@ -281,6 +269,13 @@ class DockerEnvs:
         variables = dict(variable.partition("=")[::2] for variable in base.env)
         hidden = self._vendors.hiding(variables)
         return [*changes, *(f"ENV {name}={_quoted(value)}" for name, value in variables.items() if name in hidden)]
+
+    def _facts_in(self, result: Result, what: str) -> ImageFacts:
+        self._check(result)
+        found = next(_objects(result), None)
+        if found is None:
+            raise RuntimeFailed(f"{self._node.name} said nothing about {what}")
+        return _facts(found)
 
     def _check(self, result: Result) -> None:
         if not result.ok:
