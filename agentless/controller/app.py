@@ -7,7 +7,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agentless import __version__, paths, plugins
+from agentless import __version__, paths
+from agentless.controller import plugins
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.engines.docker.images import DockerImages

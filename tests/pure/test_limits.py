@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.controller.envs import builds
 from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
