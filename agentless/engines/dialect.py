@@ -58,6 +58,7 @@ class Dialect:
     `image_missing` are phrases by which a launch says that the image does not exist. `explain` turns a complaint into a
     sentence with the fix, `blame` finds its reason; both also take the known complaints of the GPU stack.
 
+    `is_docker`: its command also asks other Docker engines on the node.
     `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
     `times_are_exact`: each line of a log has its own time.
     `quiet` are options that keep the command's own warnings out of what a task prints.
@@ -74,6 +75,7 @@ class Dialect:
     container_name: Callable[[Task, Placement], str]
     explain: Callable[[str, NodeConfig, Sequence[Known]], str]
     blame: Callable[[str, Sequence[Known]], Blame]
+    is_docker: bool = False
     keeps_envs: bool = True
     makes_volumes: bool = False
     times_are_exact: bool = True

@@ -7,7 +7,6 @@ from typing import Any
 
 from agentless.engines import other_engines
 from agentless.engines.dialect import Dialect
-from agentless.engines.docker.dialect import DOCKER
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
@@ -48,8 +47,7 @@ def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict
         "lock_wait": LOCK_WAIT,
         "live": dialect.template("docker-live.sh.j2"),
         "live_format": f"{dialect.signed}|{dialect.formats.live}",
-        **other_engines.asking(node),
-        "asked_format": DOCKER.formats.live,
+        **other_engines.asking(node, dialect),
         "named_gpus": other_engines.named(gpus),
     }
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentless.engines.dialect import Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.model.command import Result, Section
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import terms_of
@@ -53,17 +55,18 @@ class Dockerd:
         return host in hosts if host else not hosts or any(each in usual for each in hosts)
 
 
-def asking(node: NodeConfig) -> dict[str, Any]:
-    """What `rootless.sh.j2` wants to know: the words that call Docker for any engine, and whose need no asking."""
-    words = ["docker"] if node.has_podman else list(node.docker)
+def asking(node: NodeConfig, dialect: Dialect) -> dict[str, Any]:
+    """The values for `rootless.sh.j2`: how to call other Docker engines, and which ones need not be asked."""
+    words = list(node.docker) if dialect.is_docker else ["docker"]
     last = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == "docker"), len(words) - 1)
-    own = [] if node.has_podman else _hosts(words)[:1]
+    own = _hosts(words)[:1] if dialect.is_docker else []
     return {
         "asker": words[: last + 1],
+        "asked_format": DOCKER.formats.live,
         "accepted": list(node.accept_engines),
         "own": own,
         # What sudo runs may not have our environment.
-        "own_env": not own and not node.has_podman and words[0].rpartition("/")[2] == "docker",
+        "own_env": dialect.is_docker and not own and words[0].rpartition("/")[2] == "docker",
     }
 
 
@@ -84,9 +87,9 @@ def group(task: Task, placement: Placement, parent: str) -> str:
     return f"{parent.rstrip('/')}/{name}"
 
 
-def facts(renderer: Renderer, node: NodeConfig, asked_format: str) -> Section:
-    """Ask for the engines that are there; the format is the one in which Docker lists who holds what."""
-    return Section(SECTION, renderer.script("beside.sh.j2", **asking(node), asked_format=asked_format))
+def facts(renderer: Renderer, node: NodeConfig, dialect: Dialect) -> Section:
+    """Ask which other engines run there. `dialect` is that of the node's own container engine."""
+    return Section(SECTION, renderer.script("beside.sh.j2", **asking(node, dialect)))
 
 
 def parent_of(node: NodeConfig, result: Result | None, driver: object, security: object) -> str | None:

@@ -79,4 +79,5 @@ DOCKER = Dialect(
     container_name=_container_name,
     explain=explain,
     blame=blame,
+    is_docker=True,
 )

@@ -87,7 +87,7 @@ class DockerEngine:
         return (
             Section("docker.info", info),
             Section("docker.containers", self.listing().script),
-            other_engines.facts(self._renderer, self._node, DOCKER.formats.live),
+            other_engines.facts(self._renderer, self._node, self._dialect),
         )
 
     def listing(self) -> Command:
