@@ -23,7 +23,7 @@ HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 
 
 def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
-    """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
+    """Raise RuntimeFailed if the value of a secret of the task is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
         raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
 
@@ -53,7 +53,7 @@ def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict
 
 
 def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
-    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    """Raise the error of a failed launch if it is about the lock or about other claims, as `parse_launch` does."""
     if result.exit_code == HELD:
         raise Held(_held(task, node, result.out))
     if result.exit_code == other_engines.UNSEEN and (unseen := other_engines.unseen(node, result.out)):

@@ -1,14 +1,14 @@
-"""Other engines on the same node: how a task is seen by those who launch there without asking its engine.
+"""Other engines on the same node: how they see the claims of a task that they did not start.
 
-The control groups of a process are readable by all. A container of ours is in one that is named for what it claims:
+Everybody can read the control groups of a process. A container of ours is in a group whose name is its claim:
 
-    agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/groups.sh.j2` reads it
+    agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/claims/groups.sh.j2` reads it
 
-A GPU is the first eight digits of its UUID: a name has at most 255 bytes. The task is not in it, since the group stays
-behind, empty, when the container is removed: so there is one for each owner and set of GPUs, used again and again. A
-slice of systemd may have no `-` in its name, which would be a slice within another one, and runc takes none with a `:`.
+A GPU is the first eight digits of its UUID, because a name has at most 255 bytes. The task is not in the name, since an
+empty group stays when its container is removed: each owner and set of GPUs has one group, which is used again. The name
+has no `-`, which in systemd would be a slice within another one, and no `:`, which runc refuses.
 
-An engine without root can often make no such group, and then nobody but itself knows what its containers claim.
+An engine without root can often make no such group. Then only the engine itself knows what its containers claim.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from agentless.render import Renderer
 
 SECTION = "engines"
 UNSEEN = 81
-"""The launch's exit code where somebody's claims cannot be seen."""
+"""The exit code of a launch if some claims on the node cannot be seen."""
 
 _LONGEST = 180
-"""Bytes of a name of ours; what the engine puts in front of it and behind it comes to less than the rest of 255."""
+"""Bytes of a name of ours. The engine adds a prefix and a suffix, and all together may have 255."""
 _PARENT = re.compile(r"[A-Za-z0-9_./\\-]{1,60}")
 
 
 @dataclass(frozen=True, slots=True)
 class Dockerd:
-    """A Docker engine that runs on a node: whose it is, the words that it was started with, and its own group."""
+    """A Docker engine that runs on a node: its user, its command line, and its own control group."""
 
     uid: str
     words: tuple[str, ...]
@@ -45,11 +45,11 @@ class Dockerd:
 
     @property
     def group(self) -> str | None:
-        """The control group in which it puts containers, None where it does not say."""
+        """The control group for its containers, None if it is not set."""
         return next(_values(self.words, "--cgroup-parent"), self.parent)
 
     def listens(self, host: str) -> bool:
-        """Whether it is the one at this address; empty: the usual one."""
+        """Whether it listens at this address; empty: the default one."""
         hosts = _hosts(self.words)
         usual = ("fd://", "unix:///var/run/docker.sock", "unix:///run/docker.sock")
         return host in hosts if host else not hosts or any(each in usual for each in hosts)
@@ -71,12 +71,12 @@ def asking(node: NodeConfig, dialect: Dialect) -> dict[str, Any]:
 
 
 def named(uuids: Sequence[str]) -> list[tuple[str, str]]:
-    """GPUs, each with what it is called in the name of a group."""
+    """GPUs, each with its short form in the name of a group."""
     return [(uuid, re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]) for uuid in uuids]
 
 
 def group(task: Task, placement: Placement, parent: str) -> str:
-    """The control group for the container of a task, within the one in which its engine puts containers."""
+    """The control group for a task's container, within the group that its engine uses for containers."""
     owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
     words = ["agentless_claim", *terms_of(task.spec.needs), owner[:40]]
     name = ".".join([*words, *(digits for _, digits in named(placement.claimed))])
@@ -93,7 +93,7 @@ def facts(renderer: Renderer, node: NodeConfig, dialect: Dialect) -> Section:
 
 
 def parent_of(node: NodeConfig, result: Result | None, driver: object, security: object) -> str | None:
-    """The group in which the engine that was asked puts containers, None where it cannot make one in it for a claim.
+    """The group that the node's own engine uses for containers, None if it cannot hold a group for a claim.
 
     `driver` and `security` are what `docker info` says.
     """
@@ -118,12 +118,12 @@ def parent_of(node: NodeConfig, result: Result | None, driver: object, security:
 
 
 def holder(name: str) -> str:
-    """Who holds a GPU: a task, or a container of another engine, whose group does not name the task."""
+    """The holder of a GPU: a task, or a container of another engine, since its group does not name the task."""
     return f"{name} (in another engine)" if re.fullmatch(r"container [0-9a-f]{12}", name) else f"task {name}"
 
 
 def unseen(node: NodeConfig, words: str) -> str | None:
-    """Whose claims cannot be seen, as a sentence with the fix, by the lines `unseen|USER|PID` of an answer."""
+    """The sentence with the fix if an answer has lines `unseen|USER|PID`: claims of that user cannot be seen."""
     found = [line.split("|") for line in words.splitlines() if line.startswith("unseen|")]
     if not found:
         return None

@@ -24,8 +24,8 @@ from agentless.ports.engine_parts import (
 class Engine(Protocol):
     """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
 
-    `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
-    are one script.
+    `container` is the id that `parse_launch` returned, or the name of the task's container. `at_once` is how many
+    launches may be in one script.
     """
 
     at_once: int
@@ -48,13 +48,13 @@ class Engine(Protocol):
 
     @property
     def terminal(self) -> TerminalCommands | None:
-        """Programs in containers that somebody types to."""
+        """Interactive programs in containers."""
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for the engine's state and for all of our tasks."""
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
-        """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
+        """The engine's answer between two moments (Unix seconds, our clock); `error` if it cannot be used."""
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """Start tasks, at most `at_once`, in one script: under the node's lock, unless somebody holds their GPUs.
@@ -122,7 +122,7 @@ class ContainerEngine(Engine, Protocol):
 
     @property
     def terminal(self) -> TerminalCommands:
-        """Programs in containers that somebody types to."""
+        """Interactive programs in containers."""
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
@@ -131,12 +131,12 @@ class ContainerEngine(Engine, Protocol):
         """Whether an answer of `inspect` says that all these containers are gone, rather than nothing about them."""
 
     def has_ended_so(self, container: Container, status: str) -> bool:
-        """Whether this is what `EngineFacts.listed` says of a container that has ended as we know it."""
+        """Whether `EngineFacts.listed` has this status for a container that has ended as we know already."""
 
     def events(self, since: float) -> Command:
         """The stream of changes to our containers since then (Unix seconds by the node's clock).
 
-        Each is a line: what has happened, the container's id, the task's.
+        Each is a line: the event, the container's id, the task's id.
         """
 
     def reap(self, container: str) -> Command:
@@ -147,7 +147,7 @@ class HostEngine(Engine, Protocol):
     """An engine for tasks without a container. Its changes come in one stream with those of the container engine."""
 
     def watch(self, beside: Command) -> Command:
-        """A stream that says what happens to its tasks, see `parse_watched`, and all that another one says."""
+        """A stream of what happens to its tasks, see `parse_watched`, and of all that the command `beside` prints."""
 
     def parse_watched(self, line: str) -> tuple[str, str] | None:
         """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""

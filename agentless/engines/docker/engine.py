@@ -1,6 +1,6 @@
-"""Docker, and what takes its place: every command is rendered from `templates/docker-*`, every answer parsed here.
+"""Docker, or an engine with its commands: renders `templates/docker/`, parses the answers. No I/O.
 
-No I/O. A container's facts come from `docker inspect`; a claim is what `model/tasks/claim` writes into labels.
+A container's facts come from `docker inspect`; its claim is in the labels that `model/tasks/claim` writes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 class DockerEngine:
     """The container engine of one node, called by the inventory's `docker` command; a `ports.ContainerEngine`.
 
-    The dialect says which engine it is, and all that depends on that.
+    All that depends on which engine it is comes from the dialect.
     """
 
     at_once = 8
@@ -171,14 +171,14 @@ class DockerEngine:
         return all(re.search(self._dialect.gone.format(re.escape(one)), words) for one in missing)
 
     def has_ended_so(self, container: Container, status: str) -> bool:
-        """Whether this is what the list says of a container that has ended as we know it: nothing is new about it.
+        """Whether the list says of a container that it has ended, as is known already. Then it need not be inspected.
 
-        To inspect one takes the engine longer than to list ten.
+        The engine takes longer to inspect one than to list ten.
         """
         return container.state == "exited" and status.startswith(f"Exited ({container.exit_code})")
 
     def events(self, since: float) -> Command:
-        """The stream of changes to our containers, each a line: what has happened, the container's id, the task's.
+        """The stream of changes to our containers. Each is a line: the event, the container's id, the task's id.
 
         `since` is Unix seconds by the node's own clock.
         """
@@ -199,7 +199,7 @@ class DockerEngine:
         )
 
     def reading(self, query: LogQuery) -> Reading:
-        """Reads the task's output: without the command's own warnings, or with the times by which a log is resumed."""
+        """Reads the task's output: it drops the command's warnings, or reads the times by which a log is resumed."""
         if query.resumable and self._dialect.times_are_exact:
             return StampedReading(query.place, shown=query.timestamps)
         return WithoutWarnings(AsItIs(), self._warnings)
@@ -215,8 +215,8 @@ class DockerEngine:
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """Lock, check, create, and start without the lock, as one script; `parse_launch` reads its answer.
 
-        Several must have the same secrets; `answers` takes their answer apart. Raises RuntimeFailed for an env
-        where none are kept, and when the value of a secret is gone: docker would leave the variable out without a word.
+        All have the same secrets; `answers` splits their answer. Raises RuntimeFailed for an env if the engine keeps
+        none, and for a secret whose value is gone: docker would silently leave the variable out.
         """
         if self.envs is None and any(is_ours(each.task.spec.image or "") for each in wanted):
             raise RuntimeFailed(
@@ -310,7 +310,7 @@ class DockerEngine:
         answered = self.answered(count, result.stdout)
         if not answered:
             return [result] * count
-        # One that says nothing any more, after others have answered, has broken off.
+        # If others have answered, one without an answer was interrupted.
         return [answered.get(at, Result(launch_script.UNCLEAR)) for at in range(count)]
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:
@@ -332,9 +332,9 @@ class DockerEngine:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, ImageMissing, RuntimeFailed,
-        NodeUnfit or NodeBroken with the fix (then nothing of it is on the node), or NoAnswer when the container may be
-        there all the same and has to be looked for.
+        Raises Held with the holder, Refused if the lock was taken, and ImageMissing, RuntimeFailed, NodeUnfit or
+        NodeBroken with the fix: then nothing is left on the node. Raises NoAnswer if the container may exist and has to
+        be looked for.
         """
         if result.ok:
             ids = CONTAINER_ID.findall(result.out)
@@ -352,7 +352,7 @@ class DockerEngine:
             raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if any(words in complaint for words in self._dialect.image_missing):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
-        # Who has what is listed before anything of the task is looked at.
+        # Claims are listed before anything of the task itself can fail.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
         raise launch_script.failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
@@ -408,10 +408,10 @@ class DockerEngine:
 
 
 def _not_started(words: list[str], command: int) -> list[str]:
-    """The words that create a container; an own template of before has those that run it at once.
+    """The argv that creates a container. A user's template from an early version may run it at once instead.
 
-    Run, it would be started under the lock, and a short one again after its end. `command` words at the end are the
-    task's.
+    Then it would start under the lock, and a short task would start again after its end. The last `command` words are
+    the task's own.
     """
     end = len(words) - command
     verb = next((at for at, word in enumerate(words[:end]) if word in ("create", "run")), None)

@@ -1,4 +1,4 @@
-"""Envs by Docker: every command is rendered from `templates/env-*`, every answer parsed here. No I/O."""
+"""Envs by Docker: renders `templates/envs/`, parses the answers. No I/O."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from agentless.rules.images.layers import PARTIAL
 
 LOCK_WAIT = 20
 LOOK_WITHIN = 15.0
-"""Seconds that a node may take to say what it has; of one that hangs what was known before is believed."""
+"""Seconds for a list of what a node has. If it takes longer, the last known list counts."""
 LONG = 600.0
-"""Seconds that a container may take to be made: with a large image an engine under load is slow."""
+"""Seconds to create a container: with a large image, an engine under load is slow."""
 PATHS = 50
-"""Paths that are told of what a build container has changed."""
+"""Changed paths of a build container that are listed."""
 
 _IMAGE = (
     '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}'
@@ -59,7 +59,7 @@ _CONTAINER = (
 )
 _PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
 SECOND = "-2"
-"""Ends the passing name of what is made of something that has a passing name already."""
+"""The end of a second temporary name, for an image that is made from one with a temporary name."""
 _TAKEN = 75
 
 

@@ -1,8 +1,8 @@
-"""Files into containers and out of them: what is said to Docker for that, and what it answers. No I/O.
+"""Files into containers and out of them: Docker's commands and its answers. No I/O.
 
-What goes into a container is put into an image of its own on the node, `agentless-files/LINE:KEY-TIME`, from which the
-container is made: it is never there without its files, all tasks of a sweep share them, and the next version is a layer
-with what has changed.
+Files for a container are put into an image on the node, `agentless-files/LINE:KEY-TIME`, from which the container is
+created. So a container never lacks its files, all tasks of a sweep share them, and the next version is a layer with
+the changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agentless.render import Renderer
 WITHIN = 300.0
 """Seconds that looking through a large container, or removing an image, may take."""
 CHANGES = 32 << 20
-"""Bytes of the list of what has changed in a container: 300,000 files, which is asked for by who brings them all."""
+"""Bytes of the list of changes in a container: enough for 300,000 files, when all of them are fetched."""
 _LISTING = "{{.Repository}} {{.Tag}}"
 
 

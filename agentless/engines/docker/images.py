@@ -1,4 +1,4 @@
-"""Images of a Docker engine: commands that look at them, save them and load them, and what the answers mean. No I/O."""
+"""Images of a Docker engine: commands that inspect, save and load them, and their answers. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes and folders of a node for containers: what is said to Docker of them, and what it answers. No I/O."""
+"""Volumes and folders of a node for containers: Docker's commands and its answers. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentless.model.units import parse_size
 from agentless.render import Renderer
 
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
-"""What a volume of ours is marked by: its own name."""
+"""The format that reads the mark of a volume of ours: its own name."""
 STRANGE = 80
 """A script's exit code for a volume that is none of ours."""
 _THERE = 73
@@ -41,7 +41,7 @@ class DockerVolumes:
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
         """The values of `--mount` for all that a container sees of the node.
 
-        That is its `local_temp`, too, unless the spec has something in that place.
+        The node's `local_temp` is among them, unless the spec mounts something else there.
         """
         folder = self._node.local_temp
         own = [Mount(folder, LOCAL_TEMP)] if folder and LOCAL_TEMP not in spec.mounted_at else []

@@ -1,9 +1,9 @@
 """systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker`.
 
-The unit `agentless-<task id>.service` is what a container is elsewhere. The labels that a container carries are in its
-environment, packed; its claim is an argument of its main process, which lives as long as the command, so that whoever
-launches on the node sees it, whatever manager it belongs to. The unit's facts are properties that `systemctl show`
-prints (org.freedesktop.systemd1), the log is what the journal has under the unit's name.
+The unit `agentless-<task id>.service` takes the place of a container. A container's labels are in its environment,
+packed. Its claim is an argument of its main process, which lives as long as the command, so that every launch on the
+node sees it, whichever manager the unit belongs to. The unit's facts are properties that `systemctl show` prints
+(org.freedesktop.systemd1); its log is in the journal, under the unit's name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from agentless.rules.nodes import container_limits
 LABELS = "AGENTLESS_LABELS"
 _MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
 _LISTED = 4 << 20
-"""Bytes that systemd may say of our units: 2,000 of them have 3 MB."""
+"""Bytes of the answer about our units: 2,000 of them have 3 MB."""
 
 _SECTION = "systemd.units"
 _PROPERTIES = (
@@ -84,7 +84,7 @@ _STATUSES = {
 class Systemd:
     """The service managers of one node, the system's and the user's own; a `ports.HostEngine`.
 
-    `dialect` is that of the node's container engine, whose containers hold GPUs, too.
+    `dialect` is that of the node's container engine: its containers have claims, too.
     """
 
     at_once = 1
@@ -137,7 +137,7 @@ class Systemd:
         return tuple(found)
 
     def watch(self, beside: Command) -> Command:
-        """A stream that says what happens to units, see `parse_watched`, and all that another one says."""
+        """A stream of what happens to units, see `parse_watched`, and of all that the command `beside` prints."""
         return self._script("systemd-watch.sh.j2", beside=beside.script)
 
     def parse_watched(self, line: str) -> tuple[str, str] | None:
@@ -222,9 +222,8 @@ class Systemd:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The unit that was started.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, RuntimeFailed or NodeBroken with the
-        fix (then nothing of it is on the node), or NoAnswer when the unit may be there all the same and has to be
-        looked for.
+        Raises Held with the holder, Refused if the lock was taken, and RuntimeFailed or NodeBroken with the fix: then
+        nothing is left on the node. Raises NoAnswer if the unit may exist and has to be looked for.
         """
         if result.ok:
             if ids := _UNIT.findall(result.out):
@@ -302,7 +301,7 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
         "SyslogIdentifier": task.container_name,
         "SyslogLevel": "err",
         "SyslogLevelPrefix": "no",
-        # Not 0, which systemd takes for not said: the journal would leave out lines of a task that prints many.
+        # Not 0, which systemd takes for unset: the journal would drop lines of a task that prints many.
         "LogRateLimitIntervalSec": "1s",
         "LogRateLimitBurst": "100000000",
         "WorkingDirectory": spec.workdir or "-~",
