@@ -6,7 +6,6 @@ A container's facts come from `docker inspect`; its claim is in the labels that 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ import orjson
 from agentless.engines import launch_script, other_engines
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.dialect import Dialect, EngineAnswer
+from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.complaints import without_words_of
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.envs import DockerEnvs
@@ -66,33 +66,29 @@ class DockerEngine:
         self._signer = signer
         self._dialect = dialect
         self._vendors = vendors
-        self._docker = list(node.docker)
-        self._quiet = [*node.docker, *dialect.quiet]
-        self._locked = [*dialect.under_lock, *node.docker]
         self._renderer = renderer
+        self._commands = commands = Commands(node, renderer, dialect)
         self._warnings: tuple[str, ...] = ()
-        self.images = DockerImages(node, renderer, self.complaint)
-        self.envs = DockerEnvs(node, renderer, self.complaint, vendors) if dialect.keeps_envs else None
-        self.files = DockerFiles(node, renderer, dialect)
-        self.volumes = DockerVolumes(node, renderer, self.complaint, dialect)
-        self.terminal = DockerTerminal(node, renderer, dialect, lambda: self._warnings)
+        self.images = DockerImages(commands, self.complaint)
+        self.envs = DockerEnvs(commands, self.complaint, vendors) if dialect.keeps_envs else None
+        self.files = DockerFiles(commands)
+        self.volumes = DockerVolumes(commands, self.complaint)
+        self.terminal = DockerTerminal(commands, lambda: self._warnings)
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for its version and GPU toolkits, our containers, and other engines on the node."""
-        info = self._script(
-            "docker-facts.sh.j2", format=self._dialect.formats.info, toolkits=self._vendors.toolkits
-        ).script.removesuffix("\n")
+        values = {"format": self._dialect.formats.info, "toolkits": self._vendors.toolkits}
         return (
-            Section("docker.info", info),
+            Section("docker.info", self._commands.text("docker-facts.sh.j2", **values)),
             Section("docker.containers", self.listing().script),
             other_engines.facts(self._renderer, self._node, self._dialect),
         )
 
     def listing(self) -> Command:
         """List our containers."""
-        return self._words("docker-list.j2", format=_LISTING)
+        return self._commands.words("docker-list.j2", format=_LISTING)
 
     def parse_list(self, result: Result) -> dict[str, str]:
         """The listed ids, each with the engine's words for its state."""
@@ -146,13 +142,13 @@ class DockerEngine:
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task, by label: somebody may have renamed them."""
-        return self._script(
+        return self._commands.script(
             "docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._dialect.formats.inspected
         )
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
-        return self._words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
+        return self._commands.words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer. Other lines, such as warnings, are skipped."""
@@ -182,15 +178,15 @@ class DockerEngine:
 
         `since` is Unix seconds by the node's own clock.
         """
-        return self._words("docker-events.j2", since=f"{since:.3f}", format=self._dialect.formats.event)
+        return self._commands.words("docker-events.j2", since=f"{since:.3f}", format=self._dialect.formats.event)
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """Print the container's log on the two streams."""
         since = query.place.since if query.place else None
         since = query.since if since is None else since
-        return self._words(
+        return self._commands.words(
             "docker-logs.j2",
-            docker=self._quiet,
+            docker=self._commands.quiet,
             container=container,
             follow=query.follow,
             tail=None if query.position else query.tail,
@@ -206,8 +202,12 @@ class DockerEngine:
 
     def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
         """Print the log that there is, each of the two streams through a program on the node."""
-        return self._script(
-            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
+        return self._commands.script(
+            "docker-log-ends.sh.j2",
+            docker=self._commands.quiet,
+            container=container,
+            of_stdout=of_stdout,
+            of_stderr=of_stderr,
         )
 
     # ---------------------------------------------------------------- changing
@@ -225,7 +225,7 @@ class DockerEngine:
         secrets = wanted[0].secrets
         for each in wanted:
             launch_script.check_secrets(each.task.spec, each.secrets)
-        docker = self._docker
+        docker = self._commands.docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
         docker = [*self._dialect.under_lock, *docker]
@@ -238,7 +238,7 @@ class DockerEngine:
         }
         begin = self._dialect.template("docker-begin.sh.j2")
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
-        script = self._renderer.script(
+        script = self._commands.text(
             "docker-launch.sh.j2",
             **launch_script.lock_values(self._dialect, self._node, list(gpus)),
             volume_format=MARK,
@@ -246,7 +246,7 @@ class DockerEngine:
             image_format=_ID,
             launches=creations,
             secrets=sorted(secrets),
-            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, begin=begin, **engine),
+            start=self._commands.text("docker-start.sh.j2", begin=begin, **engine),
             **engine,
         )
         return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
@@ -276,8 +276,8 @@ class DockerEngine:
         """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
         spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
-        create = self._renderer.words(
-            self._dialect.template("docker-run.j2"),
+        create = self._commands.argv(
+            "docker-run.j2",
             docker=list(docker),
             name=name,
             labels=labels,
@@ -358,25 +358,25 @@ class DockerEngine:
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""
-        return self._words("docker-kill.j2", container=container, signal=signal)
+        return self._commands.words("docker-kill.j2", container=container, signal=signal)
 
     def pause(self, container: str) -> Command:
         """Freeze all processes."""
-        return self._words("docker-pause.j2", container=container)
+        return self._commands.words("docker-pause.j2", container=container)
 
     def resume(self, container: str) -> Command:
         """Let frozen processes run again."""
-        return self._words("docker-unpause.j2", container=container)
+        return self._commands.words("docker-unpause.j2", container=container)
 
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove the container with its log."""
-        return self._words("docker-rm.j2", container=container, force=force)
+        return self._commands.words("docker-rm.j2", container=container, force=force)
 
     def reap(self, container: str) -> Command:
         """Under the launch lock, remove a container that was never started, unless it has been since."""
-        return self._script(
+        return self._commands.script(
             "docker-reap.sh.j2",
-            docker=self._locked,
+            docker=self._commands.locked,
             lock_wait=launch_script.LOCK_WAIT,
             format=self._dialect.formats.state,
             container=container,
@@ -396,15 +396,6 @@ class DockerEngine:
     def _blame(self, task: Task, complaint: str) -> Blame:
         words = without_words_of(task.spec, complaint)
         return self._dialect.blame(words, self._vendors.complaints(self._dialect.name))
-
-    def _words(self, template: str, **values: object) -> Command:
-        values = {"docker": self._docker, **values}
-        return Command(shlex.join(self._renderer.words(self._dialect.template(template), **values)) + "\n")
-
-    def _script(self, template: str, **values: object) -> Command:
-        return Command(
-            self._renderer.script(self._dialect.template(template), **{"docker": self._docker, **values}) + "\n"
-        )
 
 
 def _not_started(words: list[str], command: int) -> list[str]:

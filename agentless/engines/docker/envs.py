@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from agentless.engines.docker.commands import Commands
 from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
@@ -33,8 +33,6 @@ from agentless.model.images.env import (
     container_of_env,
     ref_of,
 )
-from agentless.model.nodes.node import NodeConfig
-from agentless.render import Renderer
 from agentless.rules.images.layers import PARTIAL
 
 LOCK_WAIT = 20
@@ -66,20 +64,17 @@ _TAKEN = 75
 class DockerEnvs:
     """Env commands for one node."""
 
-    def __init__(
-        self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], vendors: GpuVendors
-    ) -> None:
-        self._node = node
+    def __init__(self, commands: Commands, complaint: Callable[[str], str], vendors: GpuVendors) -> None:
         self.complaint = complaint
+        self._commands = commands
+        self._node = commands.node
         self._vendors = vendors
-        self._docker = list(node.docker)
-        self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def look(self) -> Command:
         """List all images and containers with names of envs."""
-        return self._script(
+        return self._commands.script(
             "env-look.sh.j2",
             timeout=LOOK_WITHIN,
             image_format=_IMAGE,
@@ -118,7 +113,7 @@ class DockerEnvs:
 
     def facts(self, image: str) -> Command:
         """Ask for an image's entrypoint, command, variables and labels."""
-        return self._words("env-image.j2", image=image, format=_FACTS)
+        return self._commands.words("env-image.j2", image=image, format=_FACTS)
 
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
@@ -128,7 +123,7 @@ class DockerEnvs:
 
     def diff(self, container: str) -> Command:
         """List the changes in a build container since its image."""
-        return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
+        return self._commands.script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
     def parse_diff(self, result: Result) -> Changes:
         """The changes."""
@@ -139,7 +134,7 @@ class DockerEnvs:
 
     def programs(self, container: str) -> Command:
         """List the programs in a build container."""
-        return self._words("env-top.j2", container=container)
+        return self._commands.words("env-top.j2", container=container)
 
     def parse_programs(self, result: Result) -> tuple[str, ...]:
         """The programs there, without the idle loop."""
@@ -151,7 +146,7 @@ class DockerEnvs:
 
     def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
         """Create and start the build container of an env; `old` is removed first."""
-        return self._script(
+        return self._commands.script(
             "env-create.sh.j2",
             timeout=LONG,
             env=env,
@@ -171,11 +166,11 @@ class DockerEnvs:
 
     def start(self, container: str) -> Command:
         """Start a build container that was stopped."""
-        return self._words("env-start.j2", container=container)
+        return self._commands.words("env-start.j2", container=container)
 
     def remove_image(self, image: str) -> Command:
         """Remove a name from an image, and the image if that was its last one."""
-        return self._words("env-image-rm.j2", timeout=LONG, image=image)
+        return self._commands.words("env-image-rm.j2", timeout=LONG, image=image)
 
     def passing(self, ref: EnvRef, mark: str) -> str:
         """The temporary name of an image while it is made; `mark` is 16 random hexadecimal digits."""
@@ -183,7 +178,7 @@ class DockerEnvs:
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
         """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
-        return self._script(
+        return self._commands.script(
             "env-save.sh.j2",
             container=container,
             unlabelled=None,
@@ -199,7 +194,7 @@ class DockerEnvs:
 
         With a second mark the output ends, and `parse_named` reads what follows.
         """
-        return self._script(
+        return self._commands.script(
             "env-build.sh.j2",
             env=ref.name,
             name=container_of_env(ref.name) + IMPORT,
@@ -229,11 +224,11 @@ class DockerEnvs:
 
     def export(self, image: str) -> Command:
         """The archive of an image, without its names."""
-        return self._words("env-export.j2", image=image)
+        return self._commands.words("env-export.j2", image=image)
 
     def load(self, passing: str, mark: str) -> Command:
         """Load the archive that is written to it once the mark has come; `parse_loaded` reads what follows."""
-        return self._script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
+        return self._commands.script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
 
     def parse_loaded(self, result: Result) -> ImageFacts:
         """The image in the archive, which has a temporary name so far."""
@@ -245,7 +240,7 @@ class DockerEnvs:
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
         """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
-        return self._script(
+        return self._commands.script(
             "env-adopt.sh.j2",
             timeout=LONG,
             env=ref.name,
@@ -280,14 +275,6 @@ class DockerEnvs:
     def _check(self, result: Result) -> None:
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
-
-    def _words(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
-        words = self._renderer.words(template, docker=self._docker, **values)
-        return Command(shlex.join(words) + "\n", timeout=timeout)
-
-    def _script(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
-        text = self._renderer.script(template, docker=self._docker, **values)
-        return Command(text + "\n", timeout=timeout)
 
 
 def _objects(result: Result) -> Iterator[dict[str, Any]]:
