@@ -68,7 +68,7 @@ def sections(gpus: Sequence[str]) -> tuple[Section, ...]:
 
 
 def parse(sections: Mapping[str, Result]) -> HostFacts:
-    """The facts in the answer. What is not there, too long or without sense is None or left out, never an exception."""
+    """The facts in the answer. What is missing, too long or makes no sense is None or left out, never an exception."""
     answer = sections.get("host")
     cores: int | None = None
     memory_mib: int | None = None
@@ -98,5 +98,5 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
 
 
 def _at_most(number: int | None, most: int) -> int | None:
-    """What is none, or more than there can be, is not known."""
+    """The number, None if it is 0 or more than there can be."""
     return number if number and number <= most else None

@@ -35,15 +35,15 @@ class Nvidia:
             "podman": f"{_INSTALL}: {list_devices('podman')}",
         },
     )
-    # Where NVIDIA's runtime is the usual one, it gives all GPUs to a container of an image with one of these.
+    # If NVIDIA's runtime is the default, it gives all GPUs to a container whose image has one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
 
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+        """One section, two with `topology`. They need no root, and start one short program per process on a GPU."""
         return probe.sections(topology=topology)
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
-        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+        """The sample in the answer, with its `error` in one sentence. If anything is wrong, processes are unknown."""
         return probe.parse(sections)
 
     def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
@@ -64,14 +64,14 @@ class Nvidia:
         names = ",".join(devices)
         if engine == "systemd":
             return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA_VISIBLE: names})
-        # The variable is not left to the image, which may ask for all of them.
+        # Always set, because the image may ask for all GPUs.
         if engine == "podman":
             return Injection(
                 tuple(word for uuid in devices for word in ("--device", f"{_CDI}={uuid}")), {_VISIBLE: _NONE}
             )
-        # The engine wants literal double quotes around several.
+        # The engine needs literal double quotes around several.
         return Injection(("--gpus", f'"device={names}"') if devices else (), {_VISIBLE: names or _NONE})
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
-        """Of its toolkit, and of engines that cannot hand out its GPUs."""
+        """Complaints of its toolkit, and of engines that cannot hand out its GPUs."""
         return known(engine)
