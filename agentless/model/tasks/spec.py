@@ -145,20 +145,24 @@ class TaskSpec:
 
 def parse_mount(text: str) -> Mount:
     """`HOST:CONT[:ro]` as a mount; both paths absolute."""
-    parts = text.split(":")
-    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]):
-        source, target = parts[0], parts[1]
-        if source.startswith("/") and target.startswith("/"):
-            return Mount(source, target, parts[2:] == ["ro"])
+    if (parts := _mount_parts(text)) and parts[0].startswith("/"):
+        return Mount(*parts)
     raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
 
 
 def parse_volume(text: str) -> Volume:
     """`NAME:/path[:ro]` as a volume."""
-    parts = text.split(":")
-    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]) and parts[1].startswith("/"):
-        return Volume(check_volume(parts[0]), parts[1], parts[2:] == ["ro"])
+    if parts := _mount_parts(text):
+        return Volume(check_volume(parts[0]), *parts[1:])
     raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+
+
+def _mount_parts(text: str) -> tuple[str, str, bool] | None:
+    """`SOURCE:/path[:ro]` as source, path and whether it is read-only; None for anything else."""
+    source, *parts = text.split(":")
+    if not parts or not parts[0].startswith("/") or parts[1:] not in ([], ["ro"], ["rw"]):
+        return None
+    return source, parts[0], parts[1:] == ["ro"]
 
 
 def check_volume(name: str) -> str:
