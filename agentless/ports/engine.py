@@ -25,10 +25,11 @@ class Engine(Protocol):
     """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
 
     `container` is the id that `parse_launch` returned, or the name of the task's container. `at_once` is how many
-    launches may be in one script.
+    launches may be in one script, `program` what starts a task, in messages.
     """
 
     at_once: int
+    program: str
 
     @property
     def images(self) -> ImageCommands | None:

@@ -58,6 +58,7 @@ class DockerEngine:
     """
 
     at_once = 8
+    program = "docker run"
 
     def __init__(
         self, node: NodeConfig, renderer: Renderer, signer: Signer, vendors: GpuVendors, dialect: Dialect = DOCKER

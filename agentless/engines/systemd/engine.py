@@ -88,6 +88,7 @@ class Systemd:
     """
 
     at_once = 1
+    program = "systemd-run"
     images = volumes = files = envs = terminal = None
 
     def __init__(
