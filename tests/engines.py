@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentless.engines.docker.dialect import DOCKER, Dialect
+from agentless.engines.dialect import Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from agentless.cli.output import print_json, say
 from agentless.model.text import printable
 
 _GAP = "  "
@@ -60,6 +61,16 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
         for line in _lines(columns, row, widths, screen) if terminal else (row,):
             cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
             print(_coloured(cells, is_title=number == 0))  # noqa: T201
+
+
+def show_found(found: Sequence[dict[str, Any]], columns: Sequence[Column], as_json: bool, none: str) -> None:
+    """Print what was found: as JSON, or for a person as a table, or that there is none."""
+    if as_json:
+        print_json(found)
+    elif found:
+        show(columns, found)
+    else:
+        say(none)
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], limit: int) -> list[int]:

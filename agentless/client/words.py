@@ -29,6 +29,11 @@ def variables(spec: dict[str, Any]) -> list[str]:
     return [*plain, *(f"{name} (secret)" for name in spec["secret_env"])]
 
 
+def gpu_model(gpu: dict[str, Any]) -> str:
+    """The model of a GPU without the words that all have."""
+    return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):

@@ -7,7 +7,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agentless import __version__, paths, plugins
+from agentless import __version__, paths
+from agentless.controller import plugins
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
@@ -109,6 +110,7 @@ class Controller:
     def __init__(self, state: Path, inventory: Path, clock: Clock) -> None:
         self.inventory = ServedInventory(inventory, self._follow)
         self.clock = clock
+        self._vendors = GpuVendors(VENDORS)
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"
         self.host_keys = HostKeys(self._known_hosts)
@@ -183,7 +185,7 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
-        self.terminals = Terminals(nodes, self.ledger, lookup)
+        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors)
 
     def _build_submission(self) -> None:
         """Build the parts on the way of a submit."""
@@ -193,7 +195,7 @@ class Controller:
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
-        self.builder = TaskBuilder(nodes, self.envs, self.volumes, clock)
+        self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, clock)
         admission = Admission(nodes, ledger, self.expected_outputs, clock)
         answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
@@ -286,12 +288,11 @@ class Controller:
     def _link(self, node: NodeConfig) -> NodeLink:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
-        vendors = GpuVendors(VENDORS)
-        parts = node, self._renderer, self._signer, vendors, PODMAN if node.has_podman else DOCKER
+        parts = node, self._renderer, self._signer, self._vendors, PODMAN if node.has_podman else DOCKER
         return NodeLink(
             node,
-            Session(transport, node.name),
-            vendors,
+            Session(transport, node.name, ("docker", *self._vendors.programs)),
+            self._vendors,
             NodeEngines(DockerEngine(*parts), Systemd(*parts)),
             self.clock,
             self.nodes,

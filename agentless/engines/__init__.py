@@ -1,1 +1,1 @@
-"""Ways to run a task on a node: values in, commands out, answers parsed. Others know them as `ports.Engine`."""
+"""Engines run tasks on a node: they render commands and parse the answers. Other layers use `ports.Engine`."""

@@ -1,4 +1,4 @@
-"""What the engine's command, or the sudo before it, warns of at every call, apart from what a task has printed."""
+"""Warnings that the engine's command, or sudo before it, prints at every call: they are no output of a task."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from agentless.model.tasks.log_query import LogPosition
 from agentless.ports import Reading
 
 MOST = 5
-"""Lines that are told apart."""
+"""Lines of warnings that are recognised."""
 LENGTH = 500
-"""Characters of such a line."""
+"""Characters of the longest one."""
 
 
 def warnings_before(answer: str, lines: Iterable[str]) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
-"""Exit codes of launch scripts, and the errors that they mean; the same for every engine."""
+"""What the launch scripts of all engines have in common: values, exit codes, and the errors that these mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentless.engines import other_engines
+from agentless.engines.dialect import Dialect
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.complaint import Blame
@@ -21,13 +23,37 @@ HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 
 
 def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
-    """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
+    """Raise RuntimeFailed if the value of a secret of the task is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
         raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
 
 
+def variables(task: Task, placement: Placement) -> dict[str, str]:
+    """The variables that tell a task who and where it is."""
+    return {
+        "AGENTLESS_TASK_ID": task.id,
+        "AGENTLESS_NODE": placement.node,
+        "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+    }
+
+
+def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict[str, Any]:
+    """The template values for the lock, and for seeing who else claims these GPUs on the node.
+
+    `dialect` is that of the node's container engine.
+    """
+    return {
+        "docker": [*dialect.under_lock, *node.docker],
+        "lock_wait": LOCK_WAIT,
+        "live": dialect.template("docker-live.sh.j2"),
+        "live_format": f"{dialect.signed}|{dialect.formats.live}",
+        **other_engines.asking(node, dialect),
+        "named_gpus": other_engines.group_names(gpus),
+    }
+
+
 def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
-    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    """Raise the error of a failed launch if it is about the lock or about other claims, as `parse_launch` does."""
     if result.exit_code == HELD:
         raise Held(_held(task, node, result.out))
     if result.exit_code == other_engines.UNSEEN and (unseen := other_engines.unseen(node, result.out)):

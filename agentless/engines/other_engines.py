@@ -1,41 +1,43 @@
-"""Other engines on the same node: how a task is seen by those who launch there without asking its engine.
+"""Other engines on the same node: how they see the claims of a task that they did not start.
 
-The control groups of a process are readable by all. A container of ours is in one that is named for what it claims:
+Everybody can read the control groups of a process. A container of ours is in a group whose name is its claim:
 
-    agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/groups.sh.j2` reads it
+    agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/claims/groups.sh.j2` reads it
 
-A GPU is the first eight digits of its UUID: a name has at most 255 bytes. The task is not in it, since the group stays
-behind, empty, when the container is removed: so there is one for each owner and set of GPUs, used again and again. A
-slice of systemd may have no `-` in its name, which would be a slice within another one, and runc takes none with a `:`.
+A GPU is the first eight digits of its UUID, because a name has at most 255 bytes. The task is not in the name, since an
+empty group stays when its container is removed: each owner and set of GPUs has one group, which is used again. The name
+has no `-`, which in systemd would be a slice within another one, and no `:`, which runc refuses.
 
-An engine without root can often make no such group, and then nobody but itself knows what its containers claim.
+An engine without root can often make no such group. Then only the engine itself knows what its containers claim.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentless.engines.dialect import Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.model.command import Result, Section
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.scheduling.sharing import ALONE
+from agentless.model.tasks.claim import terms_of
 from agentless.model.tasks.task import Placement, Task
 from agentless.render import Renderer
 
 SECTION = "engines"
 UNSEEN = 81
-"""The launch's exit code where somebody's claims cannot be seen."""
+"""The exit code of a launch if some claims on the node cannot be seen."""
 
 _LONGEST = 180
-"""Bytes of a name of ours; what the engine puts in front of it and behind it comes to less than the rest of 255."""
+"""Bytes of a name of ours. The engine adds a prefix and a suffix, and all together may have 255."""
 _PARENT = re.compile(r"[A-Za-z0-9_./\\-]{1,60}")
 
 
 @dataclass(frozen=True, slots=True)
 class Dockerd:
-    """A Docker engine that runs on a node: whose it is, the words that it was started with, and its own group."""
+    """A Docker engine that runs on a node: its user, its command line, and its own control group."""
 
     uid: str
     words: tuple[str, ...]
@@ -43,42 +45,40 @@ class Dockerd:
 
     @property
     def group(self) -> str | None:
-        """The control group in which it puts containers, None where it does not say."""
+        """The control group for its containers, None if it is not set."""
         return next(_values(self.words, "--cgroup-parent"), self.parent)
 
     def listens(self, host: str) -> bool:
-        """Whether it is the one at this address; empty: the usual one."""
+        """Whether it listens at this address; empty: the default one."""
         hosts = _hosts(self.words)
         usual = ("fd://", "unix:///var/run/docker.sock", "unix:///run/docker.sock")
         return host in hosts if host else not hosts or any(each in usual for each in hosts)
 
 
-def asking(node: NodeConfig) -> dict[str, Any]:
-    """What `rootless.sh.j2` wants to know: the words that call Docker for any engine, and whose need no asking."""
-    words = ["docker"] if node.has_podman else list(node.docker)
+def asking(node: NodeConfig, dialect: Dialect) -> dict[str, Any]:
+    """The values for `rootless.sh.j2`: how to call other Docker engines, and which ones need not be asked."""
+    words = list(node.docker) if dialect.is_docker else ["docker"]
     last = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == "docker"), len(words) - 1)
-    own = [] if node.has_podman else _hosts(words)[:1]
+    own = _hosts(words)[:1] if dialect.is_docker else []
     return {
         "asker": words[: last + 1],
+        "asked_format": DOCKER.formats.live,
         "accepted": list(node.accept_engines),
         "own": own,
         # What sudo runs may not have our environment.
-        "own_env": not own and not node.has_podman and words[0].rpartition("/")[2] == "docker",
+        "own_env": dialect.is_docker and not own and words[0].rpartition("/")[2] == "docker",
     }
 
 
 def group_names(uuids: Sequence[str]) -> list[tuple[str, str]]:
-    """GPUs, each with what it is called in the name of a group."""
+    """GPUs, each with its short form in the name of a group."""
     return [(uuid, re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]) for uuid in uuids]
 
 
 def group(task: Task, placement: Placement, parent: str) -> str:
-    """The control group for the container of a task, within the one in which its engine puts containers."""
-    needs, sharing = task.spec.needs, task.spec.needs.sharing
-    shared = sharing != ALONE
+    """The control group for a task's container, within the group that its engine uses for containers."""
     owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
-    claim = ("1" if needs.exclusive else "", str(sharing.limit) if shared else "", str(sharing.floor) if shared else "")
-    words = ["agentless_claim", *claim, owner[:40]]
+    words = ["agentless_claim", *terms_of(task.spec.needs), owner[:40]]
     name = ".".join([*words, *(digits for _, digits in group_names(placement.claimed))])
     if len(name) > _LONGEST:
         name = ".".join([*words, "all"])
@@ -87,13 +87,13 @@ def group(task: Task, placement: Placement, parent: str) -> str:
     return f"{parent.rstrip('/')}/{name}"
 
 
-def facts(renderer: Renderer, node: NodeConfig, asked_format: str) -> Section:
-    """Ask for the engines that are there; the format is the one in which Docker lists who holds what."""
-    return Section(SECTION, renderer.script("beside.sh.j2", **asking(node), asked_format=asked_format))
+def facts(renderer: Renderer, node: NodeConfig, dialect: Dialect) -> Section:
+    """Ask which other engines run there. `dialect` is that of the node's own container engine."""
+    return Section(SECTION, renderer.script("beside.sh.j2", **asking(node, dialect)))
 
 
 def parent_of(node: NodeConfig, result: Result | None, driver: object, security: object) -> str | None:
-    """The group in which the engine that was asked puts containers, None where it cannot make one in it for a claim.
+    """The group that the node's own engine uses for containers, None if it cannot hold a group for a claim.
 
     `driver` and `security` are what `docker info` says.
     """
@@ -118,12 +118,12 @@ def parent_of(node: NodeConfig, result: Result | None, driver: object, security:
 
 
 def holder(name: str) -> str:
-    """Who holds a GPU: a task, or a container of another engine, whose group does not name the task."""
+    """The holder of a GPU: a task, or a container of another engine, since its group does not name the task."""
     return f"{name} (in another engine)" if re.fullmatch(r"container [0-9a-f]{12}", name) else f"task {name}"
 
 
 def unseen(node: NodeConfig, words: str) -> str | None:
-    """Whose claims cannot be seen, as a sentence with the fix, by the lines `unseen|USER|PID` of an answer."""
+    """The sentence with the fix if an answer has lines `unseen|USER|PID`: claims of that user cannot be seen."""
     found = [line.split("|") for line in words.splitlines() if line.startswith("unseen|")]
     if not found:
         return None
@@ -167,8 +167,3 @@ def _values(words: Sequence[str], option: str) -> Iterator[str]:
             yield word.removeprefix(f"{option}=")
         elif len(option) == 2 and word.startswith(option):
             yield word.removeprefix(option)
-
-
-def claims(gpu_uuids: Sequence[str], node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
-    """What a launch script has to know of other engines, see `others.sh.j2`."""
-    return {**asking(node), "named_gpus": group_names(gpu_uuids), "asked_format": asked_format}

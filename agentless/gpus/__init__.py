@@ -1,1 +1,1 @@
-"""GPU vendors, a folder each: the probe, how devices come to a task, faults, complaints. See `ports.GpuVendor`."""
+"""GPU vendors, a folder each: the probe, how a task gets devices, faults, complaints. See `ports.GpuVendor`."""

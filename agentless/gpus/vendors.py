@@ -29,6 +29,16 @@ class GpuVendors:
 
     # ------------------------------------------------------------------ asking
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs of all vendors that are run on a node."""
+        return tuple(program for vendor in self._vendors for program in vendor.programs)
+
+    @property
+    def pci(self) -> tuple[str, ...]:
+        """The PCI functions that are GPUs of any vendor."""
+        return tuple(kind for vendor in self._vendors for kind in vendor.pci)
+
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
         """The sections of all vendors."""
         return tuple(section for vendor in self._vendors for section in vendor.sections(topology=topology))
@@ -59,6 +69,15 @@ class GpuVendors:
             tuple(argument for one in each for argument in one.arguments),
             {name: value for one in each for name, value in one.environment.items()},
         )
+
+    def reserved(self, engine: EngineName) -> tuple[str, ...]:
+        """The variables of all vendors that a task of this engine may not set itself."""
+        return tuple(name for vendor in self._vendors for name in vendor.reserved(engine))
+
+    def by_hand(self, devices: Iterable[Device]) -> str:
+        """What to set in a shell on the node, to have programs there use these devices."""
+        values = self.injection("systemd", devices).environment
+        return " ".join(f"{name}={values[name]}" for name in self.reserved("systemd"))
 
     def hiding(self, variables: Iterable[str]) -> dict[str, str]:
         """Variables that hide all GPUs from a container whose image has these variables and would show them."""

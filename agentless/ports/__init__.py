@@ -1,4 +1,4 @@
-"""The edges of the house as Protocols: what the controller needs, whoever provides it."""
+"""The Protocols between layers: what the controller needs from engines, GPU vendors, transports and the clock."""
 
 from agentless.ports.clock import Clock
 from agentless.ports.engine import ContainerEngine, Engine, HostEngine

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task import Task
 from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
@@ -25,11 +24,12 @@ from agentless.ports.engine_parts import (
 class Engine(Protocol):
     """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
 
-    `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
-    are one script.
+    `container` is the id that `parse_launch` returned, or the name of the task's container. `at_once` is how many
+    launches may be in one script, `program` what starts a task, in messages.
     """
 
     at_once: int
+    program: str
 
     @property
     def images(self) -> ImageCommands | None:
@@ -49,33 +49,19 @@ class Engine(Protocol):
 
     @property
     def terminal(self) -> TerminalCommands | None:
-        """Programs in containers that somebody types to."""
-
-    @property
-    def keeps_envs(self) -> bool:
-        """Whether `envs` is not None."""
+        """Interactive programs in containers."""
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for the engine's state and for all of our tasks."""
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
-        """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
-
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
-
-        `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
-        """
+        """The engine's answer between two moments (Unix seconds, our clock); `error` if it cannot be used."""
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Launch several tasks with the same secrets in one script, at most `at_once`."""
+        """Start tasks, at most `at_once`, in one script: under the node's lock, unless somebody holds their GPUs.
+
+        All have the same secrets. A task that has been started is never started again.
+        """
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """Split the answer to a script of `count` launches into one answer each."""
@@ -98,11 +84,8 @@ class Engine(Protocol):
     def reading(self, query: LogQuery) -> Reading:
         """Reads the task's output from that stream."""
 
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, named without SIG."""
@@ -140,7 +123,7 @@ class ContainerEngine(Engine, Protocol):
 
     @property
     def terminal(self) -> TerminalCommands:
-        """Programs in containers that somebody types to."""
+        """Interactive programs in containers."""
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
@@ -149,12 +132,12 @@ class ContainerEngine(Engine, Protocol):
         """Whether an answer of `inspect` says that all these containers are gone, rather than nothing about them."""
 
     def has_ended_so(self, container: Container, status: str) -> bool:
-        """Whether this is what `EngineFacts.listed` says of a container that has ended as we know it."""
+        """Whether `EngineFacts.listed` has this status for a container that has ended as we know already."""
 
     def events(self, since: float) -> Command:
         """The stream of changes to our containers since then (Unix seconds by the node's clock).
 
-        Each is a line: what has happened, the container's id, the task's.
+        Each is a line: the event, the container's id, the task's id.
         """
 
     def reap(self, container: str) -> Command:
@@ -165,7 +148,7 @@ class HostEngine(Engine, Protocol):
     """An engine for tasks without a container. Its changes come in one stream with those of the container engine."""
 
     def watch(self, beside: Command) -> Command:
-        """A stream that says what happens to its tasks, see `parse_watched`, and all that another one says."""
+        """A stream of what happens to its tasks, see `parse_watched`, and of all that the command `beside` prints."""
 
     def parse_watched(self, line: str) -> tuple[str, str] | None:
         """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""

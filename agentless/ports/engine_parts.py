@@ -14,24 +14,24 @@ from agentless.model.tasks.log_query import LogPosition
 
 
 class Reading(Protocol):
-    """Reads what a script prints on its stream 1 or 2: gives the task's own output on its two streams."""
+    """Reads the two streams of a script, and returns the task's own output on its two streams."""
 
     def __call__(self, fd: int, data: bytes, /) -> Iterable[tuple[int, bytes]]:
-        """What comes next."""
+        """The next output."""
 
     @property
     def place(self) -> LogPosition | None:
-        """How far it has come by the engine's times; None where only bytes can be counted."""
+        """The position by the engine's times; None if only bytes can be counted."""
 
 
 class TerminalCommands(Protocol):
     """Interactive programs in containers."""
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
-        """A program in the container, with the input and the terminal of the script; when those break off, it ends.
+        """A program in the container, on the script's input and terminal; it ends when those break off.
 
-        Its output begins with the mark and a semicolon. Without a terminal the script wants its input in lines, each of
-        `escaped` bytes, or a dot for the end. Without a command it is bash, or sh where there is none.
+        Its output begins with the mark and a semicolon. Without a terminal, the script reads its input in lines: bytes
+        as `escaped` writes them, or a dot for the end. Without a command it is bash, or sh if there is none.
         """
 
     def reading(self, *, terminal: bool) -> Reading:
@@ -116,7 +116,7 @@ class ImageCommands(Protocol):
         """What the node has of the image; raises RuntimeFailed."""
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
-        """Read the image once, without the layers to skip; the output is of parcels."""
+        """Read the image once, without the layers to skip; each file is a piece of the output, see the template."""
 
     def whole(self, image: str, packer: str | None) -> Command:
         """Read the image once; the output is its archive, and `whole` on the other stream."""

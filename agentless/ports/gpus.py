@@ -14,6 +14,10 @@ from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
 class Probe(Protocol):
     """The part of a script that asks GPU drivers, and what the answer means."""
 
+    @property
+    def pci(self) -> tuple[str, ...]:
+        """How /sys describes the PCI functions that are GPUs: the vendor, a colon, and how the class begins."""
+
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
         """The sections to run on the node; their names begin with the vendor's.
 
@@ -44,12 +48,19 @@ class GpuVendor(Probe, Protocol):
         """The vendor's name in `Device.vendor`, state files and labels."""
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that are run on a node to ask for its GPUs."""
+
+    @property
     def toolkit(self) -> Toolkit | None:
         """What an engine needs to hand out its GPUs, None if nothing."""
 
     @property
     def exposing(self) -> frozenset[str]:
         """Variables of an image that may show all GPUs to its containers."""
+
+    def reserved(self, engine: EngineName) -> tuple[str, ...]:
+        """Variables that say which devices a task of this engine has; a task may not set them itself."""
 
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
         """How a task gets the devices with these ids. Without any, how all of them are hidden from it."""

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks, and wait until they are over, whatever comes of them."""
+    """Cancel tasks, and wait until they have ended, with whatever result."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""What a shell on a node is told: its own words, with the guards that end what nobody waits for any more.
+"""The text that is written to a shell on a node, with guards that end commands nobody waits for any more.
 
-A guard is a process on the node. It works without us, and without the link.
+A guard is a process on the node. It works without the controller, and without the link.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import shlex
 from agentless.model.command import Command
 
 GUARD_GRACE = 5.0
-"""Seconds by which the node's own guard ends a command later than we do: it is for the time when we are gone."""
+"""Seconds by which the node's guard ends a command later than the controller does: it is for when that is gone."""
 PIPE_GRACE = 5
-"""Seconds between SIGTERM and SIGKILL to what a pipe that was left, or broke, has started: it may have to tidy up."""
+"""Seconds between SIGTERM and SIGKILL for the script of a pipe that was closed or broke: it may have to tidy up."""
 _HAS_TERMINAL = "(: </dev/tty) || exit\n"
-"""A terminal that was hung up before the script had it would never tell it so: then nothing is run."""
+"""A script is never told of a hang-up before it had the terminal: then nothing is run."""
 
 _LIMIT = """\
 while read -r _al_a _al_b _al_c _al_d; do case $_al_a$_al_b in Maxprocesses) _al_p=$_al_c ;; esac; \
@@ -49,29 +49,31 @@ kill -s TERM 0; for _al_i in $2; do _al_second; done; kill -9 0 ) </dev/null >/d
 _al_pipe() { trap : HUP TERM; _al_parent; _al_tether "$_al_p" "$3"; _al_mark "$1<0;"; _al_script "$2"; \
 _al_c=$?; kill -s USR1 "$_al_w"; wait "$_al_w"; exit "$_al_c"; }
 """
-"""What a shell is taught. A guard waits for a program to end and then kills the group it is in, itself included; it is
-called off with SIGTERM, takes its program along (with SIGKILL, which a child that has not yet exec'd cannot lose), and
-touches only a child of its own (`$!` is inherited). `_al_run` is guarded by time, `_al_leash` by the shell's stdin,
-which `_al_pipe` has given away: it looks each second whether who started the shell is still there."""
+"""The functions that a shell is given first.
+
+A guard waits for a program to end, and then kills the group it is in, itself included. SIGTERM calls it off; it then
+kills its program too, with SIGKILL, which a child that has not yet exec'd cannot lose. It touches only a child of its
+own (`$!` is inherited). `_al_run` is guarded by time, `_al_leash` by the shell's stdin. `_al_pipe` has given its stdin
+to the command, so it checks each second that the process which started the shell is still there."""
 
 
 def greeting(mark: str, *, asks: bool) -> bytes:
-    """Have a shell say its process group after this mark, as `MARK GROUP;` without the space.
+    """Have a shell print its process group after this mark, as `MARK GROUP;` without the space.
 
-    On its standard error it says instead how many processes the login may have if it `asks`; 0: any number.
+    On its standard error it prints instead how many processes the login may have if it `asks`; 0: any number.
     """
     return (_LIMIT * asks + _GREETING.format(mark=mark)).encode()
 
 
 def prelude() -> bytes:
-    """Teach a shell what the lines below are made of."""
+    """Define the functions that the texts below call."""
     return _PRELUDE.encode()
 
 
 def run(command: Command, number: str, *, is_last: bool) -> bytes:
     """Run a command, guarded by its time, between the marks `NUMBER<0;` and `NUMBER>EXIT CODE;`.
 
-    The `is_last` one has the shell's own stdin, and the shell ends with it.
+    The last one (`is_last`) has the shell's own stdin, and the shell ends with it.
     """
     seconds = str(math.ceil(command.timeout + GUARD_GRACE))
     return _line("_al_run", seconds, number, command.text()) + (b"; exit\n" if is_last else b" </dev/null\n")
@@ -88,12 +90,12 @@ def dialogue(command: Command) -> bytes:
 
 
 def pipe(command: Command, number: str) -> bytes:
-    """After the mark `NUMBER<0;`, run a command that reads the shell's own stdin, guarded by who started the shell."""
+    """After the mark `NUMBER<0;`, run a command that reads the shell's own stdin. It ends with the shell's parent."""
     return _line("_al_pipe", number, command.text(), "i " * PIPE_GRACE) + b"; exit\n"
 
 
 def on_terminal(command: Command) -> str:
-    """What a shell on a terminal, which is taught nothing, is given as its script."""
+    """The script of a shell on a terminal, which has none of the functions."""
     return _HAS_TERMINAL + command.text()
 
 
@@ -109,5 +111,5 @@ def end(group: int) -> bytes:
 
 
 def _line(*words: str) -> bytes:
-    """The words of a shell command; what is no UTF-8 in an argument of ours passes as it came."""
+    """The words of a shell command as bytes; what is no UTF-8 in an argument passes unchanged."""
     return shlex.join(words).encode("utf-8", "surrogateescape")

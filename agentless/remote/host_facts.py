@@ -6,7 +6,7 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     memory 528280772              KiB, MemTotal in /proc/meminfo
     node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
     local 0 264140386             KiB, MemTotal in that node's meminfo
-    gpu 0000:3b:00.0 0            an NVIDIA display controller and its NUMA node; -1: the firmware names none
+    gpu 0000:3b:00.0 0            a GPU and its NUMA node; -1: the firmware names none
     boot 0f5e…                    /proc/sys/kernel/random/boot_id
 
 The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import pci_bus_id
 from agentless.model.nodes.node import HostFacts, NumaNode, count_cpus
 
 # `cat`, since a cpulist read byte by byte, as dash's `read` does, is empty.
-# 0x10de is NVIDIA, class 0x03 a display controller: its audio and USB functions are no GPUs.
+# `gpus` is set before it; most functions are of vendors that make none, and are not looked at any further.
 _SCRIPT = """
 get() { value=; [ -r "$1" ] && read -r value <"$1"; }
 if get /sys/devices/system/cpu/online; then echo "online $value"; else echo "cores $(nproc)"; fi
@@ -37,9 +37,13 @@ for dir in /sys/devices/system/node/node[0-9]*; do
   done <"$dir/meminfo"
 done
 for dir in /sys/bus/pci/devices/*; do
-  get "$dir/vendor" && [ "$value" = 0x10de ] || continue
-  get "$dir/class"
-  case $value in 0x03*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
+  get "$dir/vendor"
+  vendor=$value
+  case " $gpus" in *" $vendor:"*) get "$dir/class" ;; *) continue ;; esac
+  class=$value
+  for gpu in $gpus; do
+    case $vendor:$class in "$gpu"*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
+  done
 done
 get /proc/sys/kernel/random/boot_id && echo "boot $value"
 :
@@ -58,13 +62,13 @@ _NUMBER = re.compile(r"[0-9]{1,12}")
 _CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 
 
-def sections() -> tuple[Section, ...]:
-    """The section to run on the node; it needs no root."""
-    return (Section("host", _SCRIPT),)
+def sections(gpus: Sequence[str]) -> tuple[Section, ...]:
+    """The section to run on the node; it needs no root. `gpus` are the PCI functions that are GPUs: `Probe.pci`."""
+    return (Section("host", f"gpus='{' '.join(gpus)}'{_SCRIPT}"),)
 
 
 def parse(sections: Mapping[str, Result]) -> HostFacts:
-    """The facts in the answer. What is not there, too long or without sense is None or left out, never an exception."""
+    """The facts in the answer. What is missing, too long or makes no sense is None or left out, never an exception."""
     answer = sections.get("host")
     cores: int | None = None
     memory_mib: int | None = None
@@ -94,5 +98,5 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
 
 
 def _at_most(number: int | None, most: int) -> int | None:
-    """What is none, or more than there can be, is not known."""
+    """The number, None if it is 0 or more than there can be."""
     return number if number and number <= most else None

@@ -1,4 +1,4 @@
-"""Files of a node, by what every node has: `sh`, and `tar` or rsync. Scripts are rendered, answers parsed. No I/O."""
+"""Files of a node, with what every node has: `sh`, and `tar` or rsync. Renders scripts, parses answers. No I/O."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class NodeFiles:
         return self._command("files-send.sh.j2", folder=folder, name=name)
 
     def receive(self, path: str, mark: str) -> Command:
-        """Takes a tar stream in which the file or folder is `t`, and `whole` the last of all."""
+        """Receive a tar stream with the file or folder as `t`, followed by `whole`."""
         folder, name = split(there(path))
         return self._command("files-receive.sh.j2", folder=folder, name=name, mark=mark)
 
     def rsync(self, path: str, arguments: Sequence[str], *, is_folder: bool) -> Command:
-        """The node's rsync as these arguments, which one here has made, begin it; its paths are below `path`."""
+        """The node's rsync, with the arguments that the rsync here has chosen; its paths are below `path`."""
         if arguments[:2] != ["rsync", "--server"]:
             raise UsageError("only a rsync that serves another one is begun")
         sends = "--sender" in arguments

@@ -1,18 +1,17 @@
-"""Running commands on one node over any `Transport`, which can do nothing but start a `sh`.
+"""Runs commands on one node over any `Transport`, which can only start a `sh`.
 
-Everything goes through the stdin of such a shell: there is no argv in which another user could read it, no login
-shell that could quote it differently, and no length limit. A shell answers with marks on both its streams that carry
-a random number, so that the bytes between two marks are exactly what the command wrote.
+A command goes through the stdin of such a shell: no other user can read it from an argv, no login shell quotes it
+differently, and it may have any length. The shell prints marks with a random number on both its streams, so that the
+bytes between two marks are exactly what the command wrote.
 
-Each shell is the leader of its own process group. Ending a command early therefore means ending the group of its
-shell, and nothing it had started stays behind.
+Each shell leads its own process group. To end a command early is to end that group, so that nothing it started stays.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from agentless.errors import NoAnswer, NoSession, Refused, Timeout, TooMuch, Unreachable
@@ -28,22 +27,23 @@ from agentless.remote.worker import GREETING, EndedError, FloodedError, NeverSta
 _T = TypeVar("_T")
 
 SHELLS = 3
-"""Short commands that run at once on one node; each has a shell of its own, which is kept for the next one.
+"""Short commands that run at once on one node. Each has a shell, which is kept for the next one.
 
-Where the node gives fewer, they take turns."""
+If the node gives fewer shells, they take turns."""
 START_TIMEOUT = 20.0
-"""Seconds in which a shell must have started: the rc files of a login shell may be slow, a dead link is silent."""
+"""Seconds for the start of a shell: the rc files of a login shell may be slow, and a dead link is silent."""
 KILL_TIMEOUT = 5.0
 LEAST_PROCESSES = 32
 """Processes and threads that a login has to be allowed: three shells with their guards, and a docker command."""
 
 
 class Session:
-    """One node, kept connected. `name` is what it is called in messages."""
+    """One node, kept connected. `name` is what it is called in messages, `programs` are what is mostly run there."""
 
-    def __init__(self, transport: Transport, name: str = "the node") -> None:
+    def __init__(self, transport: Transport, name: str = "the node", programs: Sequence[str] = ()) -> None:
         self._transport = transport
         self._name = name
+        self._programs = " and ".join(filter(None, (", ".join(programs), "the shell")))
         self._connected = False
         self._processes: int | None = None
         self._slots = asyncio.Semaphore(SHELLS)
@@ -79,6 +79,10 @@ class Session:
         if self._chores:
             await asyncio.wait(self._chores)
 
+    def flooded(self, what: str) -> TooMuch:
+        """The error for a node that sends more than it may."""
+        return TooMuch(f"{self._name} {what}; see what {self._programs} print there")
+
     async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
 
@@ -107,9 +111,9 @@ class Session:
     async def stream(self, command: Command, *, own: bool = False, wait: bool = True) -> AsyncIterator[Stream]:
         """Run a script in a shell of its own and read its output as it comes, without an end in time.
 
-        It is on a leash: when the stream is left, or we die, or the node's sshd sees the link break, the script and
-        everything it had started is killed. `stdin` and `timeout` of the command have no meaning here. A slow reader
-        slows the script down. Iterating raises Unreachable when the connection broke. `own` and `wait` are as in
+        When the stream is closed, the controller dies, or the node's sshd notices that the link broke, the script and
+        all that it started are killed. `stdin` and `timeout` of the command are not used. A slow reader slows the
+        script down. Iterating raises Unreachable when the connection broke. `own` and `wait` are as in
         `Transport.shell`; entering raises NoSession.
         """
         worker = await self._open(own=own, wait=wait)
@@ -122,9 +126,9 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def dialogue(self, command: Command) -> AsyncIterator[Shell]:
-        """Run a script in a shell of its own that reads what is written to it, once it has said something.
+        """Run a script in a shell of its own that reads what is written to it, after its first output.
 
-        Left, it has its input broken off, and no more: it has to end by that itself.
+        When this is closed, the script's input ends, and nothing else: the script has to end by itself then.
         """
         worker = await self._open()
         try:
@@ -138,10 +142,10 @@ class Session:
     async def pipe(self, command: Command) -> AsyncIterator[Pipe]:
         """Run a script in a shell of its own, whose stdin is what is written: any bytes, up to `write_eof`.
 
-        It is leashed, gently: when it is left before its end, or the node's sshd sees the link break, all that it has
-        started gets SIGTERM, and SIGKILL `PIPE_GRACE` seconds later. Its input has ended by then, which a script has to
-        tell from the real end, and its output leads nowhere: who tidies up traps SIGPIPE, too. `stdin` and `timeout` of
-        the command have no meaning here.
+        When the pipe is closed early, or the node's sshd notices that the link broke, all that the script started gets
+        SIGTERM, and SIGKILL `PIPE_GRACE` seconds later. By then its input has ended, which the script has to tell from
+        the real end, and nobody reads its output: a script that tidies up traps SIGPIPE, too. `stdin` and `timeout` of
+        the command are not used.
         """
         worker = await self._open()
         pipe = Pipe(worker, self._noticing)
@@ -153,7 +157,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def terminal(self, command: Command, size: Size) -> AsyncIterator[Terminal]:
-        """Run a script on a pseudo-terminal of its own. Left, it is hung up, and has to end by that itself."""
+        """Run a script on a pseudo-terminal of its own. Closed, it is hung up, and has to end by itself."""
         if not self.connected:
             raise Unreachable(f"{self._name} is not connected")
         terminal = await self._kept(self._start_terminal(command, size), lambda terminal: terminal.close())
@@ -164,7 +168,7 @@ class Session:
             await terminal.close()
 
     async def _worker(self) -> Worker:
-        """A shell for a short command: a new one, or where the node gives no further one the next that is idle."""
+        """A shell for a short command: a new one, or the next idle one if the node gives no more."""
         async with self._starting:
             while not self._idle:
                 try:
@@ -192,16 +196,14 @@ class Session:
         data: AsyncIterator[bytes] | None = None,
         heard: Callable[[bytes], None] | None = None,
     ) -> Result:
-        """Run it in this shell, which is idle afterwards or gone."""
+        """Run it in this shell, which is idle or closed afterwards."""
         try:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
                     return await worker.run(command, data, heard)
         except FloodedError:
-            raise TooMuch(
-                f"{self._name} said more than {command.most >> 20} MiB in answer to one command, which was ended; see "
-                "what docker, nvidia-smi and the shell print there"
-            ) from None
+            said = f"said more than {command.most >> 20} MiB in answer to one command, which was ended"
+            raise self.flooded(said) from None
         except TimeoutError:
             raise Timeout(
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
@@ -213,19 +215,19 @@ class Session:
                 await asyncio.shield(self._chore(self._end(worker)))
 
     async def _end(self, worker: Worker) -> None:
-        """Let go of a shell and, through another one, of everything that the command in it has started."""
+        """Close a shell and, through another one, end everything that its command has started."""
         if worker.busy and self.connected:
             await self._elsewhere(guards.kill(worker.group), KILL_TIMEOUT)
         await worker.shell.close()
 
     async def _hang_up(self, worker: Worker) -> None:
-        """Let go of a pipe, which ends most programs by itself, and see to it that nothing of it is left."""
+        """Close a pipe, which by itself ends most programs, and then end what is left of it."""
         await worker.shell.close()
         if worker.busy and self.connected:
             await self._elsewhere(guards.end(worker.group), KILL_TIMEOUT + guards.PIPE_GRACE)
 
     async def _elsewhere(self, script: bytes, within: float) -> None:
-        """Run a script in a shell of its own, if the node still can: if not, its own guards end what is there."""
+        """Run a script in a shell of its own, if the node still can. If not, its guards end what runs."""
         with contextlib.suppress(TimeoutError, NoAnswer, Refused):
             async with asyncio.timeout(within):
                 killer = await self._transport.shell(own=True)
@@ -244,7 +246,7 @@ class Session:
         return await self._kept(self._greet(own=own, wait=wait), lambda worker: worker.shell.close())
 
     async def _kept(self, opening: Coroutine[Any, Any, _T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> _T:
-        """What is being opened. If the caller is cancelled meanwhile, it is let go of as soon as it is there."""
+        """The result of `opening`. If the caller is cancelled meanwhile, it is closed as soon as it is open."""
         chore = self._chore(opening)
         try:
             return await asyncio.shield(chore)
@@ -299,7 +301,7 @@ class Session:
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:
-        """Marks the session as broken when what breaks in it is the connection, and not just one of several."""
+        """Marks the session as broken when its connection breaks, not just one of several."""
         try:
             yield
         except Unreachable:
@@ -311,7 +313,7 @@ class Session:
             await self._idle.pop().shell.close()
 
     def _chore(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Start what must come to its end, even if the caller is cancelled meanwhile."""
+        """Start work that must end, even if the caller is cancelled meanwhile."""
         chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)

@@ -1,6 +1,6 @@
-"""A command of a session while it runs: its output as it comes, and what is written to it.
+"""A running command of a session: its output as it comes, and what is written to it.
 
-`noticing` is the session's: within it, a connection that breaks is noticed by the session, too.
+`noticing` is a context manager of the session, by which the session notices that its connection has broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentless.remote.worker import Worker
 
 
 class Stream:
-    """The output of a command while it runs: iterate for `(1 or 2, bytes)`; `exit_code` is known when it has ended."""
+    """The output of a running command: iterate for `(1 or 2, bytes)`; `exit_code` is known when it has ended."""
 
     def __init__(self, shell: Shell, noticing: Callable[[], AbstractContextManager[None]]) -> None:
         self.exit_code: int | None = None
@@ -35,14 +35,14 @@ class Stream:
 
 
 class Pipe:
-    """A script whose stdin is what is written here: a `Shell` that has said nothing yet. Its exit code is `wait()`."""
+    """A running script with its stdin: a `Shell` without output so far. Its exit code is `wait()`."""
 
     def __init__(self, worker: Worker, noticing: Callable[[], AbstractContextManager[None]]) -> None:
         self._worker = worker
         self._noticing = noticing
 
     async def begin(self, command: Command) -> None:
-        """Start the script. Not before the shell has said that it did: until then it may read ahead."""
+        """Start the script, and wait until the shell has said so: before that, it may read ahead."""
         with self._noticing():
             await self._worker.start_pipe(command)
 

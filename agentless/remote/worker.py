@@ -1,4 +1,4 @@
-"""One shell on a node, and the marks by which the output of its commands is told apart."""
+"""One shell on a node, and the marks that separate the output of its commands."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agentless.remote.concurrency import feed
 
 CHUNK = 256 * 1024
 GREETING = 1 << 20
-"""Bytes that a login shell may print before it does what it is told: a message of the day has a few thousand."""
+"""Bytes that a login shell may print before its first command: a message of the day has a few thousand."""
 
 
 class NeverStarted(NoAnswer):
-    """The shell was gone before it took the command; the connection need not be."""
+    """The shell had ended before it took the command; the connection may still hold."""
 
 
 class FloodedError(Exception):
-    """More came than may come before the mark."""
+    """Too much output came before the mark."""
 
 
 class EndedError(Exception):
@@ -34,7 +34,7 @@ class EndedError(Exception):
 
 
 class Worker:
-    """A shell that speaks in marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it.
+    """A shell that prints marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it.
 
     `group` is its process group, `busy` whether something of a command may be in it, `idle` whether it can take one.
     """
@@ -47,9 +47,9 @@ class Worker:
         self._seen = {1: bytearray(), 2: bytearray()}
 
     async def greet(self, *, asks: bool) -> int:
-        """Get past whatever the login shell printed, and learn the process group. Raises EndedError.
+        """Skip what the login shell prints, and learn the process group. Raises EndedError.
 
-        Gives how many processes the login may have if it `asks`; 0: any number.
+        Returns how many processes the login may have if it `asks`; 0: any number.
         """
         mark = f"{secrets.token_hex(16)}="
         await self.shell.write(guards.greeting(mark, asks=asks))
@@ -64,7 +64,7 @@ class Worker:
         data: AsyncIterator[bytes] | None = None,
         heard: Callable[[bytes], None] | None = None,
     ) -> Result:
-        """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
+        """Run one command. If the shell itself ends, the command has ended: a script may kill its shell."""
         self.busy, self.idle = True, False
         number = secrets.token_hex(16)
         await self.shell.write(guards.run(command, number, is_last=data is not None))
@@ -96,7 +96,7 @@ class Worker:
             raise TooMuch(f"the shell on the node says more than {GREETING >> 20} MiB before it begins") from None
 
     async def read(self) -> tuple[int, bytes] | None:
-        """What comes next of what is no mark any more."""
+        """The next output that is no mark."""
         for fd, seen in self._seen.items():
             if seen:
                 data = bytes(seen)
@@ -109,7 +109,7 @@ class Worker:
     async def _until(
         self, mark: str, most: int, heard: Callable[[bytes], None] | None = None
     ) -> dict[int, tuple[int, bytes]]:
-        """Read up to the mark on both streams: of each (1, 2) the number in it, and what came before it.
+        """Read up to the mark on both streams; returns for each (1, 2) the number in it, and the output before it.
 
         Raises FloodedError when more than `most` bytes come.
         """

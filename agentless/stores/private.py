@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from agentless.errors import StateError
@@ -15,6 +16,15 @@ def make(path: Path) -> None:
     """Make an empty file there that nobody else may read, where there is none; who writes it says why that fails."""
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+@contextlib.contextmanager
+def explained(failure: str) -> Iterator[None]:
+    """Raise StateError for what the file system refuses: the failure in words, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{failure}: {error.strerror}") from None
 
 
 def fresh(path: Path, content: bytes) -> Path:

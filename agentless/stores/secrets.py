@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import orjson
 
 from agentless.errors import StateError
 from agentless.model.tasks.task_id import is_task_id
+from agentless.stores import private
 
 
 class SecretStore:
@@ -17,10 +19,8 @@ class SecretStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        try:
+        with private.explained(f"the folder {folder} cannot be made"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"the folder {folder} cannot be made: {error.strerror}") from None
 
     def put(self, task: str, values: Mapping[str, str]) -> None:
         """Keep the values of one task on disk."""
@@ -40,31 +40,26 @@ class SecretStore:
         """The values of one task, empty when it has none (any more)."""
         if not is_task_id(task):
             return {}
-        try:
-            values: dict[str, str] = orjson.loads((self._folder / task).read_bytes())
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise StateError(f"secrets cannot be read in {self._folder}: {error.strerror}") from None
+        values: dict[str, str] = {}
+        with (
+            private.explained(f"secrets cannot be read in {self._folder}"),
+            contextlib.suppress(FileNotFoundError),
+        ):
+            values = orjson.loads((self._folder / task).read_bytes())
         return values
 
     def hand_on(self, task: str, other: str) -> None:
         """Let another task have the values of one, if they are kept."""
-        try:
+        failure = f"secrets cannot be kept in {self._folder}"
+        with private.explained(failure), contextlib.suppress(FileNotFoundError):
             (self._folder / task).replace(self._folder / other)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
 
     def remove(self, task: str) -> None:
         """Forget them."""
         if not is_task_id(task):
             return  # an id may come from a label: it must not lead out of the folder
-        try:
+        with private.explained(f"secrets cannot be removed from {self._folder}"):
             (self._folder / task).unlink(missing_ok=True)
-        except OSError as error:
-            raise StateError(f"secrets cannot be removed from {self._folder}: {error.strerror}") from None
 
     def tasks(self) -> list[str]:
         """The ids of the tasks whose values are kept."""

@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentless import paths, plugins
+from agentless import paths
 from agentless.client.client import Client
+from agentless.controller import plugins
 from agentless.inventory import inventory
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session

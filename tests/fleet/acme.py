@@ -17,12 +17,15 @@ PROGRAM = """\
 #!/bin/sh
 cat "$AGENTLESS_STANDIN_DIR/acme.csv" 2> /dev/null
 """
+VISIBLE = "ACME_VISIBLE_DEVICES"
 
 
 class Acme:
     """A `ports.GpuVendor`."""
 
     name = "acme"
+    programs = ("acme-smi",)
+    pci = ("0xacac:0x12",)
     toolkit: Toolkit | None = None
     exposing: frozenset[str] = frozenset()
 
@@ -47,10 +50,14 @@ class Acme:
         del sections  # it writes nothing into the kernel log
         return None
 
+    def reserved(self, engine: EngineName) -> tuple[str, ...]:
+        del engine  # the same for all
+        return (VISIBLE,)
+
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
         del engine  # the same for all
         arguments = tuple(word for uuid in devices for word in ("--device", f"/dev/acme/{uuid}"))
-        return Injection(arguments, {"ACME_VISIBLE_DEVICES": ",".join(devices) or "none"})
+        return Injection(arguments, {VISIBLE: ",".join(devices) or "none"})
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         del engine

@@ -18,6 +18,7 @@ from agentless.demo.node import SimulatedNode
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
@@ -65,7 +66,7 @@ class Client:
 
     async def launch(self, *command: str, **spec: object) -> str:
         task, placement = self.task(*command, **spec)
-        return self.docker.parse_launch(task, await self.run(self.docker.launch(task, placement, {})))
+        return self.docker.parse_launch(task, await self.run(self.docker.launches([Launch(task, placement, {})])))
 
     async def container(self, cid: str):
         listed = self.docker.parse_containers(await self.run(self.docker.inspect([cid])), 0.0)

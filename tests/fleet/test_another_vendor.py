@@ -9,9 +9,10 @@ import pytest
 from agentless.controller import app
 from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
-from agentless.errors import Held
+from agentless.errors import Held, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import GPUS, task_of
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.spec import TaskSpec
 from agentless.rules.views.publish import checks
 from tests.fleet.acme import PROGRAM, Acme
@@ -74,6 +75,13 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
         assert [check.ok for check in checks(controller.nodes.cluster().nodes["n3"])] == [True] * 4
 
 
+async def test_its_variables_are_not_for_tasks_to_set(desk):
+    spec = TaskSpec(("true",), image="busybox", env={"ACME_VISIBLE_DEVICES": "ACME-a"})
+    async with desk.running() as controller:
+        with pytest.raises(UsageError, match="environment variable ACME_VISIBLE_DEVICES is set by agentless"):
+            await controller.submission.submit(Submit((spec,), {}, me(controller)))
+
+
 async def test_its_gpus_are_given_once_by_whomever(desk):
     """The node says no to a second launch, whatever its controller believes."""
     async with desk.running() as controller:
@@ -81,7 +89,7 @@ async def test_its_gpus_are_given_once_by_whomever(desk):
         await until(lambda: controller.lookup.find(task.id).state == "running")
         link, placement = controller.nodes.links["n3"], controller.lookup.find(task.id).status.placement
         other = replace(controller.lookup.find(task.id), id="zz9-other")
-        result = await link.run(link.runtime.launch(other, placement, {}))
+        result = await link.run(link.runtime.launches([Launch(other, placement, {})]))
         with pytest.raises(Held, match=f"held by task {task.id}"):
             link.runtime.parse_launch(other, result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.inventory.inventory import load
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session

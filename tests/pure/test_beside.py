@@ -14,10 +14,11 @@ from agentless.errors import Refused, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from tests.engines import docker_engine
+from tests.engines import dialect_of, docker_engine
 from tests.pure.build import SIGNER, placement, spec, task
 from tests.pure.test_gpu_share import shares
 
@@ -115,9 +116,9 @@ def test_a_launch_that_finds_such_an_engine_is_refused_in_the_same_words() -> No
 def test_the_container_of_a_task_is_in_the_group_where_its_engine_can_make_one() -> None:
     engine = docker_engine(NODE, Renderer([template_dir()]), SIGNER)
     of, at = task("t1", state="assigning"), placement()
-    script = engine.launch(of, at, {}, engine=EngineFacts(cgroup_parent="/docker")).script
+    script = engine.launches([Launch(of, at, {}, engine=EngineFacts(cgroup_parent="/docker"))]).script
     assert " --cgroup-parent /docker/agentless_claim....me__here.node10 " in script
-    assert "--cgroup-parent" not in engine.launch(of, at, {}, engine=EngineFacts()).script
+    assert "--cgroup-parent" not in engine.launches([Launch(of, at, {}, engine=EngineFacts())]).script
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,8 @@ def test_the_container_of_a_task_is_in_the_group_where_its_engine_can_make_one()
     ],
 )
 def test_another_engine_is_asked_by_the_nodes_own_command(docker: tuple[str, ...], asker: list[str]) -> None:
-    assert other_engines.asking(NodeConfig("node1", "h", docker=docker))["asker"] == asker
+    node = NodeConfig("node1", "h", docker=docker)
+    assert other_engines.asking(node, dialect_of(node))["asker"] == asker
 
 
 @pytest.mark.parametrize(
@@ -144,5 +146,6 @@ def test_another_engine_is_asked_by_the_nodes_own_command(docker: tuple[str, ...
     ],
 )
 def test_the_engine_that_was_asked_is_not_asked_again(docker: tuple[str, ...], own: list[str], own_env: bool) -> None:
-    asking = other_engines.asking(NodeConfig("node1", "h", docker=docker))
+    node = NodeConfig("node1", "h", docker=docker)
+    asking = other_engines.asking(node, dialect_of(node))
     assert (asking["own"], asking["own_env"]) == (own, own_env)

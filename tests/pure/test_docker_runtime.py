@@ -17,6 +17,7 @@ from agentless.engines.docker.engine import DockerEngine
 from agentless.errors import ImageMissing, NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import Mount, Volume
 from agentless.model.tasks.task import Placement, Task
@@ -85,7 +86,7 @@ GOLDEN: dict[str, tuple[tuple[str, ...], Task, Placement, dict[str, str]]] = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_launch_script_is_the_one_on_record(name: str) -> None:
     words, of, at, secrets = GOLDEN[name]
-    text = docker(*words).launch(of, at, secrets).text(masked=True)
+    text = docker(*words).launches([Launch(of, at, secrets)]).text(masked=True)
     file = DATA / f"{name}.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)
@@ -113,7 +114,7 @@ def launched(
 ) -> str:
     at = at or placement()
     of = task("t1", state="assigning", spec=wanted or spec())
-    return docker(*words).launch(of, at, secrets or {}).script
+    return docker(*words).launches([Launch(of, at, secrets or {})]).script
 
 
 def test_several_gpus_are_named_by_uuid_in_literal_double_quotes() -> None:
@@ -141,9 +142,8 @@ def test_the_task_knows_itself_by_its_environment() -> None:
 
 
 def test_a_secret_is_in_the_script_by_its_name_only() -> None:
-    command = docker().launch(
-        task(state="assigning", spec=spec(secret_env=("TOKEN",))), placement(), {"TOKEN": "s3cret"}
-    )
+    of = task(state="assigning", spec=spec(secret_env=("TOKEN",)))
+    command = docker().launches([Launch(of, placement(), {"TOKEN": "s3cret"})])
     assert " --env TOKEN " in command.script
     assert "s3cret" not in command.script
     assert "s3cret" not in command.text(masked=True)

@@ -14,6 +14,7 @@ from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, labels_of_version
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.launch import Launch
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
@@ -133,7 +134,7 @@ def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
     spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
     task = Task("t1", spec, "t1", "ann", 0.0)
     docker = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
-    script = docker.launch(task, Placement("node1"), {}).script
+    script = docker.launches([Launch(task, Placement("node1"), {})]).script
     assert script.index("flock") < script.index("image inspect") < script.index("docker create")
     with pytest.raises(ImageMissing):
         docker.parse_launch(task, Result(79))

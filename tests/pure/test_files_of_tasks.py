@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from agentless.client.files.snapshot import _bodies, _Known, scan
 from agentless.controller.files.packing import packed
 from agentless.controller.files.uploads import upload_time
+from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.files import DockerFiles
 from agentless.engines.times import CLOCKS_AGREE
@@ -474,7 +475,7 @@ def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
     docker.chmod(0o755)
     image = FilesImage("a" * 16, "b" * 24, 0xC0FFEE)
     script = (
-        DockerFiles(NodeConfig("node1", "h", docker=(str(docker),)), Renderer([template_dir()]), DOCKER)
+        DockerFiles(Commands(NodeConfig("node1", "h", docker=(str(docker),)), Renderer([template_dir()]), DOCKER))
         .make("base", image, "mark")
         .text()
     )

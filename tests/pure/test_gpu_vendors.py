@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from agentless.errors import UsageError
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
+from agentless.model.tasks.spec import TaskSpec, check_devices_are_ours
 from agentless.rules.nodes.gpu_findings import find_faults
 from tests.fleet.acme import Acme
 
@@ -72,6 +74,32 @@ def test_a_device_of_which_nobody_has_said_whose_it_is_is_the_first_vendors() ->
 def test_a_process_without_a_container_is_told_of_its_gpus() -> None:
     found = GpuVendors((Nvidia(),)).injection("systemd", [Device("GPU-1", vendor="nvidia")])
     assert found == Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"})
+
+
+@pytest.mark.parametrize(
+    ("env", "container", "words"),
+    [
+        ("NVIDIA_VISIBLE_DEVICES", None, "environment variable NVIDIA_VISIBLE_DEVICES is set by agentless; choose"),
+        ("ACME_VISIBLE_DEVICES", None, "environment variable ACME_VISIBLE_DEVICES is set by agentless; choose"),
+        ("NVIDIA_VISIBLE_DEVICES", "NULL", "environment variable NVIDIA_VISIBLE_DEVICES is set by agentless; choose"),
+        ("CUDA_VISIBLE_DEVICES", "NULL", "CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for"),
+    ],
+)
+def test_the_variables_of_a_vendor_are_not_for_tasks_to_set(env: str, container: str | None, words: str) -> None:
+    for fields in ({"env": {env: "all"}}, {"secret_env": (env,)}):
+        of = TaskSpec(("true",), container=container, **fields)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=words):
+            check_devices_are_ours(of, BOTH.reserved("docker"), BOTH.reserved("systemd"))
+
+
+def test_a_container_may_have_variables_of_its_own_for_the_gpus_that_it_sees() -> None:
+    of = TaskSpec(("true",), env={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
+    check_devices_are_ours(of, BOTH.reserved("docker"), BOTH.reserved("systemd"))
+
+
+def test_a_shell_on_the_node_itself_is_given_gpus_by_hand() -> None:
+    only = GpuVendors((Nvidia(),))
+    assert only.by_hand([Device("GPU-1", vendor="nvidia"), Device("GPU-2")]) == "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"
 
 
 def test_gpus_are_hidden_from_images_that_would_show_them_and_from_no_others() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,12 @@ from agentless.model.command import Result, join_sections, split_sections
 from agentless.model.nodes.gpu import pci_bus_id
 from agentless.model.nodes.node import HostFacts, NumaNode
 from agentless.remote import host_facts
+from tests.engines import VENDORS
+from tests.fleet.acme import Acme
 
 RECORDS = sorted((Path(__file__).parent / "data" / "hostfacts").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
-SCRIPT = join_sections(host_facts.sections())
+SCRIPT = join_sections(host_facts.sections(VENDORS.pci))
 
 
 def parse(output: bytes) -> HostFacts:
@@ -83,6 +85,7 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
         ("0000:af:00.1", "0x10de", "0x040300", "1"),
         ("0000:b0:00.0", "0x1002", "0x030000", "1"),
         ("0000:c4:00.0", "0x10de", "0x068000", "0"),
+        ("0000:d8:00.0", "0xacac", "0x120000", "1"),
     ):
         device = tmp_path / "sys/bus/pci/devices" / address
         device.mkdir(parents=True)
@@ -100,6 +103,9 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
     found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
     near = (NumaNode(0, "0-3", ("0000:3b:00.0",), 8192), NumaNode(1, "4-7", ("0000:af:00.0",)))
     assert (found.cores, found.numa) == (7, near)
+    script = join_sections(host_facts.sections((*VENDORS.pci, *Acme.pci))).replace("/sys/", f"{tmp_path}/sys/")
+    both = (near[0], replace(near[1], gpus=("0000:af:00.0", "0000:d8:00.0")))
+    assert ask(shell, script).numa == both
 
 
 def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_path: Path) -> None:

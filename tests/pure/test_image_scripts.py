@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
+from agentless.engines.docker.commands import Commands
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.images import DockerImages
 from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
@@ -147,7 +149,7 @@ async def test_the_layers_that_are_lacking_come_whole(
     session: Session, form: str, packer: str | None, kept: int, docker: str, tmp_path: Path
 ) -> None:
     (tmp_path / "saved").write_bytes(archive(form))
-    images = DockerImages(NodeConfig("here", "", docker=(docker,)), renderer, str)
+    images = DockerImages(Commands(NodeConfig("here", "", docker=(docker,)), renderer, DOCKER), str)
     spool = LayerSpool()
     command = images.save(IMAGE.id, layers.unwanted(IMAGE, kept), packer)
     async with session.stream(command) as stream:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.errors import InventoryError
 from agentless.inventory.inventory import MAX_MISTAKES, Inventory, load, stamp_of
 from agentless.inventory.schema import Kept, Node, Policy

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.controller.envs import builds
 from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
@@ -177,6 +177,9 @@ class Stand:
 
     async def run(self, _: Command) -> Result:
         return Result(0)
+
+    def flooded(self, what: str) -> TooMuch:
+        return self._session.flooded(what)
 
 
 def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode

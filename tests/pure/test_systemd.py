@@ -18,6 +18,7 @@ from agentless.gpus.nvidia.probe import _container
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import task_of
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import Mount, check_spec
 from agentless.model.tasks.task import Placement, Task
@@ -40,7 +41,7 @@ def assigning(name: str = "t1", target: str = "node1::0", **fields: object) -> T
 
 
 def setenv(of: Task, at: Placement) -> str:
-    words = SYSTEMD.launch(of, at, {}).script.split()
+    words = SYSTEMD.launches([Launch(of, at, {})]).script.split()
     return next(word.split("=", 1)[1] for word in words if word.startswith("--setenv="))
 
 
@@ -216,7 +217,6 @@ def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself
         ({"privileged": True}, "--privileged is about a container"),
         ({"shm_size": 1 << 30}, "--shm-size is about a container"),
         ({"workdir": "here"}, "--workdir 'here': with --container NULL it is a folder of the node"),
-        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by agentless"),
     ],
 )
 def test_what_only_a_container_can_have_is_refused(fields, words):
@@ -264,7 +264,7 @@ class Node:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def launch(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> str:
-        command: Command = SYSTEMD.launch(of, placement(str(of.spec.needs)), secrets or {})
+        command: Command = SYSTEMD.launches([Launch(of, placement(str(of.spec.needs)), secrets or {})])
         return SYSTEMD.parse_launch(of, self.run(command.text(), **env))
 
     @property
@@ -387,12 +387,12 @@ def test_a_run_that_fails_is_a_failure_only_when_nothing_can_have_run(
 
 def test_a_task_is_not_started_without_the_value_of_its_secret() -> None:
     with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
-        SYSTEMD.launch(assigning(secret_env=("TOKEN",)), placement(), {})
+        SYSTEMD.launches([Launch(assigning(secret_env=("TOKEN",)), placement(), {})])
 
 
 def test_an_owner_cannot_write_another_claim() -> None:
     of = task("t1", "node1::0", "assigning", owner="a|b\nagentless-claim=$x %i", spec=spec(**NULL))
-    script = SYSTEMD.launch(of, placement(), {}).script
+    script = SYSTEMD.launches([Launch(of, placement(), {})]).script
     assert "||||t1|a_b_agentless-claim_" in script
 
 

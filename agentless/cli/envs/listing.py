@@ -9,7 +9,7 @@ import typer
 from agentless.cli.arguments import EnvArgument, Json
 from agentless.cli.client import client
 from agentless.cli.output import print_json, say
-from agentless.cli.table import Column, show
+from agentless.cli.table import Column, show, show_found
 from agentless.client.words import date, or_dash
 from agentless.model.images.env import check_name
 from agentless.model.units import format_size
@@ -19,13 +19,9 @@ from agentless.rules.images.envs import assumed_words
 def listed(context: typer.Context, as_json: Json = False) -> None:
     """List the envs: where their build containers are, their versions, and which nodes have the current one."""
     found = client(context).get("/v1/envs")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_COLUMNS, found)
+    show_found(found, _COLUMNS, as_json, "there is no env; make one: agentless env create NAME --from IMAGE")
+    if not as_json:
         _say_assumed(found)
-    else:
-        say("there is no env; make one: agentless env create NAME --from IMAGE")
 
 
 def history(context: typer.Context, name: EnvArgument, as_json: Json = False) -> None:

@@ -11,7 +11,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show
+from agentless.cli.table import Column, show_found
 from agentless.errors import UsageError
 from agentless.model.units import format_size
 
@@ -47,12 +47,7 @@ def create(
 def show_list(context: typer.Context, as_json: Json = False) -> None:
     """List the volumes of all nodes: how large they are, whose, and which tasks have them."""
     found = client(context).get("/v1/volumes")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_COLUMNS, found)
-    else:
-        say("there are no volumes")
+    show_found(found, _COLUMNS, as_json, "there are no volumes")
 
 
 def rm(

@@ -12,7 +12,7 @@ from agentless.cli.client import client
 from agentless.cli.output import print_json, say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
-from agentless.client.words import idle, memory_in_use, or_dash, process_words
+from agentless.client.words import gpu_model, idle, memory_in_use, or_dash, process_words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def _who(gpu: dict[str, Any]) -> str:
 GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
     Column("GPU", lambda gpu: str(gpu["index"]), right=True),
-    Column("MODEL", lambda gpu: or_dash(gpu["name"] and gpu["name"].removeprefix("NVIDIA ").removeprefix("GeForce "))),
+    Column("MODEL", gpu_model),
     Column("STATE", lambda gpu: gpu["state"]),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),

@@ -9,8 +9,8 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, TaskArgument
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show
+from agentless.cli.output import print_json, print_line
+from agentless.cli.table import Column, show_found
 from agentless.client.words import command_line, starts, where, why
 
 
@@ -38,12 +38,7 @@ def queue(
         _shares(context, as_json)
         return
     found = client(context).get("/v1/queue")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_columns_for(found), found)
-    else:
-        say("nobody waits")
+    show_found(found, _columns_for(found), as_json, "nobody waits")
 
 
 def move(
@@ -80,12 +75,7 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
 
 def _shares(context: typer.Context, as_json: bool) -> None:
     found = client(context).get("/v1/shares")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_SHARE_COLUMNS, found)
-    else:
-        say("nobody has used a GPU lately, and nobody waits")
+    show_found(found, _SHARE_COLUMNS, as_json, "nobody has used a GPU lately, and nobody waits")
 
 
 def _columns_for(found: list[dict[str, Any]]) -> list[Column]:

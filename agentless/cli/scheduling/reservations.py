@@ -12,7 +12,7 @@ from agentless.cli.app import complain
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show
+from agentless.cli.table import Column, show_found
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
@@ -75,12 +75,7 @@ def reserve(
 def reservations(context: typer.Context, as_json: Json = False) -> None:
     """List what is reserved, now and later."""
     found = client(context).get("/v1/reservations")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_COLUMNS, found)
-    else:
-        say("nothing is reserved")
+    show_found(found, _COLUMNS, as_json, "nothing is reserved")
 
 
 def unreserve(

@@ -21,6 +21,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
 from agentless.ports import Clock, EnvCommands
 from agentless.rules.images.envs import env_named, version_named, with_seen_versions
+from agentless.rules.nodes.cgroup_limits import engine_of
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
 
@@ -73,7 +74,7 @@ class Envs:
         asked = {link.node.name: link for link in links}
         answers = await asyncio.gather(*map(_seen, asked.values()))
         seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
-        keeping = {name for name, link in self.nodes.links.items() if link.runtime.keeps_envs}
+        keeping = {name for name, link in self.nodes.links.items() if link.runtime.envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
         self.remember(with_seen_versions(self.records, {**gone, **seen}, self.clock.now()))
@@ -137,7 +138,7 @@ class Envs:
 
     def online(self) -> list[NodeLink]:
         """The nodes that answer and can keep envs, in the order of the inventory."""
-        return [link for link in self.nodes.links.values() if link.online and link.runtime.keeps_envs]
+        return [link for link in self.nodes.links.values() if link.online and link.runtime.envs]
 
     def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> NodeLink:
         """A node that has this image and answers; raises with the nodes that have it and do not."""
@@ -223,12 +224,10 @@ def ref_of_task(task: Task) -> EnvRef | None:
 def envs_of(link: NodeLink) -> EnvCommands:
     """What is said to a node about envs; raises Refused where it keeps none."""
     if link.runtime.envs is None:
-        raise _keeps_none(link)
+        raise Refused(
+            f"{link.node.name} has {engine_of(link.node)}, which keeps no envs; take a node with Docker, or --image"
+        )
     return link.runtime.envs
-
-
-def _keeps_none(link: NodeLink) -> Refused:
-    return Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
 
 
 async def _seen(link: NodeLink) -> Sight | None:

@@ -103,7 +103,7 @@ class Moves:
         envs = self._envs
         async with envs.working(ref.name, tell):
             ref, version = version_named(envs.records, ref)
-            every = [link for link in envs.nodes.links.values() if link.runtime.keeps_envs]
+            every = [link for link in envs.nodes.links.values() if link.runtime.envs]
             links = [envs.nodes.link(node) for node in dict.fromkeys(nodes)] or every
             await asyncio.gather(*(link.ready() for link in links if nodes))
             done: dict[str, Sent | AgentlessError] = {}

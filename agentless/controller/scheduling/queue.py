@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.state.tasks import Tasks

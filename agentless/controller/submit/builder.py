@@ -11,10 +11,11 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
+from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
 from agentless.model.owner import check_owner
-from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
+from agentless.model.tasks.spec import Mount, TaskSpec, check_devices_are_ours, check_spec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
@@ -28,7 +29,8 @@ SHARED = "/shared"
 class TaskBuilder:
     """Builds tasks; nothing is stored yet."""
 
-    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, clock: Clock) -> None:
+    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, vendors: GpuVendors, clock: Clock) -> None:
+        self._vendors = vendors
         self._nodes = nodes
         self._envs = envs
         self._volumes = volumes
@@ -53,7 +55,7 @@ class TaskBuilder:
 
     def check(self, spec: TaskSpec) -> None:
         """Check one spec, likewise."""
-        check_spec(spec)
+        self._check_spec(spec)
         if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
             hint = nearest(spec.needs.policy, POLICIES)
             raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
@@ -71,6 +73,10 @@ class TaskBuilder:
         return "; ".join(assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant)
 
     # ------------------------------------------------------------------ inside
+
+    def _check_spec(self, spec: TaskSpec) -> None:
+        check_spec(spec)
+        check_devices_are_ours(spec, self._vendors.reserved("docker"), self._vendors.reserved("systemd"))
 
     async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
         """The specs with the current version of their env, and its image.
@@ -90,7 +96,7 @@ class TaskBuilder:
             for spec, text in zip(specs, wanted, strict=True)
         )
         for spec in meant:
-            check_spec(spec)  # once more: the usual env may be none at all
+            self._check_spec(spec)  # once more: the usual env may be none at all
         return meant
 
     def _env_of(self, spec: TaskSpec) -> str | None:

@@ -11,6 +11,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import Refused
+from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import ScriptView
@@ -56,7 +57,7 @@ class TaskCommands:
             raise Refused(f"task {task.id} is not ours, and its script not for us to write")
         link = self._nodes.link(task.placement.node)
         secrets, engine = dict.fromkeys(task.spec.secret_env, ""), link.observation.engine
-        command = link.runtime_of(task).launch(task, task.placement, secrets, engine=engine)
+        command = link.runtime_of(task).launches([Launch(task, task.placement, secrets, engine=engine)])
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:

@@ -10,6 +10,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
+from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
@@ -18,10 +19,11 @@ from agentless.model.terminal import Size
 class Terminals:
     """Opens programs. When the user leaves, for whatever reason, the node ends the program."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup, vendors: GpuVendors) -> None:
         self._nodes = nodes
         self._ledger = ledger
         self._lookup = lookup
+        self._vendors = vendors
 
     @asynccontextmanager
     async def open(
@@ -33,10 +35,10 @@ class Terminals:
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
         link = self._nodes.link_of(task)
         if link.runtime_of(task).terminal is None:
-            gpus = ",".join(task.status.placement.gpu_uuids)
+            variables = self._vendors.by_hand(task.status.placement.devices)
             raise Refused(
                 f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "
-                f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
+                f"itself; log in there, and set {variables}"
             )
         async with started(link, task.container_ref, command, size) as program:
             self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")

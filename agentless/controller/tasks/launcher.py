@@ -189,7 +189,7 @@ class Launcher:
         return never(self._nodes.cluster(), rest, task.owner) is not None
 
     async def _answered(self, link: NodeLink, task: Task, container: str) -> None:
-        program = "systemd-run" if task.spec.on_node_itself else "docker run"
+        program = link.runtime_of(task).program
         try:
             await self._commits.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
         except IllegalMove as error:

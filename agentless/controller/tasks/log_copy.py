@@ -15,6 +15,8 @@ from agentless.stores.files.logs import LogWriter
 
 _NUMBER = 100
 """Characters of a number, with the blanks before it."""
+_COUNT = ("wc", "-c")
+"""The program that prints how long a stream is, in bytes."""
 
 
 async def copy_log(link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
@@ -48,7 +50,7 @@ async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> Non
         if len(counts[fd]) > _NUMBER:
             raise RuntimeFailed("the length of its log is no number")
 
-    await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
+    await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, _COUNT, _COUNT), count)
     left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
     end = split_tail(left, log.tail_bytes)
     log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
@@ -60,7 +62,8 @@ async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> Non
             raise RuntimeFailed("more of its log came than was asked for")
         log.put(fd, data)
 
-    await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
+    ends = (("tail", "-c", str(end[fd])) for fd in (1, 2))
+    await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, *ends), put)
     if any(missing.values()):
         raise RuntimeFailed("its log changed while it was read")
 

@@ -1,4 +1,4 @@
-"""What engines and shells complain of, as one sentence with the fix."""
+"""Complaints of engines and shells, each as one sentence with the fix."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _CALLING = (
         "engine",
     ),
 )
-"""When the engine's command is called, before those of what hands out GPUs."""
+"""When the engine's command is called. They come before the complaints of the GPU vendors."""
 _LAUNCHING = (
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
@@ -185,7 +185,7 @@ def blame(complaint: str, devices: Sequence[Known] = ()) -> Blame:
 
 
 def without_words_of(spec: TaskSpec, complaint: str) -> str:
-    """The complaint without what a task, or its image, wanted to run: its words may be those of a broken engine."""
+    """The complaint without the task's own words, which may look like the complaint of a broken engine."""
     complaint = re.sub(r'exec: (\\*)".*?\1"', "exec:", complaint, flags=re.DOTALL)
     paths = [mount.source for mount in spec.mounts] + [mount.target for mount in spec.mounts]
     for word in filter(None, (*spec.command, *paths, spec.image, spec.workdir, spec.user, spec.network)):
@@ -213,13 +213,13 @@ _PREAMBLE = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""What comes before the cause: each layer from the engine down to a hook says that the one below has failed."""
+"""What comes before the cause: each layer, from the engine down to a hook, reports that the one below failed."""
 _LINE = 300
 """Characters of a complaint that is repeated."""
 
 
 def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> str:
-    """The sentence for a complaint; one that is not known is repeated, on one line, without its preamble."""
+    """The sentence for a complaint. An unknown complaint is repeated on one line, without its preamble."""
     if found := find(complaint, (*_CALLING, *devices, *_LAUNCHING)):
         socket = next((w for w in node.docker if w.startswith("unix://")), None)
         return found[0].sentence.format(
@@ -233,7 +233,7 @@ def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> 
 
 
 def _cause(line: str) -> str:
-    """The last link of the chain that a complaint is; of one that is still too long the two ends."""
+    """The cause at the end of a chain of complaints. If it is too long, its beginning and its end."""
     line = re.sub(r"^.*?docker: (?=Error response from daemon: )", "", line)
     line = re.sub(r"\.? ?((See|Run) 'docker [a-z ]*--help'|ERRO\[\d+\] error waiting for container).*", "", line)
     cause = line

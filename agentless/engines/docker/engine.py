@@ -1,12 +1,11 @@
-"""Docker, and what takes its place: every command is rendered from `templates/docker-*`, every answer parsed here.
+"""Docker, or an engine with its commands: renders `templates/docker/`, parses the answers. No I/O.
 
-No I/O. A container's facts come from `docker inspect`; a claim is what `model/tasks/claim` writes into labels.
+A container's facts come from `docker inspect`; its claim is in the labels that `model/tasks/claim` writes.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,10 @@ import orjson
 
 from agentless.engines import launch_script, other_engines
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
+from agentless.engines.dialect import Dialect, EngineAnswer
+from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.complaints import without_words_of
-from agentless.engines.docker.dialect import DOCKER, Dialect, EngineAnswer
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.envs import DockerEnvs
 from agentless.engines.docker.files import DockerFiles
 from agentless.engines.docker.images import DockerImages
@@ -26,7 +27,6 @@ from agentless.engines.docker.volumes import MARK, NOT_OURS, DockerVolumes, not_
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
-from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.complaint import Blame
@@ -36,7 +36,7 @@ from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import SIGNATURE, Signer
-from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task import Task
 from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
@@ -54,10 +54,11 @@ _ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 class DockerEngine:
     """The container engine of one node, called by the inventory's `docker` command; a `ports.ContainerEngine`.
 
-    The dialect says which engine it is, and all that depends on that.
+    All that depends on which engine it is comes from the dialect.
     """
 
     at_once = 8
+    program = "docker run"
 
     def __init__(
         self, node: NodeConfig, renderer: Renderer, signer: Signer, vendors: GpuVendors, dialect: Dialect = DOCKER
@@ -66,38 +67,29 @@ class DockerEngine:
         self._signer = signer
         self._dialect = dialect
         self._vendors = vendors
-        self._docker = list(node.docker)
-        self._quiet = [*node.docker, *dialect.quiet]
-        self._locked = [*dialect.under_lock, *node.docker]
         self._renderer = renderer
+        self._commands = commands = Commands(node, renderer, dialect)
         self._warnings: tuple[str, ...] = ()
-        self.images = DockerImages(node, renderer, self.complaint)
-        self.envs = DockerEnvs(node, renderer, self.complaint, vendors) if dialect.keeps_envs else None
-        self.files = DockerFiles(node, renderer, dialect)
-        self.volumes = DockerVolumes(node, renderer, self.complaint, dialect)
-        self.terminal = DockerTerminal(node, renderer, dialect, lambda: self._warnings)
-
-    @property
-    def keeps_envs(self) -> bool:
-        """Whether environments can be kept there as images."""
-        return self.envs is not None
+        self.images = DockerImages(commands, self.complaint)
+        self.envs = DockerEnvs(commands, self.complaint, vendors) if dialect.keeps_envs else None
+        self.files = DockerFiles(commands)
+        self.volumes = DockerVolumes(commands, self.complaint)
+        self.terminal = DockerTerminal(commands, lambda: self._warnings)
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for its version and GPU toolkits, our containers, and other engines on the node."""
-        info = self._script(
-            "docker-facts.sh.j2", format=self._dialect.formats.info, toolkits=self._vendors.toolkits
-        ).script.removesuffix("\n")
+        values = {"format": self._dialect.formats.info, "toolkits": self._vendors.toolkits}
         return (
-            Section("docker.info", info),
+            Section("docker.info", self._commands.text("docker-facts.sh.j2", **values)),
             Section("docker.containers", self.listing().script),
-            other_engines.facts(self._renderer, self._node, DOCKER.formats.live),
+            other_engines.facts(self._renderer, self._node, self._dialect),
         )
 
     def listing(self) -> Command:
         """List our containers."""
-        return self._words("docker-list.j2", format=_LISTING)
+        return self._commands.words("docker-list.j2", format=_LISTING)
 
     def parse_list(self, result: Result) -> dict[str, str]:
         """The listed ids, each with the engine's words for its state."""
@@ -151,13 +143,13 @@ class DockerEngine:
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task, by label: somebody may have renamed them."""
-        return self._script(
+        return self._commands.script(
             "docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._dialect.formats.inspected
         )
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
-        return self._words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
+        return self._commands.words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer. Other lines, such as warnings, are skipped."""
@@ -176,26 +168,26 @@ class DockerEngine:
         return all(re.search(self._dialect.gone.format(re.escape(one)), words) for one in missing)
 
     def has_ended_so(self, container: Container, status: str) -> bool:
-        """Whether this is what the list says of a container that has ended as we know it: nothing is new about it.
+        """Whether the list says of a container that it has ended, as is known already. Then it need not be inspected.
 
-        To inspect one takes the engine longer than to list ten.
+        The engine takes longer to inspect one than to list ten.
         """
         return container.state == "exited" and status.startswith(f"Exited ({container.exit_code})")
 
     def events(self, since: float) -> Command:
-        """The stream of changes to our containers, each a line: what has happened, the container's id, the task's.
+        """The stream of changes to our containers. Each is a line: the event, the container's id, the task's id.
 
         `since` is Unix seconds by the node's own clock.
         """
-        return self._words("docker-events.j2", since=f"{since:.3f}", format=self._dialect.formats.event)
+        return self._commands.words("docker-events.j2", since=f"{since:.3f}", format=self._dialect.formats.event)
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """Print the container's log on the two streams."""
         since = query.place.since if query.place else None
         since = query.since if since is None else since
-        return self._words(
+        return self._commands.words(
             "docker-logs.j2",
-            docker=self._quiet,
+            docker=self._commands.quiet,
             container=container,
             follow=query.follow,
             tail=None if query.position else query.tail,
@@ -204,38 +196,37 @@ class DockerEngine:
         )
 
     def reading(self, query: LogQuery) -> Reading:
-        """Reads the task's output: without the command's own warnings, or with the times by which a log is resumed."""
+        """Reads the task's output: it drops the command's warnings, or reads the times by which a log is resumed."""
         if query.resumable and self._dialect.times_are_exact:
             return StampedReading(query.place, shown=query.timestamps)
         return WithoutWarnings(AsItIs(), self._warnings)
 
-    # ---------------------------------------------------------------- changing
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
+        return self._commands.script(
+            "docker-log-ends.sh.j2",
+            docker=self._commands.quiet,
+            container=container,
+            of_stdout=of_stdout,
+            of_stderr=of_stderr,
+        )
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Launch one task. `prepared` has its files, `engine` is the last state of the node's engine."""
-        return self.launches([Launch(task, placement, secrets, prepared, engine)])
+    # ---------------------------------------------------------------- changing
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """Lock, check, create, and start without the lock, as one script; `parse_launch` reads its answer.
 
-        Several must have the same secrets; `answers` takes their answer apart. Raises RuntimeFailed for an env
-        where none are kept, and when the value of a secret is gone: docker would leave the variable out without a word.
+        All have the same secrets; `answers` splits their answer. Raises RuntimeFailed for an env if the engine keeps
+        none, and for a secret whose value is gone: docker would silently leave the variable out.
         """
-        if not self.keeps_envs and any(is_ours(each.task.spec.image or "") for each in wanted):
+        if self.envs is None and any(is_ours(each.task.spec.image or "") for each in wanted):
             raise RuntimeFailed(
                 f"{self._node.name} has {self._dialect.name}, which keeps no envs; take a node with Docker, or --image"
             )
         secrets = wanted[0].secrets
         for each in wanted:
             launch_script.check_secrets_are_there(each.task.spec, each.secrets)
-        docker = self._docker
+        docker = self._commands.docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
         docker = [*self._dialect.under_lock, *docker]
@@ -248,19 +239,15 @@ class DockerEngine:
         }
         begin = self._dialect.template("docker-begin.sh.j2")
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
-        script = self._renderer.script(
+        script = self._commands.text(
             "docker-launch.sh.j2",
-            docker=self._locked,
-            lock_wait=launch_script.LOCK_WAIT,
-            live=self._dialect.template("docker-live.sh.j2"),
-            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
-            **other_engines.claims(list(gpus), self._node, DOCKER.formats.live),
+            **launch_script.lock_values(self._dialect, self._node, list(gpus)),
             volume_format=MARK,
             makes_volumes=self._dialect.makes_volumes,
             image_format=_ID,
             launches=creations,
             secrets=sorted(secrets),
-            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, begin=begin, **engine),
+            start=self._commands.text("docker-start.sh.j2", begin=begin, **engine),
             **engine,
         )
         return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
@@ -290,17 +277,15 @@ class DockerEngine:
         """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
         spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
-        create = self._renderer.words(
-            self._dialect.template("docker-run.j2"),
+        create = self._commands.argv(
+            "docker-run.j2",
             docker=list(docker),
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
             devices=self._vendors.injection(self._dialect.name, placement.devices),
             env={
-                "AGENTLESS_TASK_ID": task.id,
-                "AGENTLESS_NODE": placement.node,
-                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                **launch_script.variables(task, placement),
                 **spec.env,
             },
             secret_env=spec.secret_env,
@@ -326,7 +311,7 @@ class DockerEngine:
         answered = self.answered(count, result.stdout)
         if not answered:
             return [result] * count
-        # One that says nothing any more, after others have answered, has broken off.
+        # If others have answered, one without an answer was interrupted.
         return [answered.get(at, Result(launch_script.UNCLEAR)) for at in range(count)]
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:
@@ -348,9 +333,9 @@ class DockerEngine:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, ImageMissing, RuntimeFailed,
-        NodeUnfit or NodeBroken with the fix (then nothing of it is on the node), or NoAnswer when the container may be
-        there all the same and has to be looked for.
+        Raises Held with the holder, Refused if the lock was taken, and ImageMissing, RuntimeFailed, NodeUnfit or
+        NodeBroken with the fix: then nothing is left on the node. Raises NoAnswer if the container may exist and has to
+        be looked for.
         """
         if result.ok:
             ids = CONTAINER_ID.findall(result.out)
@@ -368,31 +353,31 @@ class DockerEngine:
             raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if any(words in complaint for words in self._dialect.image_missing):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
-        # Who has what is listed before anything of the task is looked at.
+        # Claims are listed before anything of the task itself can fail.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
         raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""
-        return self._words("docker-kill.j2", container=container, signal=signal)
+        return self._commands.words("docker-kill.j2", container=container, signal=signal)
 
     def pause(self, container: str) -> Command:
         """Freeze all processes."""
-        return self._words("docker-pause.j2", container=container)
+        return self._commands.words("docker-pause.j2", container=container)
 
     def resume(self, container: str) -> Command:
         """Let frozen processes run again."""
-        return self._words("docker-unpause.j2", container=container)
+        return self._commands.words("docker-unpause.j2", container=container)
 
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove the container with its log."""
-        return self._words("docker-rm.j2", container=container, force=force)
+        return self._commands.words("docker-rm.j2", container=container, force=force)
 
     def reap(self, container: str) -> Command:
         """Under the launch lock, remove a container that was never started, unless it has been since."""
-        return self._script(
+        return self._commands.script(
             "docker-reap.sh.j2",
-            docker=self._locked,
+            docker=self._commands.locked,
             lock_wait=launch_script.LOCK_WAIT,
             format=self._dialect.formats.state,
             container=container,
@@ -407,42 +392,18 @@ class DockerEngine:
         """The engine's complaint as a sentence with the fix."""
         return self._dialect.explain(words, self._node, self._vendors.complaints(self._dialect.name))
 
-    # ---------------------------------------------------------- a log that is kept
-
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
-        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
-
-    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._script(
-            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
-        )
-
     # ------------------------------------------------------------------ inside
 
     def _blame(self, task: Task, complaint: str) -> Blame:
         words = without_words_of(task.spec, complaint)
         return self._dialect.blame(words, self._vendors.complaints(self._dialect.name))
 
-    def _words(self, template: str, **values: object) -> Command:
-        values = {"docker": self._docker, **values}
-        return Command(shlex.join(self._renderer.words(self._dialect.template(template), **values)) + "\n")
-
-    def _script(self, template: str, **values: object) -> Command:
-        return Command(
-            self._renderer.script(self._dialect.template(template), **{"docker": self._docker, **values}) + "\n"
-        )
-
 
 def _not_started(words: list[str], command: int) -> list[str]:
-    """The words that create a container; an own template of before has those that run it at once.
+    """The argv that creates a container. A user's template from an early version may run it at once instead.
 
-    Run, it would be started under the lock, and a short one again after its end. `command` words at the end are the
-    task's.
+    Then it would start under the lock, and a short task would start again after its end. The last `command` words are
+    the task's own.
     """
     end = len(words) - command
     verb = next((at for at, word in enumerate(words[:end]) if word in ("create", "run")), None)

@@ -1,15 +1,15 @@
-"""Envs by Docker: every command is rendered from `templates/env-*`, every answer parsed here. No I/O."""
+"""Envs by Docker: renders `templates/envs/`, parses the answers. No I/O."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from agentless.engines.docker.commands import Commands
 from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
@@ -33,17 +33,15 @@ from agentless.model.images.env import (
     container_of_env,
     ref_of,
 )
-from agentless.model.nodes.node import NodeConfig
-from agentless.render import Renderer
 from agentless.rules.images.layers import PARTIAL
 
 LOCK_WAIT = 20
 LOOK_WITHIN = 15.0
-"""Seconds that a node may take to say what it has; of one that hangs what was known before is believed."""
+"""Seconds for a list of what a node has. If it takes longer, the last known list counts."""
 LONG = 600.0
-"""Seconds that a container may take to be made: with a large image an engine under load is slow."""
+"""Seconds to create a container: with a large image, an engine under load is slow."""
 PATHS = 50
-"""Paths that are told of what a build container has changed."""
+"""Changed paths of a build container that are listed."""
 
 _IMAGE = (
     '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}'
@@ -59,27 +57,24 @@ _CONTAINER = (
 )
 _PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
 SECOND = "-2"
-"""Ends the passing name of what is made of something that has a passing name already."""
+"""The end of a second temporary name, for an image that is made from one with a temporary name."""
 _TAKEN = 75
 
 
 class DockerEnvs:
     """Env commands for one node."""
 
-    def __init__(
-        self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], vendors: GpuVendors
-    ) -> None:
-        self._node = node
+    def __init__(self, commands: Commands, complaint: Callable[[str], str], vendors: GpuVendors) -> None:
         self.complaint = complaint
+        self._commands = commands
+        self._node = commands.node
         self._vendors = vendors
-        self._docker = list(node.docker)
-        self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def look(self) -> Command:
         """List all images and containers with names of envs."""
-        return self._script(
+        return self._commands.script(
             "env-look.sh.j2",
             timeout=LOOK_WITHIN,
             image_format=_IMAGE,
@@ -118,21 +113,17 @@ class DockerEnvs:
 
     def facts(self, image: str) -> Command:
         """Ask for an image's entrypoint, command, variables and labels."""
-        return self._words("env-image.j2", image=image, format=_FACTS)
+        return self._commands.words("env-image.j2", image=image, format=_FACTS)
 
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
             return None
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the image")
-        return _facts(found)
+        return self._facts_in(result, "the image")
 
     def diff(self, container: str) -> Command:
         """List the changes in a build container since its image."""
-        return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
+        return self._commands.script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
     def parse_diff(self, result: Result) -> FileChanges:
         """The changes."""
@@ -143,7 +134,7 @@ class DockerEnvs:
 
     def programs(self, container: str) -> Command:
         """List the programs in a build container."""
-        return self._words("env-top.j2", container=container)
+        return self._commands.words("env-top.j2", container=container)
 
     def parse_programs(self, result: Result) -> tuple[str, ...]:
         """The programs there, without the idle loop."""
@@ -155,7 +146,7 @@ class DockerEnvs:
 
     def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
         """Create and start the build container of an env; `old` is removed first."""
-        return self._script(
+        return self._commands.script(
             "env-create.sh.j2",
             timeout=LONG,
             env=env,
@@ -175,11 +166,11 @@ class DockerEnvs:
 
     def start(self, container: str) -> Command:
         """Start a build container that was stopped."""
-        return self._words("env-start.j2", container=container)
+        return self._commands.words("env-start.j2", container=container)
 
     def remove_image(self, image: str) -> Command:
         """Remove a name from an image, and the image if that was its last one."""
-        return self._words("env-image-rm.j2", timeout=LONG, image=image)
+        return self._commands.words("env-image-rm.j2", timeout=LONG, image=image)
 
     def passing(self, ref: EnvRef, mark: str) -> str:
         """The temporary name of an image while it is made; `mark` is 16 random hexadecimal digits."""
@@ -187,7 +178,7 @@ class DockerEnvs:
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
         """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
-        return self._script(
+        return self._commands.script(
             "env-save.sh.j2",
             container=container,
             unlabelled=None,
@@ -203,7 +194,7 @@ class DockerEnvs:
 
         With a second mark the output ends, and `parse_named` reads what follows.
         """
-        return self._script(
+        return self._commands.script(
             "env-build.sh.j2",
             env=ref.name,
             name=container_of_env(ref.name) + IMPORT,
@@ -227,21 +218,17 @@ class DockerEnvs:
         """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
             raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the version that it made")
-        return _facts(found)
+        return self._facts_in(result, "the version that it made")
 
     # ---------------------------------------------------------- to and from a file
 
     def export(self, image: str) -> Command:
         """The archive of an image, without its names."""
-        return self._words("env-export.j2", image=image)
+        return self._commands.words("env-export.j2", image=image)
 
     def load(self, passing: str, mark: str) -> Command:
         """Load the archive that is written to it once the mark has come; `parse_loaded` reads what follows."""
-        return self._script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
+        return self._commands.script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
 
     def parse_loaded(self, result: Result) -> ImageFacts:
         """The image in the archive, which has a temporary name so far."""
@@ -249,15 +236,11 @@ class DockerEnvs:
             raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
         if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
             raise RuntimeFailed("this is no whole archive of an image; make one with: agentless env export")
-        self._check(result)
-        found = next(_objects(result), None)
-        if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about the image in the archive")
-        return _facts(found)
+        return self._facts_in(result, "the image in the archive")
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
         """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
-        return self._script(
+        return self._commands.script(
             "env-adopt.sh.j2",
             timeout=LONG,
             env=ref.name,
@@ -282,17 +265,16 @@ class DockerEnvs:
         hidden = self._vendors.hiding(variables)
         return [*changes, *(f"ENV {name}={_quoted(value)}" for name, value in variables.items() if name in hidden)]
 
+    def _facts_in(self, result: Result, what: str) -> ImageFacts:
+        self._check(result)
+        found = next(_objects(result), None)
+        if found is None:
+            raise RuntimeFailed(f"{self._node.name} said nothing about {what}")
+        return _facts(found)
+
     def _check(self, result: Result) -> None:
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
-
-    def _words(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
-        words = self._renderer.words(template, docker=self._docker, **values)
-        return Command(shlex.join(words) + "\n", timeout=timeout)
-
-    def _script(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
-        text = self._renderer.script(template, docker=self._docker, **values)
-        return Command(text + "\n", timeout=timeout)
 
 
 def _objects(result: Result) -> Iterator[dict[str, Any]]:

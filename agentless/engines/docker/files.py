@@ -1,8 +1,8 @@
-"""Files into containers and out of them: what is said to Docker for that, and what it answers. No I/O.
+"""Files into containers and out of them: Docker's commands and its answers. No I/O.
 
-What goes into a container is put into an image of its own on the node, `agentless-files/LINE:KEY-TIME`, from which the
-container is made: it is never there without its files, all tasks of a sweep share them, and the next version is a layer
-with what has changed.
+Files for a container are put into an image on the node, `agentless-files/LINE:KEY-TIME`, from which the container is
+created. So a container never lacks its files, all tasks of a sweep share them, and the next version is a layer with
+the changes.
 """
 
 from __future__ import annotations
@@ -14,36 +14,32 @@ from dataclasses import replace
 
 import orjson
 
-from agentless.engines.docker.dialect import Dialect
+from agentless.engines.docker.commands import Commands
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.files.files_image import NAME, FilesImage, parse_listing
 from agentless.model.images.image import ImageDefaults
-from agentless.model.nodes.node import NodeConfig
-from agentless.render import Renderer
 
 WITHIN = 300.0
 """Seconds that looking through a large container, or removing an image, may take."""
 CHANGES = 32 << 20
-"""Bytes of the list of what has changed in a container: 300,000 files, which is asked for by who brings them all."""
+"""Bytes of the list of changes in a container: enough for 300,000 files, when all of them are fetched."""
 _LISTING = "{{.Repository}} {{.Tag}}"
 
 
 class DockerFiles:
     """File commands for one node."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, dialect: Dialect) -> None:
-        self._docker = list(node.docker)
-        self._quiet = [*node.docker, *dialect.quiet]
-        self._renderer = renderer
-        self._dialect = dialect
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
 
     def look(self, image: str) -> Command:
         """Ask for an image's defaults, and list the images with files."""
-        return self._script(
+        return self._commands.script(
             "docker-files-look.sh.j2",
+            timeout=WITHIN,
             image=image,
-            format=self._dialect.formats.image_defaults,
+            format=self._commands.dialect.formats.image_defaults,
             listing=_LISTING,
             name=NAME,
         )
@@ -67,8 +63,9 @@ class DockerFiles:
 
         `copies` are folders that `source` has, and that are copied from there.
         """
-        return self._script(
+        return self._commands.script(
             "docker-files-make.sh.j2",
+            timeout=WITHIN,
             base=base,
             helper=image.helper,
             image=str(image),
@@ -80,8 +77,9 @@ class DockerFiles:
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
         """Remove these images and helper containers, and list those that are left."""
-        return self._script(
+        return self._commands.script(
             "docker-files-tidy.sh.j2",
+            timeout=WITHIN,
             images=images,
             helpers=helpers,
             listing=_LISTING,
@@ -92,11 +90,12 @@ class DockerFiles:
 
     def changes(self, container: str) -> Command:
         """List what has changed in the container since it was created."""
-        return replace(self._words("docker-diff.j2", container=container), most=CHANGES)
+        return replace(self._commands.words("docker-diff.j2", timeout=WITHIN, container=container), most=CHANGES)
 
     def folder(self, container: str) -> Command:
         """Ask for the container's working folder."""
-        return self._words("docker-inspect.j2", containers=[container], format="{{.Config.WorkingDir}}")
+        values = {"containers": [container], "format": "{{.Config.WorkingDir}}"}
+        return self._commands.words("docker-inspect.j2", timeout=WITHIN, **values)
 
     def copy(self, container: str, path: str, *, into: bool) -> Command:
         """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
@@ -105,7 +104,7 @@ class DockerFiles:
     def copy_packed(self, container: str, path: str) -> Command:
         """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
         copy = self._copying(container, path, into=False)
-        return Command(self._renderer.script("cp-packed.sh.j2", docker=self._docker, copy=copy) + "\n")
+        return self._commands.script("cp-packed.sh.j2", copy=copy)
 
     def says_missing(self, words: str) -> bool:
         """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
@@ -113,12 +112,5 @@ class DockerFiles:
         return "no such container" in said or "could not find the file" in said or "no such file or dir" in said
 
     def _copying(self, container: str, path: str, *, into: bool) -> list[str]:
-        template = self._dialect.template("docker-cp.j2")
-        return self._renderer.words(template, docker=self._quiet, container=container, path=path, into=into)
-
-    def _words(self, template: str, **values: object) -> Command:
-        words = self._renderer.words(template, docker=self._docker, **values)
-        return Command(shlex.join(words) + "\n", timeout=WITHIN)
-
-    def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n", timeout=WITHIN)
+        quiet = self._commands.quiet
+        return self._commands.argv("docker-cp.j2", docker=quiet, container=container, path=path, into=into)

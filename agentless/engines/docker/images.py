@@ -1,18 +1,16 @@
-"""Images of a Docker engine: commands that look at them, save them and load them, and what the answers mean. No I/O."""
+"""Images of a Docker engine: commands that inspect, save and load them, and their answers. No I/O."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 
 import orjson
 
+from agentless.engines.docker.commands import Commands
 from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
 from agentless.model.command import Command, Result, escaped
 from agentless.model.images.image import UTC, Image, ImagePresence, short
-from agentless.model.nodes.node import NodeConfig
-from agentless.render import Renderer
 from agentless.rules.images.compressed import PACKERS
 from agentless.rules.images.layers import PARTIAL, common_layers
 
@@ -41,9 +39,9 @@ _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* 
 class DockerImages:
     """Image commands for one node."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
-        self._node = node
-        self._renderer = renderer
+    def __init__(self, commands: Commands, complaint: Callable[[str], str]) -> None:
+        self._commands = commands
+        self._node = commands.node
         self._complaint = complaint
 
     # ------------------------------------------------------------------ looking
@@ -102,8 +100,7 @@ class DockerImages:
 
     def pull(self, image: str) -> Command:
         """Have the node fetch an image from its registry."""
-        words = self._renderer.words("docker-pull.j2", docker=list(self._node.docker), image=image)
-        return Command(shlex.join(words) + "\n")
+        return self._commands.words("docker-pull.j2", image=image)
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
         """Read the image once; the layers come as the template says."""
@@ -188,7 +185,7 @@ class DockerImages:
 
     def drop(self, file: str) -> Command:
         """Remove the file that `share` wrote."""
-        return Command(self._renderer.script("image-drop.sh.j2", file=file) + "\n")
+        return self._commands.script("image-drop.sh.j2", file=file)
 
     # ------------------------------------------------------------------- inside
 
@@ -204,8 +201,7 @@ class DockerImages:
         return RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
 
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
-        docker = list(self._node.docker)
-        return Command(self._renderer.script(template, docker=docker, **values) + "\n", timeout=timeout)
+        return self._commands.script(template, timeout=timeout, **values)
 
 
 def _held(image: str) -> str:

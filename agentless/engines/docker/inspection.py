@@ -14,14 +14,14 @@ from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.rules.nodes import container_limits
 
 LABELS = (*COVERED, SIGNATURE)
-"""The labels that are read, and no others: whoever may use the engine writes what he likes, and as much of it."""
+"""The only labels that are read: anybody who may use the engine can write labels of any length."""
 
 
 _TIMES = ("StartedAt", "FinishedAt")
 
 
 def inspected(identity: str) -> str:
-    """The format that asks for all that is read of a container, each word cut to what it may have."""
+    """The format for all fields that are read, each cut to its longest allowed value."""
     labels = (
         f'"{label}":{{{{json (printf "%.{container_limits.SPEC if label == SPEC else container_limits.WORDS}s" '
         f'(or (index .Config.Labels "{label}") ""))}}}}'
@@ -36,7 +36,7 @@ def inspected(identity: str) -> str:
 
 
 def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:
-    """A container by the fields that `inspect` was asked for; raises as `dict` does for what is none."""
+    """The container in an answer of `inspect`; raises KeyError, TypeError or ValueError if it is none."""
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")

@@ -1,7 +1,7 @@
-"""What `docker logs --timestamps` prints, as the task's output, and how far that was read.
+"""Reads `docker logs --timestamps` as the task's output, and keeps the position in it.
 
-Each line has the time of its coming in front, in nanoseconds. A line of more than PIECE bytes comes in pieces, each of
-them with the time of the line.
+Each line begins with the time when it arrived, in nanoseconds. A line of more than PIECE bytes comes in pieces, each
+with the time of the line.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentless.model.tasks.log_query import LogPosition, Stamp
 PIECE = 16384
 """Bytes of a piece, as Docker cuts what has no end of line."""
 MARK, MARKS = 1 << 20, 4
-"""Each so many bytes the time is noted, and after so many more of them nothing older comes any more on either stream:
-both pass the same pipes and windows on their way here, which hold less."""
+"""The time is noted every MARK bytes. After MARKS more of these, nothing older arrives on either stream: the pipes and
+windows that both pass on their way here hold less."""
 
 _TIME = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"
 _STAMP = re.compile(rb"(%b) " % _TIME)

@@ -1,23 +1,20 @@
-"""Volumes and folders of a node for containers: what is said to Docker of them, and what it answers. No I/O."""
+"""Volumes and folders of a node for containers: Docker's commands and its answers. No I/O."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
-from agentless.engines.docker.dialect import Dialect
+from agentless.engines.docker.commands import Commands
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
-from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
 from agentless.model.tasks.spec import LOCAL_TEMP, Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
-from agentless.render import Renderer
 
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
-"""What a volume of ours is marked by: its own name."""
+"""The format that reads the mark of a volume of ours: its own name."""
 NOT_OURS = 80
 """A script's exit code for a volume that is none of ours."""
 _THERE = 73
@@ -32,16 +29,16 @@ def not_ours(name: str) -> str:
 class DockerVolumes:
     """Volume commands for one node. `complaint` turns the engine's complaint into a sentence."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], dialect: Dialect) -> None:
-        self._node = node
-        self._renderer = renderer
+    def __init__(self, commands: Commands, complaint: Callable[[str], str]) -> None:
+        self._commands = commands
+        self._node = commands.node
+        self._dialect = commands.dialect
         self._complaint = complaint
-        self._dialect = dialect
 
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
         """The values of `--mount` for all that a container sees of the node.
 
-        That is its `local_temp`, too, unless the spec has something in that place.
+        The node's `local_temp` is among them, unless the spec mounts something else there.
         """
         folder = self._node.local_temp
         own = [Mount(folder, LOCAL_TEMP)] if folder and LOCAL_TEMP not in spec.mounted_at else []
@@ -51,12 +48,12 @@ class DockerVolumes:
         """List our volumes, and the tasks whose containers use them."""
         label = self._dialect.formats.label
         listing, users = f"{{{{.Name}}}}|{label % OWNER}", label % TASK
-        return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
+        return self._commands.script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
 
     def sizes(self) -> Command:
         """Ask for the sizes of all volumes. Slow: the engine counts everything that it stores."""
-        template = self._dialect.template("docker-volume-sizes.j2")
-        return replace(self._script(template, format=self._dialect.formats.volume_sizes), timeout=SIZES_WITHIN)
+        format_ = self._dialect.formats.volume_sizes
+        return self._commands.script("docker-volume-sizes.j2", timeout=SIZES_WITHIN, format=format_)
 
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
         """Name, owner and tasks of each volume."""
@@ -108,10 +105,7 @@ class DockerVolumes:
         return record([*fields, *labels], read_only=volume.read_only)
 
     def _one(self, name: str, labels: list[str]) -> Command:
-        return self._script("docker-volume.sh.j2", name=name, labels=labels, format=MARK, there=_THERE)
-
-    def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=list(self._node.docker), **values) + "\n")
+        return self._commands.script("docker-volume.sh.j2", name=name, labels=labels, format=MARK, there=_THERE)
 
 
 def _mount(mount: Mount) -> str:

@@ -1,4 +1,4 @@
-"""What podman complains of, as one sentence with the fix."""
+"""Complaints of podman, each as one sentence with the fix."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""podman in Docker's place, as a value: what it is asked otherwise, and what it answers otherwise.
+"""podman in Docker's place, as a value: how its commands and answers differ from Docker's.
 
-It has no engine that runs: each command does its own work, and a `conmon` process stays with each container. So
+podman has no daemon: each command does its own work, and a `conmon` process stays with each container. So
 
-- a user's podman knows that user's containers alone. What others hold is read off the arguments of their `conmon`, of
-  which the container's name is one: it says what the container claims (`podman-live.sh.j2` reads it);
-- after a reboot a container that ran is `created` again, with the time of its start: here it has ended with 255.
+- a user's podman knows that user's containers only. The claims of others are read from the arguments of their `conmon`
+  processes: one is the container's name, which says what the container claims (`podman-live.sh.j2` reads it);
+- after a reboot, podman reports a container that ran as `created`, with the time of its start. Here it has ended with
+  255.
 
 Formats are those of podman 4.1 to 5, `tests/pure/data/podman` has answers of 4.3.
 """
@@ -16,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from agentless.engines.docker.dialect import Dialect, EngineAnswer, Formats
+from agentless.engines.dialect import Dialect, EngineAnswer, Formats
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.podman.complaints import HIDDEN, blame, explain
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.node import Control, EngineFacts
-from agentless.model.tasks.claim import TASK
+from agentless.model.tasks.claim import TASK, terms_of
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.tasks.task import Placement, Task
 
@@ -34,16 +35,8 @@ _STATES = {"initialized": "created", "configured": "created", "stopping": "runni
 
 def _container_name(task: Task, placement: Placement) -> str:
     """The name of the task's container, with its claim: a name may have letters, digits, `_`, `.` and `-`."""
-    needs = task.spec.needs
-    shared = needs.sharing.limit > 1
-    claim = (
-        re.sub(r"[^A-Za-z0-9_-]", "_", task.owner),
-        "1" if needs.exclusive else "",
-        str(needs.sharing.limit) if shared else "",
-        str(needs.sharing.floor) if shared else "",
-        *placement.claimed,
-    )
-    return ".".join((task.container_name, *claim))
+    owner = re.sub(r"[^A-Za-z0-9_-]", "_", task.owner)
+    return ".".join((task.container_name, owner, *terms_of(task.spec.needs), *placement.claimed))
 
 
 def _facts(of: EngineAnswer) -> EngineFacts:
@@ -51,7 +44,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
     now = next((line.removeprefix("now ") for line in of.lines if line.startswith("now ")), None)
     return EngineFacts(
         version=f"podman {version}",
-        # Templates of before, which somebody may have copied, print only the file.
+        # A user's template from an early version prints only the file.
         toolkits=of.toolkits(lambda kit: any(re.match(rf"cdi ({re.escape(kit.cdi)} )?/", line) for line in of.lines)),
         error=_unfit(of, version),
         listed=of.listed,
@@ -61,7 +54,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
 
 
 def _unfit(of: EngineAnswer, version: str) -> str | None:
-    """Why tasks cannot be run by it, None when they can."""
+    """Why it cannot run tasks, None if it can."""
     name, user = of.node.name, of.node.user or "$USER"
     as_root = "write 'docker: sudo podman' for it in the inventory"
     if _numbers(version) < OLDEST:
@@ -88,7 +81,7 @@ def _container(fields: Mapping[str, Any], clock: float) -> Container:
     if went_down:
         status, state["ExitCode"] = "exited", DOWN
     elif status not in get_args(ContainerState):
-        status = "running"  # it does not know itself: nobody else gets its GPUs
+        status = "running"  # not known: its GPUs stay taken
     found = container_of_fields({**fields, "state": {**state, "Status": status}}, clock)
     error = WENT_DOWN if went_down else found.error
     return replace(found, name=_CLAIM.sub(r"\1", found.name), error=error)
@@ -111,7 +104,7 @@ PODMAN = Dialect(
     name="podman",
     formats=Formats(
         label='{{index .Labels "%s"}}',
-        # One that ran when the node went down holds nothing.
+        # A container that ran when the node went down holds nothing.
         live=(
             '{{$state := .ListContainer.State}}{{$down := and (eq $state "created") (gt .StartedAt 0)}}'
             '{{.ID}}|{{.Names}}|{{if $down}}Down{{else if eq $state "initialized"}}Created{{else}}{{.Status}}{{end}}'
@@ -148,7 +141,7 @@ PODMAN = Dialect(
     blame=blame,
     keeps_envs=False,
     makes_volumes=True,
-    times_are_exact=False,  # one for all that it has read at once, also in the middle of a line
+    times_are_exact=False,  # one time for all that it read at once, also in the middle of a line
     quiet=("--log-level=error",),
     under_lock=("unlocked",),
     templates={

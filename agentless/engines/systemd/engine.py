@@ -1,9 +1,9 @@
 """systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker`.
 
-The unit `agentless-<task id>.service` is what a container is elsewhere. The labels that a container carries are in its
-environment, packed; its claim is an argument of its main process, which lives as long as the command, so that whoever
-launches on the node sees it, whatever manager it belongs to. The unit's facts are properties that `systemctl show`
-prints (org.freedesktop.systemd1), the log is what the journal has under the unit's name.
+The unit `agentless-<task id>.service` takes the place of a container. A container's labels are in its environment,
+packed. Its claim is an argument of its main process, which lives as long as the command, so that every launch on the
+node sees it, whichever manager the unit belongs to. The unit's facts are properties that `systemctl show` prints
+(org.freedesktop.systemd1); its log is in the journal, under the unit's name.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from datetime import UTC, datetime
 
 import orjson
 
-from agentless.engines import launch_script, other_engines
+from agentless.engines import launch_script
+from agentless.engines.dialect import Dialect
 from agentless.engines.docker.complaints import blame, explain, without_words_of
-from agentless.engines.docker.dialect import DOCKER, Dialect
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
-from agentless.model.scheduling.sharing import ALONE
-from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.claim import labels_of, terms_of
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -44,7 +43,7 @@ from agentless.rules.nodes import container_limits
 LABELS = "AGENTLESS_LABELS"
 _MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
 _LISTED = 4 << 20
-"""Bytes that systemd may say of our units: 2,000 of them have 3 MB."""
+"""Bytes of the answer about our units: 2,000 of them have 3 MB."""
 
 _SECTION = "systemd.units"
 _PROPERTIES = (
@@ -85,11 +84,11 @@ _STATUSES = {
 class Systemd:
     """The service managers of one node, the system's and the user's own; a `ports.HostEngine`.
 
-    `dialect` is that of the node's container engine, whose containers hold GPUs, too.
+    `dialect` is that of the node's container engine: its containers have claims, too.
     """
 
     at_once = 1
-    keeps_envs = False
+    program = "systemd-run"
     images = volumes = files = envs = terminal = None
 
     def __init__(
@@ -139,7 +138,7 @@ class Systemd:
         return tuple(found)
 
     def watch(self, beside: Command) -> Command:
-        """A stream that says what happens to units, see `parse_watched`, and all that another one says."""
+        """A stream of what happens to units, see `parse_watched`, and of all that the command `beside` prints."""
         return self._script("systemd-watch.sh.j2", beside=beside.script)
 
     def parse_watched(self, line: str) -> tuple[str, str] | None:
@@ -163,30 +162,31 @@ class Systemd:
         """Reads the task's output from the journal's entries."""
         return JournalReading(timestamps=query.timestamps)
 
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print the log that there is, each of the two streams through a program on the node."""
+        return self._of(
+            container,
+            "systemd-log-ends.sh.j2",
+            identifier=_name(container),
+            of_stdout=of_stdout,
+            of_stderr=of_stderr,
+        )
+
     # ---------------------------------------------------------------- changing
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
-        """Lock, check, `systemd-run` as one script; `parse_launch` reads its answer.
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Lock, check, `systemd-run` as one script for the only one; `parse_launch` reads its answer.
 
         Raises RuntimeFailed when the value of a secret is gone.
         """
-        del prepared, engine  # a task without a container has no files of its own, and claims by a process
-        spec = task.spec
+        (one,) = wanted
+        task, placement, secrets, spec = one.task, one.placement, one.secrets, one.task.spec
         launch_script.check_secrets_are_there(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
             env={
-                "AGENTLESS_TASK_ID": task.id,
-                "AGENTLESS_NODE": placement.node,
-                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                **launch_script.variables(task, placement),
                 **self._vendors.injection("systemd", placement.devices).environment,
                 **spec.env,
             },
@@ -196,17 +196,13 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            docker=[*self._dialect.under_lock, *self._node.docker],
-            lock_wait=launch_script.LOCK_WAIT,
-            live=self._dialect.template("docker-live.sh.j2"),
-            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
+            **launch_script.lock_values(self._dialect, self._node, placement.claimed),
             unit=f"{name}.service",
             name=name,
             gpu_uuids=placement.claimed,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
-            **other_engines.claims(placement.claimed, self._node, DOCKER.formats.live),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -215,11 +211,6 @@ class Systemd:
             claim=_claim(task, placement),
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
-
-    def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Launch the only one."""
-        (one,) = wanted
-        return self.launch(one.task, one.placement, one.secrets)
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """The only answer."""
@@ -232,9 +223,8 @@ class Systemd:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The unit that was started.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, RuntimeFailed or NodeBroken with the
-        fix (then nothing of it is on the node), or NoAnswer when the unit may be there all the same and has to be
-        looked for.
+        Raises Held with the holder, Refused if the lock was taken, and RuntimeFailed or NodeBroken with the fix: then
+        nothing is left on the node. Raises NoAnswer if the unit may exist and has to be looked for.
         """
         if result.ok:
             if ids := _UNIT.findall(result.out):
@@ -272,25 +262,6 @@ class Systemd:
     def complaint(self, words: str) -> str:
         """The complaint as a sentence with the fix."""
         return explain(words, self._node, self._vendors.complaints(self._dialect.name))
-
-    # ---------------------------------------------------------- a log that is kept
-
-    def log_sizes(self, container: str) -> Command:
-        """Print the size of each of the two streams in bytes, on that stream."""
-        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
-
-    def log_ends(self, container: str, out: int, err: int) -> Command:
-        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
-        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
-
-    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._of(
-            container,
-            "systemd-log-ends.sh.j2",
-            identifier=_name(container),
-            of_stdout=of_stdout,
-            of_stderr=of_stderr,
-        )
 
     # ------------------------------------------------------------------ inside
 
@@ -331,7 +302,7 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
         "SyslogIdentifier": task.container_name,
         "SyslogLevel": "err",
         "SyslogLevelPrefix": "no",
-        # Not 0, which systemd takes for not said: the journal would leave out lines of a task that prints many.
+        # Not 0, which systemd takes for unset: the journal would drop lines of a task that prints many.
         "LogRateLimitIntervalSec": "1s",
         "LogRateLimitBurst": "100000000",
         "WorkingDirectory": spec.workdir or "-~",
@@ -357,16 +328,13 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
 
 def _claim(task: Task, placement: Placement) -> str:
     """The process argument that claims the devices, with the fields in the order of `claims.sh.j2`."""
-    name, sharing = task.container_name, task.spec.needs.sharing
-    shared = sharing != ALONE
+    name = task.container_name
     fields = (
         f"{name}.service",
         name,
         "Up",
         ",".join(placement.claimed),
-        "1" if task.spec.needs.exclusive else "",
-        str(sharing.limit) if shared else "",
-        str(sharing.floor) if shared else "",
+        *terms_of(task.spec.needs),
         task.id,
         task.owner,
     )

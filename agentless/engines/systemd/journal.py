@@ -1,4 +1,4 @@
-"""What `journalctl --output=json` prints, as the lines of a task on their streams.
+"""Reads `journalctl --output=json` as the two streams of a task.
 
 An entry is a line: an object with PRIORITY (6: standard output, 3: standard error, as systemd-cat was told), MESSAGE (a
 text, a list of bytes where it is no UTF-8) and __REALTIME_TIMESTAMP (microseconds). The format is described in
@@ -20,7 +20,7 @@ _STDERR = "3"
 
 
 class JournalReading:
-    """Reads the two streams of a script that prints entries: call it with what came on which, as it comes."""
+    """Reads the journal's entries: call it with each piece of output and the stream on which it came."""
 
     place = None
 
@@ -29,7 +29,7 @@ class JournalReading:
         self._rest = b""
 
     def __call__(self, fd: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The task's own output, as (1 or 2, whole lines). What the script says of itself is left out."""
+        """The task's own output, as (1 or 2, whole lines). The script's own messages are left out."""
         if fd != 1:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -1,1 +1,1 @@
-"""NVIDIA. `vendor` is what the wiring names."""
+"""NVIDIA. The wiring imports `vendor` only."""

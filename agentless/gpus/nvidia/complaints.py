@@ -1,4 +1,4 @@
-"""What nvidia-container-cli, its hooks, CDI and Docker complain of when they cannot give a GPU to a container."""
+"""Complaints of nvidia-container-cli, its hooks, CDI and Docker when they cannot give a GPU to a container."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ _KNOWN = (
 
 
 def known(engine: EngineName) -> tuple[Known, ...]:
-    """All of them, with the command by which this engine gets a list of the GPUs."""
+    """All of them, with the command that makes the CDI list for this engine."""
     cdi = list_devices(engine)
     return tuple(each._replace(sentence=each.sentence.replace("{cdi}", cdi)) for each in _KNOWN)
 
 
 def list_devices(engine: EngineName) -> str:
-    """The command that makes a list of the GPUs for CDI, as the engine wants them called."""
+    """The command that makes the CDI list of GPUs, with the names that the engine needs."""
     by_uuid = "--device-name-strategy=uuid " if engine == "podman" else ""
     return f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml"

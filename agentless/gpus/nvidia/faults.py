@@ -6,10 +6,10 @@ Output, line by line:
     @dmesg 0                        its exit code: 1 where users may not read the log (kernel.dmesg_restrict)
     @uptime 16453676.12             /proc/uptime, seconds from boot to now
 
-Plain `dmesg` is the one form that is the same in util-linux, BusyBox and others: seconds from boot, as the kernel has
-them. `-T` and `--time-format` are only in some, and wrong once the clock was set. The kernel leaves the times out if it
-is told to (printk.time), and adds the caller's thread or CPU if it is told to (CONFIG_PRINTK_CALLER). A GPU in MIG mode
-has its instances behind the address; the oldest drivers write no `PCI:`.
+Plain `dmesg` prints the same in util-linux, BusyBox and others: seconds from boot, as the kernel has them. Only some
+know `-T` and `--time-format`, and those times are wrong once the clock was set. A kernel setting leaves the times out
+(printk.time), another one adds the caller's thread or CPU (CONFIG_PRINTK_CALLER). For a GPU in MIG mode, its instances
+follow the address. The oldest drivers write no `PCI:`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 from agentless.model.text import printable
 
-# `sed`, since `grep` may take a log for a binary file. `head` takes all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
-# 25 at most): what it cuts has no end, and is not read.
+# `sed`, since `grep` may take a log for a binary file. `head` reads all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
+# 25 at most). An answer that it cuts lacks its last line, and is not used.
 _SCRIPT = r"""
 export LC_ALL=C
 { timeout -k 1 5 dmesg </dev/null 2>/dev/null; printf '\n@dmesg %s\n' "$?"; } | head -c 67108864 |
@@ -32,7 +32,7 @@ printf '@uptime %s\n' "$uptime"
 """
 
 _LINES, _LINE = 60, 1000
-"""Lines of the answer, and characters of each, which the kernel cuts itself at about as many."""
+"""Lines of the answer, and characters of each line; the kernel cuts lines at about that length itself."""
 _XID = re.compile(
     r"(?:\[ *([0-9]{1,12}\.[0-9]{1,9})\](?: ?\[ *[TC][0-9]+\])? )?"
     r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]{1,5})(?:, *(.*))?"
@@ -59,18 +59,21 @@ _HARDWARE: Mapping[int, str] = {
     156: "resource retirement event",
     158: "GPU fatal timeout",
 }
-"""The Xids after which the GPU must be reset, the machine restarted or the hardware looked at, in NVIDIA's words.
+"""The Xids after which the GPU must be reset, the machine restarted or the hardware checked, in NVIDIA's words.
 
-They are so by the immediate action in NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors), 61 by its older GPU
-Debug Guidelines. Of all others it says that an application has failed and may be started again (8, 11, 13, 25, 31, 32,
-39-41, 68-72, 80; 94 is a memory error that was contained in it), that they come with another one (45), or that they
-are to be ignored (37, 38, 43, 44, 63, 66, 67, 92, 121, 137). Some need a reset only at times, and 154 says when: 109,
-a context switch that took too long, which NVIDIA's Kubernetes device plugin counts among the errors of applications,
-and 144-150 and 155, errors of NVLink 5.
+The source is the immediate action in NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors); for 61 its older GPU
+Debug Guidelines. According to the catalog, the others are
+
+- failures of an application, which may be started again: 8, 11, 13, 25, 31, 32, 39-41, 68-72, 80, and 94, a memory
+  error that was contained in the application;
+- side effects of another Xid: 45;
+- to be ignored: 37, 38, 43, 44, 63, 66, 67, 92, 121, 137;
+- sometimes a reason for a reset, which 154 then reports: 109, a context switch that took too long (NVIDIA's Kubernetes
+  device plugin counts it among the errors of applications), and 144-150 and 155, errors of NVLink 5.
 """
 
 _RECOVERY = 154
-"""The driver itself says what has to be done, `None` when nothing has; drivers from 565 on do, beside other Xids."""
+"""The Xid in which drivers from 565 on report what has to be done, beside other Xids; `None` if nothing."""
 _ACTION = re.compile(r" to 0x[0-9a-fA-F]+ \((.+)\)")
 
 
@@ -104,7 +107,7 @@ def _xid(line: str, uptime: float | None) -> GpuFault | None:
 
 
 def meaning(code: int, message: str) -> str | None:
-    """What an Xid says of the GPU, None for one after which it needs no help."""
+    """What is wrong with the GPU after an Xid, None if it needs no repair."""
     if code != _RECOVERY:
         return _HARDWARE.get(code)
     action = _ACTION.search(message)

@@ -1,7 +1,7 @@
 """How the GPUs of a node are joined, asked through `nvidia-smi topo -m`.
 
-The question stands behind the others in their section, which ends as soon as one of them is not answered: a driver
-that hangs is not asked once more. Its output, with tabs between the cells:
+It is asked in the same section as the other questions, after them. The section ends at the first question without an
+answer, so that a driver that hangs is not asked again. The output, with tabs between the cells:
 
     @topology
             GPU0   GPU1   NIC0   CPU Affinity   NUMA Affinity   GPU NUMA ID       underlined with escapes by most
@@ -21,7 +21,7 @@ from itertools import combinations
 
 from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology
 
-# `code` is how the question before ended. nvidia-smi inherits the lock, and `short` cuts what it prints, as there.
+# `code` is the exit code of the question before. nvidia-smi inherits the lock and `short` cuts its output, as there.
 SCRIPT = """
 case $code in 0 | 14) ;; *) exit ;; esac
 echo '@topology'
@@ -30,7 +30,7 @@ printf '\\n@topology %s\\n' "$?"
 """
 
 _LINES, _CELLS = 300, 200
-"""Lines of the table with its legend, and cells of a line: 64 GPUs and more network cards than fit beside them."""
+"""Lines of the table with its legend, and cells of a line: enough for 64 GPUs and as many network cards as fit."""
 _END = re.compile(r"\n@topology (?:0|14)$", re.MULTILINE)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU(0|[1-9][0-9]{0,2})")

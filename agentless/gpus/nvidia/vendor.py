@@ -13,6 +13,7 @@ from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"
+_CUDA_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CDI = "nvidia.com/gpu"
 _INSTALL = "install nvidia-container-toolkit, then"
 
@@ -21,6 +22,9 @@ class Nvidia:
     """Puts the parts of this folder together."""
 
     name = probe.VENDOR
+    programs = ("nvidia-smi",)
+    # Display controllers: its audio and USB functions, and NVSwitches, are no GPUs.
+    pci = ("0x10de:0x03",)
     toolkit: Toolkit | None = Toolkit(
         vendor=probe.VENDOR,
         runtime="nvidia",
@@ -31,15 +35,15 @@ class Nvidia:
             "podman": f"{_INSTALL}: {list_devices('podman')}",
         },
     )
-    # Where NVIDIA's runtime is the usual one, it gives all GPUs to a container of an image with one of these.
+    # If NVIDIA's runtime is the default, it gives all GPUs to a container whose image has one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
 
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+        """One section, two with `topology`. They need no root, and start one short program per process on a GPU."""
         return probe.sections(topology=topology)
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
-        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+        """The sample in the answer, with its `error` in one sentence. If anything is wrong, processes are unknown."""
         return probe.parse(sections)
 
     def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
@@ -51,19 +55,23 @@ class Nvidia:
         """The Xids in the kernel log, if that was asked for and may be read."""
         return faults.parse(sections)
 
+    def reserved(self, engine: EngineName) -> tuple[str, ...]:
+        """NVIDIA's runtime reads one in a container, CUDA another one in any process."""
+        return (_CUDA_VISIBLE,) if engine == "systemd" else (_VISIBLE,)
+
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
         """Docker has an option for GPUs, podman uses CDI; CUDA reads variables in a process without a container."""
         names = ",".join(devices)
         if engine == "systemd":
-            return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": names})
-        # The variable is not left to the image, which may ask for all of them.
+            return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA_VISIBLE: names})
+        # Always set, because the image may ask for all GPUs.
         if engine == "podman":
             return Injection(
                 tuple(word for uuid in devices for word in ("--device", f"{_CDI}={uuid}")), {_VISIBLE: _NONE}
             )
-        # The engine wants literal double quotes around several.
+        # The engine needs literal double quotes around several.
         return Injection(("--gpus", f'"device={names}"') if devices else (), {_VISIBLE: names or _NONE})
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
-        """Of its toolkit, and of engines that cannot hand out its GPUs."""
+        """Complaints of its toolkit, and of engines that cannot hand out its GPUs."""
         return known(engine)

@@ -112,6 +112,13 @@ def claim_of(container: Container) -> Claim | None:
     )
 
 
+def terms_of(needs: Needs) -> tuple[str, str, str]:
+    """On which terms a claim holds its GPUs, as the values of `.exclusive`, `.gpu_share` and `.gpu_memory`."""
+    sharing = needs.sharing
+    shares = ("", "") if sharing == ALONE else (str(sharing.limit), str(sharing.floor))
+    return ("1" if needs.exclusive else "", *shares)
+
+
 def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, str]:
     """The labels that carry `task` placed at `placement`. Secrets are in it by name only.
 
@@ -132,7 +139,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
     )
     spec = task.spec
     words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within, NUMA: placement.numa}
-    sharing = spec.needs.sharing
+    exclusive, gpu_share, gpu_memory = terms_of(spec.needs)
     return {
         **task.spec.labels,
         TASK: task.id,
@@ -140,10 +147,10 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         GPUS: ",".join(placement.claimed),
         CONTROLLER: controller,
         SHARE: "1" if spec.share else "",
-        EXCLUSIVE: "1" if spec.needs.exclusive else "",
+        EXCLUSIVE: exclusive,
         **{key: "" if value is None else f"{value:.15g}" for key, value in words.items()},
-        GPU_SHARE: str(sharing.limit) if sharing != ALONE else "",
-        GPU_MEMORY: str(sharing.floor) if sharing != ALONE else "",
+        GPU_SHARE: gpu_share,
+        GPU_MEMORY: gpu_memory,
         SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
-_RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
+_OURS = "AGENTLESS_"
 _NEVER_SECRET = frozenset({
     "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
     "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
@@ -146,20 +146,24 @@ class TaskSpec:
 
 def parse_mount(text: str) -> Mount:
     """`HOST:CONT[:ro]` as a mount; both paths absolute."""
-    parts = text.split(":")
-    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]):
-        source, target = parts[0], parts[1]
-        if source.startswith("/") and target.startswith("/"):
-            return Mount(source, target, parts[2:] == ["ro"])
+    if (parts := _mount_parts(text)) and parts[0].startswith("/"):
+        return Mount(*parts)
     raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
 
 
 def parse_volume(text: str) -> Volume:
     """`NAME:/path[:ro]` as a volume."""
-    parts = text.split(":")
-    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]) and parts[1].startswith("/"):
-        return Volume(check_volume(parts[0]), parts[1], parts[2:] == ["ro"])
+    if parts := _mount_parts(text):
+        return Volume(check_volume(parts[0]), *parts[1:])
     raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+
+
+def _mount_parts(text: str) -> tuple[str, str, bool] | None:
+    """`SOURCE:/path[:ro]` as source, path and whether it is read-only; None for anything else."""
+    source, *parts = text.split(":")
+    if not parts or not parts[0].startswith("/") or parts[1:] not in ([], ["ro"], ["rw"]):
+        return None
+    return source, parts[0], parts[1:] == ["ro"]
 
 
 def check_volume(name: str) -> str:
@@ -253,8 +257,8 @@ def _check_names(spec: TaskSpec) -> None:
     for name in spec.env_names:
         if not _ENV_NAME.fullmatch(name):
             raise UsageError(f"environment variable {name[:80]!r}: use letters, digits and '_'")
-        if name.startswith(_RESERVED):
-            raise UsageError(f"environment variable {name} is set by agentless; choose another name")
+        if name.startswith(_OURS):
+            raise _is_ours(name)
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
         raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
     for key in spec.labels:
@@ -277,6 +281,15 @@ def _check_limits(spec: TaskSpec) -> None:
     _check_size("--shm-size", spec.shm_size, SHM)
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+
+
+def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_nodes: Sequence[str]) -> None:
+    """Refuse variables by which GPUs are given to a task, in containers or on the node itself; raises UsageError."""
+    for name in spec.env_names:
+        if name.startswith(tuple(in_containers)):
+            raise _is_ours(name)
+        if spec.on_node_itself and name in on_nodes:
+            raise UsageError(f"{name} is set by agentless with --container NULL; ask for GPUs with --gpus")
 
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
@@ -304,6 +317,10 @@ def check_numbers(spec: TaskSpec) -> None:
         raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
 
 
+def _is_ours(variable: str) -> UsageError:
+    return UsageError(f"environment variable {variable} is set by agentless; choose another name")
+
+
 def _check_without_container(spec: TaskSpec) -> None:
     asked = {
         "image": spec.image,
@@ -320,8 +337,6 @@ def _check_without_container(spec: TaskSpec) -> None:
         raise UsageError(
             f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
         )
-    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
-        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
 
 
 def _check_container(spec: TaskSpec) -> None:

@@ -1,4 +1,4 @@
-"""The two directions of a shell that lives on callbacks of an event loop, as awaitable calls."""
+"""The two directions of a shell: callbacks of an event loop as awaitable calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HIGH_WATER = 512 * 1024
 
 
 class Flow:
-    """What has arrived, in order, and whether more may be sent. A subclass is called by its library and feeds it."""
+    """What has arrived, in order, and whether more may be sent. The callbacks of a subclass feed it."""
 
     def __init__(self) -> None:
         self._chunks: deque[tuple[int, bytes]] = deque()
@@ -37,7 +37,7 @@ class Flow:
             self.hold(True)
 
     def finish(self, error: Exception | None = None) -> None:
-        """Nothing more will arrive: it has ended, or with `error` it broke. The first call counts."""
+        """Nothing more will arrive: it has ended, or broken with an `error`. Only the first call counts."""
         if not self._over:
             self._over, self._error = True, error
         self._news.set()
@@ -60,7 +60,7 @@ class Flow:
         return fd, data
 
     def pause_writing(self) -> None:
-        """Called by the event loop or the library: enough is waiting to be sent."""
+        """Called by the event loop or the library: too much waits to be sent."""
         if not self._over:
             self._may_send.clear()
 

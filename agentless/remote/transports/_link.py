@@ -1,4 +1,4 @@
-"""A transport over any SSH library: the way to the node, the jump hosts that nodes share, and who may start when."""
+"""A transport over any SSH library: the way to the node, shared jump hosts, and a limit on logins at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles, route
 
 STARTS = 10
-"""Connections being started at once through one jump host: OpenSSH drops some of those beyond (MaxStartups)."""
+"""Logins at once through one jump host: OpenSSH drops some if there are more (MaxStartups)."""
 
 
 Dial = Callable[[Hop, C | Proxy | None], Awaitable[C]]
-"""Log in to a machine: directly, or through a connection to the one before it or a program that has yet to be started.
+"""Log in to a machine: directly, through a connection to the one before it, or through a program that it starts.
 
-May raise OSError besides ours."""
+May raise OSError besides our own errors."""
 
 
 class SshTransport(Generic[C]):
@@ -50,7 +50,7 @@ class SshTransport(Generic[C]):
         return self._pool.sessions if self._pool is not None and self._pool.alive else None
 
     async def connect(self) -> None:
-        """As `Transport.connect`; the SSH configuration is read each time, since it may have been corrected."""
+        """As `Transport.connect`; reads the SSH configuration each time, since it may have changed."""
         async with self._connecting:
             if self.alive:
                 return
@@ -64,7 +64,7 @@ class SshTransport(Generic[C]):
                 raise
 
     async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
-        """As `Transport.shell`; a connection that has broken is not made again unasked."""
+        """As `Transport.shell`; does not reconnect."""
         return await self._connected().session(lambda connection, closed: connection.shell(closed), own=own, wait=wait)
 
     async def terminal(self, script: str, size: Size) -> Terminal:
@@ -84,7 +84,7 @@ class SshTransport(Generic[C]):
 
 
 class _Login(Generic[C]):
-    """A login on the last of some machines; that on the one before it is shared with whoever needs it too."""
+    """A login on the last of some machines. The login on the one before it is shared by all that need it."""
 
     def __init__(self, hops: tuple[Hop, ...], timeout: float, dial: Dial[C]) -> None:
         self._hop = hops[-1]
@@ -108,7 +108,7 @@ class _Login(Generic[C]):
         return self._connection is not None and self._connection.alive
 
     async def open(self) -> C:
-        """The connection; all who want it while it is being made share that one try."""
+        """The connection. All that ask while it is being made share that try."""
         if self._connection is not None and self._connection.alive:
             return self._connection
         if self._opening is None or self._opening.done():
@@ -153,7 +153,7 @@ class _Login(Generic[C]):
         self._connection = self._proxy = None
 
     async def close(self) -> None:
-        """End it, and the logins that only it needed."""
+        """End it, and each login that nothing else needs."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
@@ -172,7 +172,7 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, asyncio.Semaphore
 
 
 def _gate(key: object) -> contextlib.AbstractAsyncContextManager[Any]:
-    """What a start has to pass; one for all that share `key`, none without a key."""
+    """The limit for a login; one for all with the same `key`, none without a key."""
     if not key:
         return contextlib.nullcontext()
     gates = _gates.setdefault(asyncio.get_running_loop(), {})

@@ -11,11 +11,11 @@ from agentless.remote.transports._flow import Flow
 
 CHUNK = 64 * 1024
 _TAKE = 'exec <>"$0" >&0 2>&0; eval "$1"'
-"""The terminal that the leader of a session opens becomes its own, and is hung up with it."""
+"""A terminal that a session leader opens becomes its controlling terminal, and is hung up when it ends."""
 
 
 async def open_terminal(script: str, size: Size, alive: set[LocalTerminal]) -> LocalTerminal:
-    """A terminal of this size, in `alive` until its `sh`, which runs the script, has ended. Raises OSError."""
+    """A terminal of this size with a `sh` that runs the script. It is in `alive` until that ends. Raises OSError."""
     ours, theirs = os.openpty()
     try:
         termios.tcsetwinsize(ours, (size.rows, size.columns))
@@ -81,7 +81,7 @@ class LocalTerminal(Flow):
         return code if code >= 0 else 128 - code
 
     async def close(self) -> None:
-        """Hang up. What runs on the terminal ends by that in its own time."""
+        """Hang up. What runs on the terminal ends because of that, in its own time."""
         self.finish()
         if not self._closed:
             self._closed = True

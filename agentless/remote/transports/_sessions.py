@@ -6,13 +6,13 @@ from agentless.errors import Refused
 from agentless.model.command import escaped
 
 TERM = "xterm"
-"""What Docker says, too: the terminal that every image knows."""
+"""As Docker says it: a terminal that every image knows."""
 
 
 def login_words(script: str) -> str:
-    """A command that has a `sh` run the script, whatever the login shell is that reads it.
+    """A command that runs the script by `sh`, whichever login shell reads it.
 
-    What is quoted for one of them is not for another, so the script is an argument without anything to quote.
+    Shells quote in different ways, so the script is an argument with nothing to quote.
     """
     word = escaped(script.encode("utf-8", "surrogateescape")).decode()
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"

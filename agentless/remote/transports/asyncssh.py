@@ -23,7 +23,7 @@ from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
 
 KEEPALIVE = 15.0
-"""Seconds without a word from the node after which it is asked for one; three in vain are a broken connection."""
+"""Seconds of silence after which the node is asked for an answer; after three in vain the connection is broken."""
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 """AES-GCM has help from the CPU: a third faster than the library's own first choice."""
 _CERTIFICATE = "-cert-v01@openssh.com"
@@ -52,7 +52,7 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
             client_keys=keys or None,
             preferred_auth="publickey",
             gss_host=None,
-            # Plain keys are judged by us: of a revoked one the library says only that the connection has ended.
+            # Plain keys are checked here: for a revoked one the library only reports that the connection has ended.
             known_hosts=([], _encoded(known.authorities), _encoded(known.revoked if known.authorities else ())),
             server_host_key_algs=algorithms,
             host_key_alias=hop.host_key_alias,
@@ -145,7 +145,7 @@ class _Connection:
                 lambda: _Shell(self._name, self.library, closed), command, encoding=None, **terminal
             )
         except (asyncssh.Error, OSError, AttributeError) as error:
-            # The library forgets a session that is still being opened when its connection is closed, and trips over it.
+            # If a connection is closed while a session opens, the library forgets that session, and fails.
             if not self.alive:
                 raise Unreachable(f"{self._name} closed the connection") from None
             if isinstance(error, AttributeError):

@@ -15,7 +15,7 @@ from agentless.remote.transports._local_terminal import LocalTerminal, open_term
 from agentless.remote.transports._ssh.route import SshFiles
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds that a closed shell is waited for; only one in the middle of a command takes longer."""
+"""Seconds to wait for the end of a closed shell; only one that runs a command takes longer."""
 
 
 def make(node: NodeConfig, ssh: SshFiles) -> LocalTransport:
@@ -69,7 +69,7 @@ class LocalTransport:
             raise Unreachable(f"{self._name} gives no terminal: {error.strerror}") from error
 
     async def close(self) -> None:
-        """End all shells, as the end of a connection would."""
+        """End all shells, as if a connection had ended."""
         self._connected = False
         everything: list[_Shell | LocalTerminal] = [*self._shells, *self._terminals]
         for shell in everything:

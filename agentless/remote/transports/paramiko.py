@@ -1,4 +1,4 @@
-"""SSH with paramiko, for servers that asyncssh does not get along with: slower, and with threads for what blocks."""
+"""SSH with paramiko, for servers that do not work with asyncssh: slower, with threads for blocking calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
 
 KEEPALIVE = 15.0
-"""Seconds between two questions whether the server is there; none answered for three times that is a broken link."""
+"""Seconds between two checks of the server. Without an answer for three times as long, the link is broken."""
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 CHUNK = 256 * 1024
 _THREADS = 32
@@ -160,7 +160,7 @@ class _Connection:
         return bool(self._library.is_active())
 
     async def call(self, function: Callable[..., _T], *args: object) -> _T:
-        """Have a thread do what blocks. Cancelled, it is the end of the channel or the connection that frees it."""
+        """Have a thread do what blocks. If cancelled, the thread ends with its channel or connection."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
         except (paramiko.SSHException, OSError, EOFError, RuntimeError):

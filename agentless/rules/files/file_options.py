@@ -16,24 +16,26 @@ _KERNEL = ("/dev", "/proc", "/sys")
 
 def parse_upload(text: str) -> Upload:
     """Parse `PATH[:DEST]`. Paths stay relative; see `located`."""
-    source, colon, target = text.rpartition(":")
-    if not colon:
-        source, target = target, ""
-    if not source or (colon and not target):
+    if (paths := _two_paths(text)) is None:
         raise UsageError(f"--upload {text!r}: write PATH, or PATH:DEST with where it goes in the container")
-    return Upload(source, target)
+    return Upload(*paths)
 
 
 def parse_output(text: str) -> Output:
     """Parse `PATH[:LOCAL]`. Paths stay relative."""
-    path, colon, local = text.rpartition(":")
-    if not colon:
-        path, local = local, ""
-    if not path or (colon and not local):
+    if (paths := _two_paths(text)) is None:
         raise UsageError(f"--output {text!r}: write PATH, or PATH:LOCAL with where it goes here")
-    if posixpath.normpath(path) in ("/", "//"):
+    if posixpath.normpath(paths[0]) in ("/", "//"):
         raise UsageError(f"--output {text!r}: that is the whole container; name what the task makes")
-    return Output(path, local)
+    return Output(*paths)
+
+
+def _two_paths(text: str) -> tuple[str, str] | None:
+    """`FROM[:TO]` as both paths, the second one empty where it is left out; None for anything else."""
+    first, colon, second = text.rpartition(":")
+    if not colon:
+        first, second = second, ""
+    return (first, second) if first and bool(colon) == bool(second) else None
 
 
 def located(upload: Upload, folder: str) -> Upload:

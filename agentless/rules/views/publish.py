@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.model.caller import Caller
-from agentless.model.nodes.cluster import Gpu, Node
+from agentless.model.nodes.cluster import Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
@@ -175,7 +175,7 @@ def node_view(node: Node) -> NodeView:
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,
         docker=seen.engine.version if seen.engine else None,
-        nvidia_docker=_hands_out_nvidia(seen.engine),
+        nvidia_docker=_hands_out_gpus(seen),
         driver=next((gpu.reading.driver for gpu in node.gpus if gpu.reading.driver), None),
         address=address_of(config),
         connection=config.connection,
@@ -200,16 +200,25 @@ def _breakdown(node: Node) -> str:
     return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
 
 
-def _hands_out_nvidia(engine: EngineFacts | None) -> bool | None:
-    toolkit = engine.toolkits.get("nvidia") if engine else None
+def _hands_out_gpus(seen: Observation) -> bool | None:
+    """Whether the engine has what it needs to hand out the GPUs of the node, or any GPUs where it has none."""
+    toolkits = seen.engine.toolkits if seen.engine else {}
+    if seen.sample and seen.sample.gpus:
+        toolkit = toolkits.get(seen.sample.gpus[0].vendor)
+    else:
+        toolkit = next(iter(toolkits.values()), None)
     return toolkit.ready if toolkit else None
+
+
+_DRIVER = "nvidia"
+"""The check of the GPU driver, whichever vendor's: it was published by this name when NVIDIA was the only one."""
 
 
 def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     """The checks of `doctor` for a node, each after those that it depends on. `twin`: it is another node's machine."""
     seen = node.observation
     if seen.error is not None:
-        rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
+        rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", _DRIVER, "toolkit"))
         return (CheckView(node.name, "reach", False, seen.error), *rest)
     found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} by {node.config.connection}")]
     if twin:
@@ -221,12 +230,12 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
     found.append(CheckView(node.name, "docker", not docker, docker or f"version {engine.version}"))
     if sample.error is not None:
-        found.append(CheckView(node.name, "nvidia", False, sample.error))
+        found.append(CheckView(node.name, _DRIVER, False, sample.error))
     else:
         count = len(sample.gpus)
         driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
         words = counted(count, "GPU") + (f", driver {driver}" if driver else "")
-        found.append(CheckView(node.name, "nvidia", True, words if count else "no GPU: CPU tasks only"))
+        found.append(CheckView(node.name, _DRIVER, True, words if count else "no GPU: CPU tasks only"))
     if not sample.gpus:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
     elif broken and not docker:

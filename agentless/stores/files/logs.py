@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from pathlib import Path
 from threading import Lock
@@ -215,12 +216,8 @@ def _on_disk(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateError(f"the log {path} cannot be kept or read: {error.strerror}") from None
+def _explained(path: Path) -> AbstractContextManager[None]:
+    return private.explained(f"the log {path} cannot be kept or read")
 
 
 def _lines(frames: Iterable[Frame], count: int) -> Iterator[Frame]:

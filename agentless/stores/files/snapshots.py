@@ -13,7 +13,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import orjson
 
 from agentless.errors import Refused, StateError
 from agentless.model.files.snapshot import Entry, Snapshot, parse_snapshot, rows_of, snapshot_id
+from agentless.stores import private
 
 KEPT = 3600.0
 """Seconds for which something is kept that no task needs (any more): the next submit may be of nearly the same."""
@@ -167,12 +169,8 @@ def _age(path: Path, now: float) -> float:
         return 0.0
 
 
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateError(f"uploads cannot be kept in {path}: {error.strerror}") from None
+def _explained(path: Path) -> AbstractContextManager[None]:
+    return private.explained(f"uploads cannot be kept in {path}")
 
 
 def _touched(path: Path) -> bool:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from agentless.model.nodes.node_record import NodeRecord
-from agentless.stores.state.tinydb import AtomicStorage, damaged
+from agentless.stores.state.record_table import RecordTable
+from agentless.stores.state.tinydb import AtomicStorage
 
 _NODES = TypeAdapter(dict[str, NodeRecord])
 
 
-class NodeRecordStore:
-    """The records of nodes. A file of an older version has none."""
+class NodeRecordStore(RecordTable[NodeRecord]):
+    """The records of nodes."""
 
     def __init__(self, storage: AtomicStorage) -> None:
-        self._storage = storage
-
-    def load(self) -> dict[str, NodeRecord]:
-        """All records; raises StateError for what no version of agentless has written."""
-        try:
-            return _NODES.validate_python((self._storage.read() or {}).get("nodes", {}))
-        except ValidationError as error:
-            raise damaged("the state file has a damaged record of a node", error) from None
-
-    def save(self, nodes: Mapping[str, NodeRecord]) -> None:
-        """Keep these and no others, on disk, in one write, before this returns."""
-        rows = _NODES.dump_python(dict(nodes), mode="json", exclude_defaults=True)
-        self._storage.write({**(self._storage.read() or {}), "nodes": rows})
+        super().__init__(storage, "nodes", _NODES, "record of a node")

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PlainSerializer, TypeAdapter
 
-from agentless.stores.state.tinydb import AtomicStorage, damaged
+from agentless.stores.state.record_table import RecordTable
+from agentless.stores.state.tinydb import AtomicStorage
 
-_VOLUMES = TypeAdapter(dict[str, frozenset[str]])
+_VOLUMES = TypeAdapter(dict[str, Annotated[frozenset[str], PlainSerializer(sorted)]])
 
 
-class VolumeStore:
-    """The names of volumes by node. A file of an older version has none."""
+class VolumeStore(RecordTable[frozenset[str]]):
+    """The names of volumes by node."""
 
     def __init__(self, storage: AtomicStorage) -> None:
-        self._storage = storage
-
-    def load(self) -> dict[str, frozenset[str]]:
-        """All of them; raises StateError for what no version of agentless has written."""
-        try:
-            return _VOLUMES.validate_python((self._storage.read() or {}).get("volumes", {}))
-        except ValidationError as error:
-            raise damaged("the state file has a damaged record of volumes", error) from None
-
-    def save(self, volumes: Mapping[str, frozenset[str]]) -> None:
-        """Keep these and no others, on disk, in one write, before this returns."""
-        rows = {node: sorted(names) for node, names in volumes.items()}
-        self._storage.write({**(self._storage.read() or {}), "volumes": rows})
+        super().__init__(storage, "volumes", _VOLUMES, "record of volumes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentless.client.words import gpu_model
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -23,7 +24,7 @@ class Gpus(View):
         return (
             TableColumn("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), gpu["index"])),
             TableColumn("GPU", lambda gpu: str(gpu["index"]), lambda gpu: gpu["index"], right=True),
-            TableColumn("MODEL", look.model, rank=3),
+            TableColumn("MODEL", gpu_model, rank=3),
             TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
             TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             TableColumn("TREND", self._trend, rank=5),

@@ -84,11 +84,6 @@ def memory_share(gpu: Row) -> float | None:
     return None if used is None or not total else used / total
 
 
-def model(gpu: Row) -> str:
-    """The model without the words that all have."""
-    return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
-
-
 def of(value: object, unit: str) -> str:
     """The value with its unit, `-` if it is unknown."""
     return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"

@@ -11,6 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from agentless.client.words import gpu_model
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -141,7 +142,7 @@ class Tiles(Lines):
 
     def _heading(self, name: str) -> list[Piece]:
         node = self._cluster.nodes.get(name)
-        models = Counter(look.model(self._gpus[at]) for at in self._by_node[name])
+        models = Counter(gpu_model(self._gpus[at]) for at in self._by_node[name])
         words = [f"{count} × {model}" for model, count in models.items()]
         if node is None:
             return [(name, "strong")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentless import plugins
+from agentless.controller import plugins
 from agentless.errors import Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.ports import Transport

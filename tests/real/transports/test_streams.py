@@ -190,7 +190,7 @@ def controller(node: Node, call: str):
     program = f"""
         import asyncio
         from pathlib import Path
-        from agentless import plugins
+        from agentless.controller import plugins
         from agentless.remote import guards, session
         from agentless.model.command import Command
         from agentless.model.nodes.node import NodeConfig

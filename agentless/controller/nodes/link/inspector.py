@@ -16,7 +16,6 @@ from agentless.model.command import Command, join_sections, split_sections
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
 from agentless.ports import Engine
-from agentless.remote import host_facts
 from agentless.remote.session import Session
 from agentless.rules.nodes import container_limits
 
@@ -75,7 +74,7 @@ class Inspector:
         runtime, units = self._engines.runtime, self._engines.units
         async with self._asking:
             asked = self._cache.now()
-            sections = (*self._sampler.sections(), *host_facts.sections(), *runtime.facts(), *units.facts())
+            sections = (*self._sampler.sections(), *runtime.facts(), *units.facts())
             result = await self._session.run(Command(join_sections(sections), timeout=REFRESH_WITHIN))
             answer = split_sections(result.stdout)
             if len(answer) < len(sections) and (said := result.err.strip()):
@@ -88,7 +87,7 @@ class Inspector:
                 last = tuple(container for container in self._cache.containers if container.on_node_itself)
                 engine = replace(engine, containers=(*engine.containers, *(last if bare is None else bare)))
             seen = self._sampler.with_answer(self._cache.observation, answer, asked)
-            seen = replace(seen, error=None, host=host_facts.parse(answer), engine=engine)
+            seen = replace(seen, error=None, engine=engine)
             self._cache.booted(seen, asked)
             self._cache.observe(seen)
             if engine.containers is not None:

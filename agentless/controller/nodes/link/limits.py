@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentless.errors import TooMuch
 from agentless.model.command import SECTION
+from agentless.remote.session import Session
 
 INSPECTED = 200
 """Containers that the engine is asked about at once, and changes that wait for a look."""
@@ -21,7 +22,6 @@ LOOKS = 500, 20
 One costs a node 50 ms and us 3: by that a node full of restarting containers cannot take the time of the others."""
 
 
-def flooded(node: str, fd: int, what: str) -> TooMuch:
+def flooded(session: Session, fd: int, what: str) -> TooMuch:
     """The error for a stream that brings too much: of `what` on its standard output, else of errors."""
-    what = what if fd == 1 else "endless errors"
-    return TooMuch(f"{node} sends {what}; see what docker, nvidia-smi and the shell print there")
+    return session.flooded(f"sends {what if fd == 1 else 'endless errors'}")

@@ -14,6 +14,7 @@ from agentless.model.command import Command, Result, Section, join_sections, spl
 from agentless.model.nodes.cluster import Observation
 from agentless.model.text import Excerpt
 from agentless.ports import Probe
+from agentless.remote import host_facts
 from agentless.remote.concurrency import cancel
 from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
@@ -65,8 +66,8 @@ class Sampler:
             self._repaced.set()
 
     def sections(self) -> tuple[Section, ...]:
-        """What a full look asks of the GPUs: a sample, how they are joined, and what the kernel log says of them."""
-        return self._probe.sections(topology=True)
+        """What a full look asks of the GPUs and the machine: also how GPUs are joined, and the kernel log."""
+        return (*self._probe.sections(topology=True), *host_facts.sections(self._probe.pci))
 
     def with_answer(self, seen: Observation, answer: dict[str, Result], asked: float) -> Observation:
         """The observation with what a full look at `asked` was answered."""
@@ -75,7 +76,7 @@ class Sampler:
             sample = self._cache.recognised(self._probe.parse(answer))
             seen = replace(seen, sample=sample, sampled_at=self._cache.now())
         topology = self._probe.parse_topology(answer) or seen.topology
-        return replace(seen, topology=topology, faults=self._probe.parse_faults(answer))
+        return replace(seen, topology=topology, faults=self._probe.parse_faults(answer), host=host_facts.parse(answer))
 
     async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""
@@ -107,7 +108,7 @@ class Sampler:
             buffer, allowed, said = bytearray(), TokenBucket(*SAMPLE_BYTES), Excerpt(0, 1000)
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
-                    raise flooded(self._cache.name, fd, f"more than {FRAME >> 20} MiB for a sample")
+                    raise flooded(self._session, fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
                     said.add(data)
                     continue

@@ -1,7 +1,7 @@
 """What the OpenSSH client configuration says about a host; see ssh_config(5).
 
-Read here and not by the SSH libraries, so that a node is the same machine whichever of them connects to it: each of
-them leaves out keywords that the other one knows, and neither looks below another home directory.
+It is read here and not by the SSH libraries, so that a node is the same machine with each of them. Each library ignores
+keywords that the other one knows, and neither reads another home directory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class HostConfig:
     """The settings for one host, as `ssh HOST` would find them: the first value of a keyword counts.
 
     `Match` knows `all`, `host`, `originalhost`, `user`, `localuser`, `exec`, `canonical` and `final`; a block with any
-    other criterion does not apply. `exec` runs a program, and `CanonicalizeHostname` asks for addresses: that takes its
-    time. `proxied`: somebody else than the configuration has named a jump host.
+    other criterion does not apply. `exec` runs a program, and `CanonicalizeHostname` resolves names: that takes
+    time. `proxied`: a jump host was named elsewhere than in the configuration.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class HostConfig:
         self._canonical: str | None = None
         self._read_all()
         if name := self._canonical_name(proxied):
-            # The same files once more, for what they say of this name; what was found before counts.
+            # The same files again, with this name; values that were found before count.
             self._canonical = name
             self._values["hostname"] = [name]
             self._read_all()

@@ -1,4 +1,4 @@
-"""Which keys to offer to a server, in which order, and the sentence when it takes none."""
+"""Which keys are offered to a server, in which order, and the error if it accepts none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class Encrypted(Exception):
-    """A private key that cannot be used without its passphrase, which we never ask for."""
+    """A private key that needs its passphrase, for which we never ask."""
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class Tried:
 
 
 def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable[[K], bytes]) -> tuple[list[K], Tried]:
-    """The keys, best first: those that somebody named, those `held` by the agent, those found.
+    """The keys, best first: those that the user named, those `held` by the agent, those found.
 
-    A server hangs up after a few (MaxAuthTries, 6), so a named one must not stand behind a full agent. `load` reads a
+    A server hangs up after a few (MaxAuthTries, 6), so a named key comes before those of a full agent. `load` reads a
     private key and raises Encrypted, OSError or ValueError; `blob` is the public part of one that the agent holds.
     """
     tried = Tried()

@@ -1,4 +1,4 @@
-"""The host keys on record, and the judgement over the one that a server shows; see sshd(8), known_hosts.
+"""The host keys on record, and the check of the one that a server shows; see sshd(8), known_hosts.
 
 A host key is written as in such a file: `ssh-ed25519 AAAA…`.
 """
@@ -29,9 +29,9 @@ _ALGORITHMS = {
 class KnownHosts:
     """What is on record for a server.
 
-    `host` is its name as in a `known_hosts` line; `keys` are those recorded under that name, with their files;
-    `portless` those of the same machine's port 22, which are good for another port too but do not speak against a
-    new key there; `authorities` sign host certificates; `revoked` keys are refused whatever else is said.
+    `host` is its name as in a `known_hosts` line; `keys` are those recorded under that name, with their files.
+    `portless` are those of the same machine's port 22: they are accepted on another port, too, but a new key there does
+    not contradict them. `authorities` sign host certificates; `revoked` keys are always refused.
     """
 
     host: str
@@ -43,7 +43,7 @@ class KnownHosts:
     def algorithms(self) -> list[str]:
         """All host key algorithms, those for which a key is on record first.
 
-        The server picks the first that it has: a host of which only one key is recorded must show that one.
+        The server picks the first that it has. So a host with only one key on record shows that one.
         """
         recorded = {key.split()[0] for key, _ in self.keys} or {key.split()[0] for key in self.portless}
         types = sorted(_ALGORITHMS, key=lambda kind: kind not in recorded)

@@ -12,9 +12,9 @@ from asyncio.subprocess import PIPE, Process
 from agentless.model.text import Excerpt, last_words
 
 LAST = 4096
-"""Bytes that are remembered of what it complains of."""
+"""Bytes of its standard error that are kept."""
 LINGER = 0.5
-"""Seconds that a program which has hung up may take to end."""
+"""Seconds for the end of a program that has closed the connection."""
 
 
 class Proxy:

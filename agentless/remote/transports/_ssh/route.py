@@ -1,4 +1,4 @@
-"""The way to a node: the machines to log in to, in order, as whom, with which keys, and who they have to be."""
+"""The way to a node: the machines to log in to, in order, each with its user, keys and host key."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 
 @dataclass(frozen=True, slots=True)
 class SshFiles:
-    """What of the user's SSH setup is used.
+    """The part of the user's SSH setup that is used.
 
-    `home` is where `.ssh` is, `known_hosts` our own record beside the user's (it need not exist), `connect_timeout`
-    the seconds in which each machine on the way must have let us in.
+    `home` is where `.ssh` is. `known_hosts` is agentless's own file beside the user's; it need not exist.
+    `connect_timeout` are the seconds for the login to each machine on the way.
     """
 
     home: Path
@@ -35,12 +35,12 @@ class SshFiles:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One machine on the way: what its SSH server and we have to know of each other.
+    """One machine on the way: all that a login to its SSH server needs.
 
-    `node` is the node that it was first needed for, `name` what messages call it. Keys: `identities` were named by
-    somebody, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; `identities_only`
-    restricts it to named ones. `gate` is the proxy command before anything in it is replaced: machines that share it
-    are behind the same one. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
+    `node` is the node that it was first needed for, `name` its name in messages. Keys: `identities` were named by the
+    user, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; with `identities_only`
+    only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
+    are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
     """
 
     node: str = field(compare=False)
@@ -59,16 +59,16 @@ class Hop:
 
     @property
     def where(self) -> str:
-        """As a message names it: `node1 (ubuntu@10.0.0.11)`."""
+        """Its name in messages: `node1 (ubuntu@10.0.0.11)`."""
         return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
 
     def host_keys(self) -> KnownHosts:
-        """What is on record now for the key that it has to show."""
+        """The host keys on record now."""
         return read(self.known_hosts, self.host, self.port, self.host_key_alias)
 
 
 class _Target(NamedTuple):
-    """A machine as somebody named it; None leaves it to the SSH configuration."""
+    """A machine as the user named it; None leaves a field to the SSH configuration."""
 
     name: str
     host: str
@@ -79,7 +79,7 @@ class _Target(NamedTuple):
 
 
 def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
-    """The machines to log in to, the node itself last; raises Unreachable when they cannot be meant.
+    """The machines to log in to, the node itself last; raises Unreachable if that makes no sense.
 
     Reads the SSH configuration, and may run its `Match exec`.
     """

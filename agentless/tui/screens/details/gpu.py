@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.client.words import command_line, local, process_words
+from agentless.client.words import command_line, gpu_model, local, process_words
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -51,7 +51,7 @@ class GpuDetails(Details):
     def known(self) -> list[Part]:
         gpu = self.gpu
         parts: list[Part] = [
-            (printable(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  "), "bold"),
+            (printable(f"{gpu['node']}::{gpu['index']}  {gpu_model(gpu)}  "), "bold"),
             (gpu["state"], colour_of(gpu["state"])),
             f"  {printable(gpu['reason'])}\n\n",
         ]

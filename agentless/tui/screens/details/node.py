@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.client.words import local
+from agentless.client.words import gpu_model, local
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.base import Details
@@ -44,7 +44,7 @@ class NodeDetails(Details):
         )
         for gpu in self.cluster.gpus_of(self.about_node):
             parts += [
-                f"  {gpu['index']} {printable(look.model(gpu))}  ",
+                f"  {gpu['index']} {printable(gpu_model(gpu))}  ",
                 (f"{gpu['state']:10}", colour_of(gpu["state"])),
                 f"{look.of(gpu['utilization_pct'], '%'):>5} {look.memory(gpu):>10}  ",
                 f"{printable(gpu['reason'])}\n",

@@ -1,0 +1,93 @@
+"""What differs between engines that have Docker's commands, like podman: a value for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentless.model.nodes.complaint import Blame, Known
+from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts
+from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.signature import SIGNATURE
+from agentless.model.tasks.task import Placement, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Go templates for `--format`. `label` reads one label in a listing, with `%s` for its name."""
+
+    label: str
+    live: str
+    state: str
+    inspected: str
+    info: str
+    event: str
+    image_defaults: str
+    volume_sizes: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAnswer:
+    """An engine's answer to `info`, between the moments `asked` and `answered` (Unix seconds, our clock).
+
+    `fields` are those of the answer, `lines` the other lines of the section, `listed` the ids of its containers with
+    their states. `needed` are the toolkits without which it hands out no GPUs.
+    """
+
+    node: NodeConfig
+    fields: Mapping[str, Any]
+    lines: Sequence[str]
+    listed: Mapping[str, str]
+    engine: EngineName
+    needed: Sequence[Toolkit]
+    asked: float
+    answered: float
+
+    def toolkits(self, is_ready: Callable[[Toolkit], bool]) -> dict[str, ToolkitFacts]:
+        """Whether each needed toolkit is installed, by vendor."""
+        return {kit.vendor: ToolkitFacts(is_ready(kit), kit.fixes.get(self.engine, "")) for kit in self.needed}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """All that the engine class needs to know of one kind of engine.
+
+    `gone` is the pattern of what `inspect` prints for a container that does not exist, with `{}` for its id.
+    `image_missing` are phrases by which a launch says that the image does not exist. `explain` turns a complaint into a
+    sentence with the fix, `blame` finds its reason; both also take the known complaints of the GPU stack.
+
+    `is_docker`: its command also asks other Docker engines on the node.
+    `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
+    `times_are_exact`: each line of a log has its own time.
+    `quiet` are options that keep the command's own warnings out of what a task prints.
+    `under_lock` are words before the command in a script whose lock its processes must not inherit.
+    `templates` are those that replace one of Docker's.
+    """
+
+    name: EngineName
+    formats: Formats
+    gone: str
+    image_missing: tuple[str, ...]
+    facts: Callable[[EngineAnswer], EngineFacts]
+    container: Callable[[Mapping[str, Any], float], Container]
+    container_name: Callable[[Task, Placement], str]
+    explain: Callable[[str, NodeConfig, Sequence[Known]], str]
+    blame: Callable[[str, Sequence[Known]], Blame]
+    is_docker: bool = False
+    keeps_envs: bool = True
+    makes_volumes: bool = False
+    times_are_exact: bool = True
+    quiet: tuple[str, ...] = ()
+    under_lock: tuple[str, ...] = ()
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def template(self, name: str) -> str:
+        """The template that this engine uses in place of Docker's `name`."""
+        return self.templates.get(name, name)
+
+    @property
+    def signed(self) -> str:
+        """The format that reads a container's signature in a listing."""
+        return self.formats.label % SIGNATURE
