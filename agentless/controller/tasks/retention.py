@@ -21,7 +21,7 @@ from agentless.controller.tasks.backoff import RETRY_AFTER, Backoff
 from agentless.controller.tasks.log_copy import copy_log
 from agentless.errors import NoAnswer, StateError
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
@@ -136,7 +136,7 @@ class Retention:
         if name in self._at_work:
             return
         if todo.fetch or todo.remove or todo.reap:
-            self._at_work[name] = asyncio.create_task(self._work(link), name=f"keeper {name}")
+            self._at_work[name] = asyncio.create_task(self._work(link, todo), name=f"keeper {name}")
         elif not todo.bring:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
@@ -153,25 +153,26 @@ class Retention:
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
-        claim = claim_of(container)
-        if claim is None or claim.task in self._tasks.live:
+        named = named_task(container)
+        if named is None or named in self._tasks.live:
             return None
         if container.id not in self._known:
-            self._known[container.id] = self._tasks.history.get(claim.task)
+            self._known[container.id] = self._tasks.history.get(named)
         return self._known[container.id]
 
     # ------------------------------------------------------------------ doing it
 
-    async def _work(self, link: NodeLink) -> None:
+    async def _work(self, link: NodeLink, todo: Chores) -> None:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
-            while (todo := self._chores(link)) and (todo.fetch or todo.remove or todo.reap):
+            while todo.fetch or todo.remove or todo.reap:
                 for task in todo.fetch:
                     await self._once("logs", link, task, self._fetch(link, task))
                 for task in todo.remove:
                     await self._once("containers", link, task, self._remove(link, task))
                 for container in todo.reap:
                     await self._reap(link, container)
+                todo = self._chores(link)
             self._backoff.clear("stores")
         except NoAnswer as error:
             _log.info("%s", error)

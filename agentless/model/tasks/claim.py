@@ -89,6 +89,11 @@ class _Whole:
 _WHOLE = TypeAdapter(_Whole)
 
 
+def named_task(container: Container) -> str | None:
+    """The id of the task that the labels of a container name; None for any other container."""
+    return container.labels.get(TASK)
+
+
 def claim_of(container: Container) -> Claim | None:
     """The claim of a container of ours, None for any other. Every word of it is whatever somebody wrote into labels."""
     task = container.labels.get(TASK)

@@ -7,7 +7,7 @@ from collections import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Ended, Task, container_name
@@ -65,8 +65,7 @@ def chores(
     fetch, bring = list[tuple[float, Task]](), list[tuple[float, Task]]()
     remove, stay = list[tuple[float, Task]](), list[tuple[float, Task]]()
     for container in containers:
-        claim = claim_of(container) if container.over else None
-        task = ended.get(claim.task) if claim else None
+        task = ended.get(named_task(container) or "") if container.over else None
         if task is None or task.container != container.id or not isinstance(task.status, Ended):
             continue
         ended_at, run = task.status.ended_at, task.status.run
@@ -93,10 +92,10 @@ def _never_started(
     """The containers that a launch has left unstarted for too long, and when the next one will be."""
     reap, due = list[str](), math.inf
     for container in containers:
-        claim = claim_of(container) if container.state == "created" else None
-        if claim is None or claim.task in live:
+        named = named_task(container) if container.state == "created" else None
+        if named is None or named in live:
             continue
-        if not container.signed and container.name != container_name(claim.task):
+        if not container.signed and container.name != container_name(named):
             continue
         if is_forsaken(container, now):
             reap.append(container.id)

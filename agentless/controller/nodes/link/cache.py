@@ -10,7 +10,7 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.claim import TASK
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.ports import Clock
 from agentless.rules.nodes.gpu_exclusion import recognised
@@ -151,8 +151,3 @@ class NodeCache:
         if not sample.processes:
             return sample
         return replace(sample, processes=tuple(p for p in sample.processes if p.container not in self._ended))
-
-
-def named_task(container: Container) -> str | None:
-    """The id of the task that its labels name."""
-    return container.labels.get(TASK)

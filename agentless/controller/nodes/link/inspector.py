@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
-from agentless.controller.nodes.link.cache import NodeCache, named_task
+from agentless.controller.nodes.link.cache import NodeCache
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.controller.nodes.link.sampler import Sampler
 from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, join_sections, split_sections
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.ports import Engine
 from agentless.remote.session import Session
