@@ -73,6 +73,12 @@ async def test_what_answers_with_no_number_is_no_shell(number):
         await session.run(Command("true"))
 
 
+def test_a_node_that_sends_too_much_is_told_with_the_programs_that_are_run_there():
+    session = Session(Liar(b"1"), "n1", ("docker", "nvidia-smi"))
+    words = "n1 sends endless errors; see what docker, nvidia-smi and the shell print there"
+    assert str(session.flooded("sends endless errors")) == words
+
+
 # ---------------------------------------------------------------------- which way
 
 
