@@ -252,6 +252,7 @@ async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_else
         task, node = start.task.id, start.task.node
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])
         taken.touch()
+        await until(lambda: controller.tasks.knows(f"{task}-2"))
         await until(lambda: controller.lookup.find(f"{task}-2").state == "failed")
         again = controller.lookup.find(f"{task}-2")
         assert (again.node, again.status.exit_code) == ("n2" if node == "n1" else "n1", 1)
