@@ -11,7 +11,7 @@ from agentless.model.command import Command
 from agentless.model.terminal import Size
 
 SIZE = Size(91, 31)
-WITHIN = 20
+WITHIN = 60
 EVERY = bytes(range(256)) * 40
 
 

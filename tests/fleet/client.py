@@ -29,7 +29,7 @@ from agentless.render import Renderer
 from tests.engines import docker_engine
 from tests.pauses import pauses
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds after which something that should have happened counts as not happening."""
 
 IMAGE = "simulated/python:3.12"

@@ -39,13 +39,18 @@ class Eyes:
 
     async def see(self, *words: str | Callable[[], object]) -> None:
         """Wait until all of these are on the screen, or so."""
-        missing = list(words)
+
+        def missing() -> list[str | Callable[[], object]]:
+            return [word for word in words if not (word() if callable(word) else word in self.text)]
+
         try:
             async with asyncio.timeout(PATIENCE):
-                while missing := [word for word in words if not (word() if callable(word) else word in self.text)]:
-                    await self.pilot.pause(0.02)
+                while missing():
+                    while missing():  # noqa: ASYNC110 - it is drawn by many
+                        await asyncio.sleep(0.02)
+                    await self.pilot.pause()
         except TimeoutError:
-            raise AssertionError(f"{missing} is not to be seen in:\n{self.text}") from None
+            raise AssertionError(f"{missing()} is not to be seen in:\n{self.text}") from None
 
     async def press(self, *keys: str) -> None:
         """Press keys; a text is pasted, for the pilot waits after each key."""

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
+import pytest
+
+from tests.fleet.client import PATIENCE
 from tests.fleet.test_batches import typed
+
+
+@pytest.fixture(autouse=True)
+async def _online(agentless):
+    """No request waits longer than 8 s for a node that has not answered yet, and a busy machine may need that."""
+    async with asyncio.timeout(PATIENCE):
+        while any(node["state"] != "online" for node in json.loads((await typed(agentless, "nodes", "--json"))[0])):
+            pass
 
 
 async def test_what_is_typed_like_a_target_is_one(agentless):

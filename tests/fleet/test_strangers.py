@@ -242,14 +242,17 @@ async def test_a_name_that_a_stranger_has_chosen_does_not_stand_for_one_of_mine(
         assert controller.lookup.find(task[:4]).id == task
 
 
-async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_elsewhere(desk):
+async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_elsewhere(desk, tmp_path):
     """Ids of tries are no secret. It costs the task none of its tries."""
+    taken = tmp_path / "taken"
     async with desk.running() as controller:
-        spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
+        command = ("sh", "-c", f"until [ -e {taken} ]; do sleep 0.05; done; exit 1")
+        spec = TaskSpec(command, needs=Needs(), terms=Terms(retries=1, backoff=0.1))
         (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
-        task = start.task.id
-        node = controller.lookup.task(task).node  # not that of the next try
+        task, node = start.task.id, start.task.node
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])
+        taken.touch()
+        await until(lambda: controller.tasks.knows(f"{task}-2"))
         await until(lambda: controller.lookup.find(f"{task}-2").state == "failed")
         again = controller.lookup.find(f"{task}-2")
         assert (again.node, again.status.exit_code) == ("n2" if node == "n1" else "n1", 1)

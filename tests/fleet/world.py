@@ -19,7 +19,7 @@ from agentless.model.tasks.claim import GPUS, OWNER, TASK
 
 MARK = "submit"
 """The label of a container that says which submit it came from."""
-PATIENCE = 30
+PATIENCE = 60
 """Seconds after which something in the simulation itself counts as stuck."""
 
 

@@ -105,7 +105,7 @@ class Engine:
     def reap(self) -> None:
         """Collect the engine after somebody else has ended it."""
         if self._process:
-            self._process.wait(10)
+            self._process.wait(30)
             self._process = None
 
     def load(self, archive: Path) -> None:
@@ -137,13 +137,13 @@ class Engine:
     def _wait_for_answer(self) -> None:
         """Ask once somebody listens on the socket: the engine takes the question early and answers when ready."""
         assert self._process
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         with socket.socket(socket.AF_UNIX) as connection:
             while connection.connect_ex(str(self.socket)) != 0:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise OSError("nobody listens")
                 time.sleep(0.01)
-            connection.settimeout(20)
+            connection.settimeout(60)
             connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
             if b"200" not in connection.recv(64):
                 raise OSError("it does not answer")

@@ -70,7 +70,7 @@ class Namespaces:
     def reap(self) -> None:
         """Collect the first process after somebody has ended it."""
         if self._holder:
-            self._holder.communicate(timeout=10)
+            self._holder.communicate(timeout=30)
 
     @contextlib.contextmanager
     def _born_there(self) -> Iterator[None]:

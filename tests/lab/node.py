@@ -250,7 +250,7 @@ class Node:
     def reap(self) -> None:
         """Collect the node's processes after the lab's teardown has ended them."""
         for process in self._processes:
-            process.wait(10)
+            process.wait(30)
         self._sshd.reap()
         if self._engine:
             self._engine.reap()

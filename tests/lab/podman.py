@@ -103,11 +103,11 @@ class Podman:
             pass
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         mounts = [
-            line.split()[1] for line in self._space.run(["cat", "/proc/mounts"], env, timeout=10).stdout.splitlines()
+            line.split()[1] for line in self._space.run(["cat", "/proc/mounts"], env, timeout=30).stdout.splitlines()
         ]
         for mount in reversed(mounts):
             if mount.startswith(f"{self._at}/"):
-                self._space.run(["umount", "--lazy", mount], env, timeout=10).check_returncode()
+                self._space.run(["umount", "--lazy", mount], env, timeout=30).check_returncode()
         for folder in ("tmp", "run", "runtime"):
             shutil.rmtree(self._at / folder, ignore_errors=True)
 

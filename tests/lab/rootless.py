@@ -75,5 +75,5 @@ class Rootless(Engine):
     def _end_holder(self) -> None:
         if self._holder:
             self._holder.kill()
-            self._holder.wait(10)
+            self._holder.wait(30)
             self._holder = None

@@ -65,7 +65,7 @@ class Sshd:
                 stderr=out,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while b"Server listening" not in (said := log.read_bytes()[before:]):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"sshd does not start: {said.decode(errors='replace')}")
@@ -105,7 +105,7 @@ class Sshd:
     def reap(self) -> None:
         """Collect the server after somebody else has ended it."""
         if self._process:
-            self._process.wait(10)
+            self._process.wait(30)
             self._process = None
 
     def new_host_key(self) -> None:

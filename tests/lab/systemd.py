@@ -105,7 +105,7 @@ class SystemdNode(Node):
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.sh("systemctl is-system-running --wait").stdout != "running\n":
             if self._init.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"systemd does not start: {self.dir.joinpath('systemd.log').read_text()[-2000:]}")
@@ -149,7 +149,7 @@ class SystemdNode(Node):
     def reap(self) -> None:
         """Collect systemd as well."""
         super().reap()
-        self._init.wait(10)
+        self._init.wait(30)
 
     def _write_etc(self) -> None:
         etc = self.dir / "etc"
@@ -192,7 +192,7 @@ class _UnitSshd(Sshd):
         if self._node.sh("systemctl is-active sshd").stdout == "active\n":
             return
         self._node.sh("systemctl start sshd")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not log.exists() or b"Server listening" not in log.read_bytes()[before:]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"sshd does not start: {self._node.sh('systemctl status sshd').stdout}")

@@ -43,7 +43,7 @@ def remove(root: Path) -> None:
 
 def _end_processes(root: Path) -> None:
     """Not the process that asks for it nor those above it, though they may be in the lab's environment."""
-    for _ in range(200):
+    for _ in range(1000):
         everyone = processes()
         _thaw(root)
         ours = marked(MARK, root, everyone) | _sshds(root, everyone) | _inside(root, everyone)
@@ -118,7 +118,7 @@ def _unmount(root: Path) -> None:
 
 
 def _remove_cgroups(root: Path) -> None:
-    for _ in range(100):
+    for _ in range(1000):
         for folder in _cgroups(root):
             with contextlib.suppress(OSError):  # a process of it is still on its way out
                 folder.rmdir()

@@ -206,6 +206,14 @@ def test_a_degraded_node_is_refused_once_with_its_reason(target: str) -> None:
     assert reason(target, hung) == f"{target}: node1 is degraded: nvidia-smi did not answer in 10 s"
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_what_a_driver_that_does_not_answer_has_not_listed_is_waited_for(gpus: int) -> None:
+    listed = tuple(reading("node1", index) for index in range(gpus))
+    hung = seen(sample=GpuSample(listed, None, "nvidia-smi did not answer in 10 s"))
+    assert told("2x", hung) == "2x: node1 is degraded: nvidia-smi did not answer in 10 s"
+    assert never(cluster(hung), spec(needs=parse_target("2x"))) is None
+
+
 @pytest.mark.parametrize(("gpus", "have"), [(0, "no GPU"), (1, "only GPU 0"), (4, "GPUs 0-3")])
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -> None:
     assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"

@@ -65,7 +65,7 @@ def streams(node):
 
 @contextlib.asynccontextmanager
 async def reading(streams, words="docker logs", tail=None):
-    async with asyncio.timeout(10), streams.stream(Command(words), tail) as reader:
+    async with asyncio.timeout(30), streams.stream(Command(words), tail) as reader:
         yield reader
 
 

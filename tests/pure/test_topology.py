@@ -173,6 +173,15 @@ def test_simulated_gpus_are_joined_in_two_halves(tmp_path: Path) -> None:
     assert parse(done.stdout) == joined({**across, (0, 1): "NODE", (2, 3): "NODE"}, {0: 0, 1: 0, 2: 1, 3: 1})
 
 
+def test_two_simulations_have_no_gpu_in_common(tmp_path: Path) -> None:
+    """A launch sees all claims of the machine, also those of another simulation."""
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir()
+    one, other = (set(Gpus(4, "A100", folder).uuids) for folder in folders)
+    assert (len(one), one & other) == (4, set())
+
+
 class Answers:
     """A session with a node that answers each full look with the next of these topologies."""
 

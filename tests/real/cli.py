@@ -26,7 +26,7 @@ from tests.lab import Lab, Node
 from tests.pauses import pauses
 
 T = TypeVar("T")
-WAIT = 20.0
+WAIT = 60.0
 """Seconds that anything which has to happen may take."""
 
 

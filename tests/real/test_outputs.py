@@ -46,23 +46,25 @@ WORDS = ("node1", "--gpus", "0", "--workdir", "/w", "--output")
 
 def test_a_large_sparse_file_and_a_copy_that_hangs_delay_nobody(ann, program, tmp_path):
     """Neither what others bring nor their logs; whoever waits is told for whom."""
-    go = tmp_path / "go"
-    hang = f"until [ -e {go} ]; do sleep .1; done"
-    program("docker", f'case "$*" in *cp*:/w/stuck*) {hang} ;; esac\nexec /usr/bin/docker "$@"')
+    go, begin = tmp_path / "go", tmp_path / "begin"
+    wait = "until [ -e {} ]; do sleep .1; done"
+    held = f"*cp*:/w/stuck*) {wait.format(go)} ;; *cp*:/w/big*) {wait.format(begin)} ;;"
+    program("docker", f'case "$*" in {held} esac\nexec /usr/bin/docker "$@"')
     stuck = ann.submit_here(*WORDS, "stuck", "--", "sh", "-c", "echo said; echo x > stuck")
     until(lambda: output(ann, stuck)["words"] == "on its way")
-    sparse = ann.submit_here(*WORDS, "big", "--", "sh", "-c", "truncate -s 3G big; echo end >> big")
+    sparse = ann.submit_here(*WORDS, "big", "--", "sh", "-c", "truncate -s 1G big; echo end >> big")
     small = ann.submit_here(*WORDS, "small", "--", "sh", "-c", "echo small > small")
     ann.here("wait", small)
     assert (ann.folder / "small").read_text() == "small\n"
     assert output(ann, sparse)["state"] == "coming"
+    begin.touch()
     until(lambda: list(ann.state.glob(f"logs/**/*{stuck}*")))
     more = [ann.submit_here(*WORDS, "stuck", "--", "sh", "-c", "echo x > stuck") for _ in range(AT_ONCE)]
     until(lambda: output(ann, more[-1])["words"].startswith("waits for the outputs of task "))
     assert f"outputs  stuck: waits for the outputs of task {stuck}" in ann.here("show", more[-1]).out
     ann.here("wait", sparse)
     big = (ann.folder / "big").stat()
-    assert (big.st_size, big.st_blocks * 512 < 1 << 20) == ((3 << 30) + 4, True)
+    assert (big.st_size, big.st_blocks * 512 < 1 << 20) == ((1 << 30) + 4, True)
     go.touch()
     ann.here("wait", *more)
 

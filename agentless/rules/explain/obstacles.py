@@ -237,6 +237,9 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
     capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
     free = len(node.gpus) - len(flaws)
     wanted = _wanted(shape.gpus)
+    sample = node.observation.sample
+    if capable < shape.gpus and sample and sample.error is not None and sample.processes is None:
+        return  # the node is degraded: a driver that did not answer may have more GPUs than it has listed
     if capable < shape.gpus:
         why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
         yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
