@@ -31,7 +31,8 @@ class Gpus:
     """`count` GPUs of one model in `folder`. A file is replaced and never rewritten: a probe may read at any moment."""
 
     def __init__(self, node: str, count: int, model: Model, folder: Path) -> None:
-        self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{i}.{node}.simulated')}" for i in range(count)]
+        # By the folder too: launches of another simulation on this machine are seen in /proc, with what they claim.
+        self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{i}.{node}.{folder}')}" for i in range(count)]
         self._model, self._folder = model, folder
         self._busy: Collection[str] = ()
         self._foreign: dict[str, tuple[int, str, int]] = {}
