@@ -49,6 +49,12 @@ async def test_another_key_is_not_let_in(fleet: Fleet):
         )
 
 
+async def test_another_simulation_on_this_machine_has_other_gpus(tmp_path: Path, fleet: Fleet):
+    """Its launches are processes of this machine, like those of this one: what they claim must not be refused here."""
+    async with Fleet(tmp_path / "another", [NodePlan("n1", 4)]) as another:
+        assert not {*another.nodes["n1"].gpus.uuids} & {*fleet.nodes["n1"].gpus.uuids}
+
+
 async def test_a_lost_connection_ends_all_that_was_started_through_it(fleet: Fleet):
     async with connect(fleet, "n1") as client:
         process = await client.connection.create_process("exec sh")
