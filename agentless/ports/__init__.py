@@ -1,4 +1,4 @@
-"""The edges of the house as Protocols: what the controller needs, whoever provides it."""
+"""Protocols between layers: what the controller needs from engines, vendors and transports."""
 
 from agentless.ports.clock import Clock
 from agentless.ports.engine import ContainerEngine, Engine, HostEngine

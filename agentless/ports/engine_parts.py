@@ -14,14 +14,14 @@ from agentless.model.tasks.log_query import LogPosition
 
 
 class Reading(Protocol):
-    """Reads what a script prints on its stream 1 or 2: gives the task's own output on its two streams."""
+    """Parses the output of a script, and returns the task's own output by stream."""
 
     def __call__(self, fd: int, data: bytes, /) -> Iterable[tuple[int, bytes]]:
-        """What comes next."""
+        """Parse the next bytes of a stream (1 or 2)."""
 
     @property
     def place(self) -> LogPosition | None:
-        """How far it has come by the engine's times; None where only bytes can be counted."""
+        """How far the log was read, by the engine's times. None if only bytes can be counted."""
 
 
 class TerminalCommands(Protocol):
@@ -116,7 +116,7 @@ class ImageCommands(Protocol):
         """What the node has of the image; raises RuntimeFailed."""
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
-        """Read the image once, without the layers to skip; the output is of parcels."""
+        """Read the image once, without the layers to skip; the output is a row of files, each after a header line."""
 
     def whole(self, image: str, packer: str | None) -> Command:
         """Read the image once; the output is its archive, and `whole` on the other stream."""
