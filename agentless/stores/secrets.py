@@ -1,4 +1,4 @@
-"""Secret values that wait for their task to start: one 0600 file each, gone when it has."""
+"""Values of secrets until their task has started: one 0600 file per task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentless.model.tasks.task_id import is_task_id
 
 
 class SecretStore:
-    """Values by task id, in a folder of their own that only the user may enter."""
+    """Values by task id, in a private folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class SecretStore:
             raise StateError(f"the folder {folder} cannot be made: {error.strerror}") from None
 
     def put(self, task: str, values: Mapping[str, str]) -> None:
-        """Keep the values of one task on disk."""
+        """Store the values of a task."""
         if not values:
             return
         try:
@@ -37,7 +37,7 @@ class SecretStore:
             raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
 
     def get(self, task: str) -> dict[str, str]:
-        """The values of one task, empty when it has none (any more)."""
+        """The values of a task, empty if there are none."""
         if not is_task_id(task):
             return {}
         try:
@@ -49,7 +49,7 @@ class SecretStore:
         return values
 
     def hand_on(self, task: str, other: str) -> None:
-        """Let another task have the values of one, if they are kept."""
+        """Move the values of a task to another one, if they are stored."""
         try:
             (self._folder / task).replace(self._folder / other)
         except FileNotFoundError:
@@ -58,14 +58,14 @@ class SecretStore:
             raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
 
     def remove(self, task: str) -> None:
-        """Forget them."""
+        """Remove the values of a task."""
         if not is_task_id(task):
-            return  # an id may come from a label: it must not lead out of the folder
+            return  # an id from a label must not lead out of the folder
         try:
             (self._folder / task).unlink(missing_ok=True)
         except OSError as error:
             raise StateError(f"secrets cannot be removed from {self._folder}: {error.strerror}") from None
 
     def tasks(self) -> list[str]:
-        """The ids of the tasks whose values are kept."""
+        """The ids of the tasks with stored values."""
         return [path.name for path in self._folder.iterdir()]

@@ -1,4 +1,4 @@
-"""What is remembered of envs: the table `envs` of the state file, by the env's name."""
+"""Records of envs: the table `envs` of the state file, by name."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _ENVS = TypeAdapter(dict[str, EnvRecord])
 
 
 class EnvStore:
-    """The records of envs. A file of an older version has none, and the nodes tell them anew."""
+    """The records of envs. A file of an older version has none; they are rebuilt from the nodes."""
 
     def __init__(self, storage: AtomicStorage) -> None:
         self._storage = storage
 
     def load(self) -> dict[str, EnvRecord]:
-        """All records; raises StateError for what no version of agentless has written."""
+        """All records. Raises StateError for an invalid one."""
         try:
             return _ENVS.validate_python((self._storage.read() or {}).get("envs", {}))
         except ValidationError as error:
             raise damaged("the state file has a damaged record of an env", error) from None
 
     def save(self, envs: Mapping[str, EnvRecord]) -> None:
-        """Keep these and no others, on disk, in one write, before this returns."""
+        """Replace all records, in one write, synced to disk."""
         rows = _ENVS.dump_python(dict(envs), mode="json", exclude_defaults=True)
         self._storage.write({**(self._storage.read() or {}), "envs": rows})

@@ -1,4 +1,4 @@
-"""What is remembered of nodes and GPUs: the table `nodes` of the state file, by the node's name."""
+"""Records of nodes and GPUs: the table `nodes` of the state file, by name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class NodeRecordStore:
         self._storage = storage
 
     def load(self) -> dict[str, NodeRecord]:
-        """All records; raises StateError for what no version of agentless has written."""
+        """All records. Raises StateError for an invalid one."""
         try:
             return _NODES.validate_python((self._storage.read() or {}).get("nodes", {}))
         except ValidationError as error:
             raise damaged("the state file has a damaged record of a node", error) from None
 
     def save(self, nodes: Mapping[str, NodeRecord]) -> None:
-        """Keep these and no others, on disk, in one write, before this returns."""
+        """Replace all records, in one write, synced to disk."""
         rows = _NODES.dump_python(dict(nodes), mode="json", exclude_defaults=True)
         self._storage.write({**(self._storage.read() or {}), "nodes": rows})

@@ -1,4 +1,4 @@
-"""Which volumes each node had when it was asked last: the table `volumes` of the state file, by the node's name."""
+"""The last known volumes of each node: the table `volumes` of the state file, by the node's name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class VolumeStore:
         self._storage = storage
 
     def load(self) -> dict[str, frozenset[str]]:
-        """All of them; raises StateError for what no version of agentless has written."""
+        """All of them. Raises StateError for an invalid entry."""
         try:
             return _VOLUMES.validate_python((self._storage.read() or {}).get("volumes", {}))
         except ValidationError as error:
             raise damaged("the state file has a damaged record of volumes", error) from None
 
     def save(self, volumes: Mapping[str, frozenset[str]]) -> None:
-        """Keep these and no others, on disk, in one write, before this returns."""
+        """Replace all of them, in one write, synced to disk."""
         rows = {node: sorted(names) for node, names in volumes.items()}
         self._storage.write({**(self._storage.read() or {}), "volumes": rows})
