@@ -144,7 +144,7 @@ class Ended:
     run: float | None = None
 
 
-Status = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
+TaskStatus = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Task:
     batch: str
     owner: str
     created_at: float
-    status: Status = Pending()
+    status: TaskStatus = Pending()
     stop: StopKind | None = None
     grace: float | None = None
     rank: Rank | None = None
@@ -217,7 +217,7 @@ class Task:
         """The number of this try, from 1 on."""
         return int(self.id.partition("-")[2] or 1)
 
-    def afresh(self, status: Status) -> Task:
+    def afresh(self, status: TaskStatus) -> Task:
         """The task in this state, without requested stops and ranks."""
         return replace(self, status=status, stop=None, grace=None, rank=None, stop_reason=None, queued_at=None)
 
