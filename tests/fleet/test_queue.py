@@ -245,12 +245,13 @@ async def test_who_waits_for_a_process_is_told_so_and_blames_no_task(desk):
 async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
     """Its GPU is taken out of the inventory while it waits."""
     async with desk.running() as controller:
-        await submit(controller, "n1::0")
-        task = (await submit(controller, "n1::0")).task.id
+        first, task = await ids(controller, 2, "n1::0")
+        await until(lambda: controller.lookup.find(first).state == "running")
     text = desk.inventory.read_text()
     desk.inventory.write_text(text.replace("n1: {", "n1: {exclude_gpus: [0], "))
     async with desk.running() as controller:
         await controller.nodes.heard()
+        assert controller.lookup.find(first).state == "running"
         found = controller.queue.explain(controller.lookup.find(task))
         assert found.summary.endswith("in the queue; as the nodes are now, it can never start")
         assert controller.queue.outlook(controller.lookup.find(task)).reason == "n1::0 can never be had here"

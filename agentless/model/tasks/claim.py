@@ -109,7 +109,7 @@ def claim_of(container: Container) -> Claim | None:
         bool(labels.get(EXCLUSIVE)),
         _number(labels.get(LIMIT)),
         _sharing(labels.get(GPU_SHARE, ""), labels.get(GPU_MEMORY, "")),
-        int(numa) if re.fullmatch(r"[0-9]{1,4}", numa) else None,
+        int(numa) if numa and re.fullmatch(r"[0-9]{1,4}", numa) else None,
     )
 
 
@@ -176,14 +176,16 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
 
 def _sharing(limit: str, floor: str) -> Sharing:
     """Parsed as in the launch script: an invalid label means no sharing."""
-    if not re.fullmatch(r"[1-9][0-9]{0,2}", limit) or not re.fullmatch(r"[1-9][0-9]{0,14}", floor):
+    if not limit or not re.fullmatch(r"[1-9][0-9]{0,2}", limit) or not re.fullmatch(r"[1-9][0-9]{0,14}", floor):
         return ALONE
     return Sharing(int(limit), int(floor))
 
 
 def _number(text: str | None) -> float | None:
+    if not text:
+        return None
     try:
-        number = float(text or "")
+        number = float(text)
     except ValueError:
         return None
     return number if 0 < number < math.inf else None

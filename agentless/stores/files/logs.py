@@ -34,6 +34,7 @@ class LogStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._used: int | None = None  # bytes on disk, once they have been counted
+        self._seen = set[str]()  # tasks whose log is known to be stored
         self._shrinking = Lock()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,10 +45,14 @@ class LogStore:
             raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
 
     def __contains__(self, task: object) -> bool:
+        """Whether a log was stored. Known files are cached: each event of a node asks for all its ended tasks."""
+        name = str(task)
         try:
-            return self._path(str(task)).exists()
+            if name not in self._seen and self._path(name).exists():
+                self._seen.add(name)
         except OSError:  # an id from a label that is too long for a file name
             return False
+        return name in self._seen
 
     def writer(self, task: str, cap: int) -> LogWriter:
         """Write a new log of this task, of which `cap` bytes are kept."""
@@ -55,6 +60,7 @@ class LogStore:
 
     def remove(self, task: str) -> None:
         """Remove the log of a task, as if it had never been stored."""
+        self._seen.discard(task)
         with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
             size = self._path(task).stat().st_size
             self._path(task).unlink()

@@ -10,7 +10,7 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.container import Container
 from agentless.ports import Clock
 from agentless.rules.nodes.gpu_exclusion import recognised
@@ -59,6 +59,10 @@ class NodeCache:
     def of_task(self, task: str) -> tuple[Container, ...]:
         """Those of them that name this task."""
         return tuple(container for container in self.containers if named_task(container) == task)
+
+    def knows_ended(self, task: str) -> bool:
+        """Whether what runs this task is known to have ended."""
+        return any(container.over for container in self.of_task(task))
 
     @property
     def online(self) -> bool:
@@ -151,5 +155,4 @@ class NodeCache:
 
 def named_task(container: Container) -> str | None:
     """The id of the task that its labels name."""
-    claim = claim_of(container)
-    return claim.task if claim else None
+    return container.labels.get(TASK)

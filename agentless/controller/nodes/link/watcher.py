@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
-from agentless.controller.nodes.link.cache import NodeCache, named_task
+from agentless.controller.nodes.link.cache import NodeCache
 from agentless.controller.nodes.link.changes import PendingChanges
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
@@ -95,10 +95,9 @@ class Watcher:
                 if fd != 1:
                     continue
                 *lines, buffer = (buffer + data).split(b"\n")
-                over = {named_task(container) for container in self._cache.containers if container.over}
                 for line in (raw.decode("utf-8", "replace") for raw in lines if raw.strip()):
                     event = self._engines.parse_event(line)
-                    if event.over is None or event.over not in over:
+                    if event.over is None or not self._cache.knows_ended(event.over):
                         await changes.put(event.change, at_once=event.at_once)
         finally:
             changes.end()
