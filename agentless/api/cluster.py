@@ -15,7 +15,7 @@ from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, future_moment, moment, task
-from agentless.api.verb import Stream, Verb
+from agentless.api.verb import StreamVerb, Verb
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import NotFound, Refused, UsageError, error_named
@@ -223,7 +223,7 @@ class Cluster:
         """Checks of all nodes, or of these: is it reached, does Docker work, does Docker see its GPUs."""
         return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
 
-    @Stream
+    @StreamVerb
     def events(
         self,
         task: str | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentless.api.lines import lines
 from agentless.api.parse import parse
-from agentless.api.verb import Stream, Verb
+from agentless.api.verb import StreamVerb, Verb
 from agentless.client.client import Client
 from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
@@ -51,7 +51,7 @@ class Task(TaskView):
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
         return found
 
-    @Stream
+    @StreamVerb
     def logs(
         self,
         *,

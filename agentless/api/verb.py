@@ -84,7 +84,7 @@ class Verb(_Descriptor[S, P, R]):
         return self if instance is None else BoundVerb(MethodType(self.__wrapped__, instance))
 
 
-class Stream(_Descriptor[S, P, Iterator[R]]):
+class StreamVerb(_Descriptor[S, P, Iterator[R]]):
     """Decorates a method that yields answers."""
 
     @overload

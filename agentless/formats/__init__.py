@@ -1,1 +1,1 @@
-"""Formats of bytes: tar archives, read without trust and written, frames, uploaded contents."""
+"""Binary formats: tar archives, frames, and uploaded contents."""

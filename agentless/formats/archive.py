@@ -1,6 +1,6 @@
 """Copies as a tar stream, packed and unpacked: for nodes without rsync, and for containers.
 
-What comes from a node is not trusted: see `tree`. No device, setuid bit or owner comes along.
+Archives from nodes are untrusted: see `tree`. Devices, setuid bits and owners are not copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.model.text import shown
 
 _MODE = 0o777
-"""Of a mode: not the bits that let a program run as its owner."""
+"""The mode bits that are copied: without setuid and setgid."""
 Notes = list[str]
 
 
@@ -44,8 +44,8 @@ class ExactReader:
 def pack(sink: Any, source: str, name: str, *, whole: str | None = None) -> Notes:
     """Write a file or folder to a sink with `write`, as a tar stream in which it is called `name`.
 
-    `whole` is the name of an empty file at the end: whoever finds it has all of it. Owners are left out. Gives what
-    could not be read, one sentence each.
+    `whole` is the name of an empty file at the end, which shows that the stream is complete. Owners are left out.
+    Returns what could not be read, one sentence each.
     """
     notes: Notes = []
     with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK) as archive:
@@ -58,14 +58,14 @@ def pack(sink: Any, source: str, name: str, *, whole: str | None = None) -> Note
 
 
 def _walk(source: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
-    """Each path below and its name in the archive; a folder comes before what is in it, and once more after that.
+    """All paths and their names in the archive. A folder comes before its content, and again after it.
 
-    GNU tar wants what is in a folder right after it; BusyBox sets the time of a folder as soon as it meets it.
+    GNU tar expects the content right after the folder; BusyBox sets the time of a folder immediately.
     """
     yield source, name
     if not os.path.isdir(source):
         return
-    # A link that was named is followed, those below are links.
+    # The source itself is followed if it is a link; links below it are copied as links.
     stack = [(source, name, _inside(source, name, notes))]
     while stack:
         folder, inner, entries = stack[-1]
@@ -108,7 +108,7 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
 
 
 def _forget(archive: tarfile.TarFile) -> None:
-    """Keep tarfile from remembering all members, which may be millions."""
+    """Prevent tarfile from keeping all members in memory: there may be millions."""
     archive.members = []  # type: ignore[attr-defined]
 
 
@@ -122,7 +122,7 @@ def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
 class Unpacker:
     """Fills `name` in a folder here from a tar stream.
 
-    Of the name of each member `strip` parts are left out; what is left, if anything, is below `name`.
+    The first `strip` parts of each member's name are removed. The rest is a path below `name`.
     """
 
     def __init__(self, folder: str, name: str, strip: int, count: Callable[[int], None]) -> None:
@@ -133,7 +133,7 @@ class Unpacker:
         self._mode = _MODE & ~forbidden_bits()
 
     def unpack(self, stream: Any) -> int:
-        """Read to the end; gives the number of members. Raises CopyFailed, and errors of the stream."""
+        """Read to the end. Returns the number of members. Raises CopyFailed, and errors of the stream."""
         try:
             return pulled(self._unpack(Tar()), stream.read)
         except Incomplete as error:
@@ -185,11 +185,11 @@ class Unpacker:
         self._count(hole + len(data))
 
     def _parts(self, name: str) -> Parts:
-        """The path of a member below the folder; raises CopyFailed for one that leads out of it."""
+        """The path of a member below the folder. Raises CopyFailed if it leads out of it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
-        if not parts:  # of the root folder, which has no name, an engine sends `./` and what is in it as `./file`
+        if not parts:  # for the root folder, an engine sends `./` and `./file`
             self._strip = 0
         return (self._name, *parts[self._strip :])
 
@@ -209,7 +209,7 @@ class Unpacker:
 
     @contextlib.contextmanager
     def _at(self, path: str) -> Iterator[None]:
-        """Raises CopyFailed with what went wrong at a path here, or on the way there."""
+        """Raises CopyFailed for an OSError at a local path."""
         try:
             yield
         except NotAFolder as error:
@@ -227,7 +227,7 @@ def forbidden_bits() -> int:
 
 @contextlib.contextmanager
 def _noting(notes: Notes, path: str) -> Iterator[None]:
-    """Note what cannot be read here, and go on. Errors of the sink have no file name, and are raised."""
+    """Note unreadable local files and go on. Errors of the sink have no file name, and are raised."""
     try:
         yield
     except OSError as error:

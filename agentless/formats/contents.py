@@ -1,4 +1,4 @@
-"""The body in which contents of files are uploaded: one after the other, each after a head.
+"""The body of an upload: file contents, each after a head.
 
 A head is the SHA-256 of the content in 64 letters, and its length in 16 hexadecimal digits.
 """
@@ -16,7 +16,7 @@ def content_head(digest: str, size: int) -> bytes:
 
 
 def parse_content_head(head: bytes) -> tuple[str, int]:
-    """The SHA-256 and the length of a content; raises UsageError."""
+    """Parse the SHA-256 and the length of a content. Raises UsageError."""
     try:
         digest, size = head[:64].decode("ascii"), int(head[64:], 16)
         if size < 0 or not set(digest) <= set("0123456789abcdef"):

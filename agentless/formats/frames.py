@@ -1,6 +1,6 @@
-"""Frames, in which logs, archives and terminals travel: a byte for the kind, four of length (big-endian), the content.
+"""Frames of logs, archives and terminals: a byte for the kind, four for the length (big-endian), the content.
 
-Kept logs are files of them. The kinds 1 and 2 are standard output and standard error.
+Stored logs are files of frames. The kinds 1 and 2 are standard output and standard error.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import BinaryIO
 from agentless.errors import UsageError
 
 END, DATA, NOTE, RESIZE, POSITION = 0, 1, 3, 4, 5
-"""The end, with an error or an exit code where there is one; input of a program; a note for people; a new size of its
-terminal; in a log, how far it was read: what came before is complete, and a log that breaks off can go on there."""
+"""END: the end, with an error or an exit code if any. DATA: input of a program. NOTE: a note for people. RESIZE: a new
+size of the terminal. POSITION: a cursor of a log, at which reading can resume."""
 HEAD = 5
 MOST = 1 << 20
-"""Bytes of one frame to or from a terminal."""
+"""The most bytes of one frame to or from a terminal."""
 
 Frame = tuple[int, bytes]
 
@@ -31,7 +31,7 @@ def parse_head(head: bytes | bytearray) -> tuple[int, int]:
 
 
 def read_frames(file: BinaryIO) -> Iterator[Frame]:
-    """The complete frames in a file, up to the first END, which is among them. A file that breaks off has none."""
+    """The frames of a file, up to and including the first END. A truncated file has no END."""
     while len(head := file.read(HEAD)) == HEAD:
         kind, size = parse_head(head)
         data = file.read(size)
@@ -43,13 +43,13 @@ def read_frames(file: BinaryIO) -> Iterator[Frame]:
 
 
 class FrameDecoder:
-    """Takes bytes as they arrive, however they were cut, and gives the frames in them."""
+    """Decodes frames from bytes in pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete by now; raises UsageError for one that is too long."""
+        """Add bytes. Returns the frames that are complete. Raises UsageError if one is too long."""
         self._rest += data
         while len(self._rest) >= HEAD:
             kind, size = parse_head(self._rest)

@@ -1,11 +1,11 @@
-"""A tar stream, read without trust: any bytes are members or `BadArchive`, in bounded memory and linear time.
+"""Reads an untrusted tar stream: any bytes give members or `BadArchive`, in bounded memory and linear time.
 
-`tarfile` recurses with chained headers, remembers every member, and takes a damaged header in the middle for the end.
-Read are ustar, GNU and pax archives, sparse files included (GNU's own header, and pax versions 0.0, 0.1 and 1.0):
+`tarfile` recurses with chained headers, keeps every member in memory, and takes a damaged header for the end. This
+module reads ustar, GNU and pax archives, including sparse files (GNU's own header, and pax versions 0.0, 0.1 and 1.0):
 https://www.gnu.org/software/tar/manual/html_node/Tar-Internals.html
 
-The reader is made of generators: each `yield` waits for the next bytes, and `b""` is the end. So the same code reads a
-file, a blocking stream (`pulled`) and what an event loop receives (`Fed`).
+The parser consists of generators: each `yield` waits for the next bytes, and `b""` is the end. So the same code reads a
+file, a blocking stream (`pulled`), and bytes from an event loop (`Fed`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Parsing = Generator[None, bytes, T]
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1 << 20
 MOST_EXTENDED = 16
-"""Extended headers of one member: one for a long name, one for a long link, one of pax."""
+"""The most extended headers of a member: a long name, a long link, and a pax header."""
 MOST_HEADER = 4 << 20
-"""Bytes of an extended header: extended attributes of a file may have 64 KiB each."""
+"""The largest extended header in bytes. Extended attributes of a file may have 64 KiB each."""
 MOST_PIECES = 200_000
-"""Pieces of a sparse file."""
+"""The most pieces of a sparse file."""
 _LARGEST = 1 << 63
 _FAR = float(1 << 40)
-"""Seconds from 1970 on that a file system may have room for."""
+"""The latest time that a file system may store, in Unix seconds."""
 _END = bytes(BLOCK)
 _KINDS: dict[bytes, Kind] = {
     tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.GNUTYPE_SPARSE: "file",
@@ -46,7 +46,7 @@ _PAX = frozenset({tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE})
 
 
 class BadArchive(Exception):
-    """The stream is no tar archive, or a damaged one: reading it again would give the same."""
+    """The stream is no valid tar archive. A retry would fail, too."""
 
 
 class Incomplete(BadArchive):
@@ -55,7 +55,7 @@ class Incomplete(BadArchive):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file, folder or link; `size` is that of the file when its holes are filled."""
+    """A file, folder or link. `size` is the size of the file with its holes."""
 
     name: str
     kind: Kind
@@ -66,7 +66,7 @@ class Member:
 
 
 class Tar:
-    """A stream of members: `next` gives one after the other, `content` what is in the last one."""
+    """A stream of members: `next` returns the next one, `content` the content of the last one."""
 
     def __init__(self) -> None:
         self._data, self._at, self._begun = b"", 0, False
@@ -75,7 +75,7 @@ class Tar:
         self._shared: dict[str, str] = {}
 
     def next(self) -> Parsing[Member | None]:
-        """The next member, None at the end of the stream, up to which it is read then. Raises BadArchive."""
+        """The next member. At the end, it reads the rest of the stream and returns None. Raises BadArchive."""
         yield from self._skip()
         names: dict[str, str] = {}
         pax: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ class Tar:
         raise BadArchive(f"a member has more than {MOST_EXTENDED} extended headers")
 
     def content(self, take: Callable[[int, bytes], None]) -> Parsing[None]:
-        """Hand over the content of the last member, a file, in pieces with their offsets; between them are holes."""
+        """Pass the content of the last member, a file, in pieces with their offsets. Between them are holes."""
         pieces = iter((0, self._size) if self._pieces is None else self._pieces)
         for offset, length in zip(pieces, pieces, strict=True):
             at, end = offset, offset + length
@@ -112,7 +112,7 @@ class Tar:
     # ------------------------------------------------------------------ headers
 
     def _header(self) -> Parsing[bytes | None]:
-        """A header block, None at the end of the archive or of a stream without a byte."""
+        """A header block. None at the end of the archive, or for an empty stream."""
         if self._at == len(self._data):
             self._data, self._at = (yield), 0
             if not self._data:
@@ -157,7 +157,7 @@ class Tar:
     # ------------------------------------------------------------- sparse files
 
     def _gnu_map(self, block: bytes) -> Parsing[None]:
-        """Four pieces are in the header itself, 21 in each block that follows while there are more."""
+        """The sparse map of GNU tar: four pieces are in the header, and 21 in each following block."""
         numbers = array("q")
         fields, more = block[386:482], block[482]
         while True:
@@ -183,7 +183,7 @@ class Tar:
         self._place(numbers, size)
 
     def _leading_map(self) -> Parsing[array[int]]:
-        """The map of version 1.0 precedes the content, as lines of a number: how many pieces, then each of them."""
+        """The sparse map of pax 1.0, before the content: lines with the number of pieces, then the pieces."""
         numbers, wanted, rest = array("q"), 1, b""
         while len(numbers) < wanted:
             if self._left < BLOCK or len(rest) > BLOCK:
@@ -200,7 +200,7 @@ class Tar:
         return numbers[1:]
 
     def _place(self, numbers: array[int], size: int) -> None:
-        """From now on the content is these pieces of a file of this size: the offset and the length of each."""
+        """Set the pieces of the content, by offset and length, in a file of this size."""
         end = total = 0
         for offset, length in zip(numbers[::2], numbers[1::2], strict=False):
             if offset < end or length < 0:
@@ -213,7 +213,7 @@ class Tar:
     # -------------------------------------------------------------------- bytes
 
     def _skip(self) -> Parsing[None]:
-        """Past what is left of the last member."""
+        """Skip the rest of the last member."""
         left, self._left, self._padding = self._left + self._padding, 0, 0
         while left:
             left -= len((yield from self._some(min(left, CHUNK))))
@@ -225,7 +225,7 @@ class Tar:
         return bytes(data)
 
     def _some(self, most: int) -> Parsing[bytes]:
-        """Some of the next bytes, at least one."""
+        """Some of the next bytes, at least one byte."""
         while self._at == len(self._data):
             self._data, self._at = (yield), 0
             if not self._data:
@@ -236,7 +236,7 @@ class Tar:
 
 
 class Fed(Generic[T]):
-    """A reading that is given its bytes as they come. Whoever leaves it before its end closes it."""
+    """A parsing that is fed with bytes. Close it if it is abandoned before its end."""
 
     def __init__(self, reading: Parsing[T]) -> None:
         self._reading = reading
@@ -245,11 +245,11 @@ class Fed(Generic[T]):
 
     @property
     def ended(self) -> bool:
-        """Whether the reading wants no more."""
+        """Whether the parsing needs no more bytes."""
         return bool(self._result)
 
     def feed(self, data: bytes) -> None:
-        """Some more bytes, none at the end of all."""
+        """Feed bytes; empty at the end."""
         if self._result:
             return
         try:
@@ -258,17 +258,17 @@ class Fed(Generic[T]):
             self._result.append(end.value)
 
     def end(self) -> T:
-        """No more bytes; gives what comes of the reading."""
+        """End the input. Returns the result of the parsing."""
         self.feed(b"")
         return self._result[0]
 
     def close(self) -> None:
-        """Let go of what the reading holds."""
+        """Close the generator."""
         self._reading.close()
 
 
 def pulled(reading: Parsing[T], read: Callable[[int], bytes]) -> T:
-    """What comes of a reading whose bytes are read from a file or a stream."""
+    """The result of a parsing that reads from a file or a stream."""
     fed = Fed(reading)
     try:
         while data := read(CHUNK):
@@ -306,7 +306,7 @@ def _number(text: str) -> int:
 
 
 def _field(data: bytes) -> int:
-    """A number of a header: octal, or binary where the first bit is set."""
+    """A number of a header: octal, or binary if the first bit is set."""
     if data[0] == 0x80:
         return min(int.from_bytes(data[1:], "big"), _LARGEST - 1)
     text = _text(data.partition(b"\0")[0]).strip()

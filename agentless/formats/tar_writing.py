@@ -1,4 +1,4 @@
-"""The parts of a tar archive as they are written: headers, padding, the end."""
+"""Writes the parts of a tar archive: headers, padding, the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END = bytes(2 * BLOCK)
 Form = Literal[1, 2]
 GNU: Form = tarfile.GNU_FORMAT
 PAX: Form = tarfile.PAX_FORMAT
-"""They differ in names of more than 100 bytes and files of 8 GiB and more. GNU's takes the same room for any size."""
+"""They differ for names over 100 bytes and files from 8 GiB on. A GNU header has the same length for any size."""
 _TYPES: dict[Kind, bytes] = {
     "file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE,
 }  # fmt: skip
@@ -41,10 +41,10 @@ def file(name: str, data: bytes, *, form: Form = PAX) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What fills the last block of a content of this size."""
+    """The padding after a content of this size."""
     return bytes(-size % BLOCK)
 
 
 def padded(size: int) -> int:
-    """Bytes that a content of this size takes in an archive."""
+    """The bytes of a content of this size in an archive, with padding."""
     return size + -size % BLOCK

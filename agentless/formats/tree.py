@@ -1,7 +1,7 @@
-"""A folder that is filled with files, folders and links from an archive that nobody vouches for.
+"""Fills a folder with files, folders and links from an untrusted archive.
 
-No name leads out of it: every folder on the way is opened from the one above it, and never through a link. A file or
-link is made under another name, and gets its own when it is complete.
+No name leads out of the folder: each folder of a path is opened from the one above it, and never through a link. A file
+or link is created under a temporary name and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator
 from agentless.formats.tar import Member, Parsing, Tar
 
 _HOLE = 1 << 16
-"""Bytes that are left out of a file where they are zero."""
+"""A block of so many zeros becomes a hole."""
 _ZEROS = bytes(_HOLE)
 Parts = tuple[str, ...]
 Seen = Callable[[int, bytes], None]
-"""Is called with the content of a file in its order: with the length of a hole, else with bytes."""
+"""Called with the content of a file in order: the length of a hole, or bytes."""
 
 
 class NotAFolder(OSError):
-    """Something on the way, `filename`, cannot be opened as a folder."""
+    """A part of the path, `filename`, is not a folder."""
 
 
 class Tree:
-    """Fills the folder that is open as `top`. Everything raises OSError, and NotAFolder for what is on the way.
+    """Fills the folder that is open as `top`. All methods raise OSError, and NotAFolder for a part of a path.
 
     Paths are tuples of names. `made` is called with each new folder.
     """
@@ -37,13 +37,13 @@ class Tree:
         self._folders, self._sources = _Folders(top, made), _Folders(top, made)
 
     def folder(self, path: Parts) -> int:
-        """Open a folder, which is made if it is missing; it stays open until the next call of any method."""
+        """Open a folder, and create it if missing. It stays open until the next call of any method."""
         return self._folders.open(path)
 
     def file(
         self, path: Parts, tar: Tar, member: Member, *, mode: int, mtime: float | None, seen: Seen
     ) -> Parsing[None]:
-        """Write the content of the member that the archive has come to. `seen` sees it go by."""
+        """Write the content of the current member. `seen` is called with it."""
         folder = self._folders.open(path[:-1])
         with _placed(folder, path[-1]) as fresh:
             file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
@@ -64,19 +64,19 @@ class Tree:
                 os.utime(fresh, (mtime, mtime), dir_fd=folder, follow_symlinks=False)
 
     def hard_link(self, path: Parts, source: Parts) -> None:
-        """Make another name of a file in the tree."""
+        """Make a hard link to a file in the tree."""
         folder, there = self._folders.open(path[:-1]), self._sources.open(source[:-1])
         with _placed(folder, path[-1]) as fresh:
             os.link(source[-1], fresh, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False)
 
     def close(self) -> None:
-        """Let go of what is open below `top`."""
+        """Close all folders below `top`."""
         self._folders.close()
         self._sources.close()
 
 
 class _Folders:
-    """Folders below `top`. The last one stays open, since what is in a folder mostly comes one after the other."""
+    """Folders below `top`. The last one stays open, since files of a folder mostly follow each other."""
 
     def __init__(self, top: int, made: Callable[[Parts], object]) -> None:
         self._top, self._made = top, made
@@ -84,7 +84,7 @@ class _Folders:
         self._opened = -1
 
     def open(self, parts: Parts) -> int:
-        """The folder that these parts lead to, made if it is missing, until the next call."""
+        """Open this folder until the next call, and create it if missing."""
         if ".." in parts:
             raise NotAFolder(errno.EINVAL, "leads elsewhere", "/".join(parts))
         if self._opened >= 0 and parts[: len(self._parts)] != self._parts:
@@ -103,14 +103,14 @@ class _Folders:
         return self._opened if self._opened >= 0 else self._top
 
     def close(self) -> None:
-        """Let go of the last one."""
+        """Close the last folder."""
         if self._opened >= 0:
             os.close(self._opened)
         self._opened, self._parts = -1, ()
 
 
 def _write_content(tar: Tar, member: Member, file: int, seen: Seen) -> Parsing[None]:
-    """Write the content of a member to an empty file, and leave holes where it is zero."""
+    """Write the content of a member to an empty file, with holes for zeros."""
     end = 0
 
     def take(offset: int, data: bytes) -> None:
@@ -142,7 +142,7 @@ def write_at(file: int, data: bytes, offset: int) -> None:
 
 @contextlib.contextmanager
 def _placed(folder: int, name: str) -> Iterator[str]:
-    """Make something under this fresh name: it gets its own when it is complete."""
+    """Create something under a temporary name, and rename it when it is complete."""
     fresh = f".agentless-{secrets.token_hex(8)}"
     try:
         yield fresh

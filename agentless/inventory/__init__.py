@@ -1,1 +1,1 @@
-"""From the admin's YAML file to nodes, with every error at its line and column."""
+"""Reads the inventory, and reports every mistake with its line and column."""

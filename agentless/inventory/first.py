@@ -1,4 +1,4 @@
-"""The first inventory, for `agentless init`: the hosts that are known, and every key explained."""
+"""The first inventory, for `agentless init`: known hosts, and an explanation of every key."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ nodes:
 def first_inventory(hosts: Sequence[str], left_out: Sequence[str] = ()) -> str:
     """The text of an inventory of `hosts`, each an alias of ~/.ssh/config or `[user@]host[:port]`.
 
-    Names of nodes are made from the hosts', valid and unique. `left_out` are aliases that a comment says were not
-    taken, since they serve git. Raises UsageError when there is no host, or one that cannot be read.
+    Names of nodes are valid and unique, made from the hosts. `left_out` are aliases of git servers, named in a comment.
+    Raises UsageError if there is no host, or an invalid one.
     """
     if not hosts:
         raise UsageError("no machine to begin with: ~/.ssh/config names none; name one: agentless init user@host")
@@ -65,7 +65,7 @@ def first_inventory(hosts: Sequence[str], left_out: Sequence[str] = ()) -> str:
 
 
 def write_first(path: Path, text: str, force: bool) -> None:
-    """Write `text` to `path`, whole or not at all, making its folder; what is there already stays without `force`."""
+    """Write `text` to `path` atomically, and create its folder. An existing file is only replaced with `force`."""
     path = Path(os.path.realpath(path))
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -76,7 +76,7 @@ def write_first(path: Path, text: str, force: bool) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             if not force:
-                path.touch(exist_ok=False)  # takes the name, so that nobody's file is replaced
+                path.touch(exist_ok=False)  # claims the name, so that no other file is replaced
             os.replace(fresh, path)
         finally:
             fresh.unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def _node_name(host: str, taken: dict[str, str]) -> str:
 
 
 def _scalar(value: str | int) -> str:
-    """Text is quoted where some reader of YAML could take it for something else."""
+    """A YAML scalar. It is quoted if a parser could read it as another type."""
     if isinstance(value, int):
         return str(value)
     node = yaml.compose(value, Loader=yaml.SafeLoader) if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", value) else None

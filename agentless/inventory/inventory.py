@@ -1,7 +1,7 @@
-"""The inventory: from the admin's YAML file to nodes with the defaults filled in.
+"""The inventory: reads the YAML file into nodes with defaults.
 
-All mistakes of a file are told at once, one per line as `FILE:LINE:COLUMN: PATH: what is wrong and what is wanted`,
-which editors and terminals turn into links. What may be in the file is in `schema`.
+All mistakes of a file are reported at once, one per line as `FILE:LINE:COLUMN: PATH: what is wrong and what is wanted`,
+which editors and terminals turn into links. The keys are in `schema`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.usage.fair_share import HALF_LIFE
 
 MAX_BYTES = 512 * 1024
-"""Some 8,000 nodes. A larger file is not an inventory, and reading it would hold up everybody."""
+"""The largest file: some 8,000 nodes. Reading a larger one would block the controller."""
 
 MAX_MISTAKES = 100
-"""Mistakes told at once: more than that is one mistake made many times."""
+"""The most reported mistakes. More are one mistake made many times."""
 
 FileStamp = tuple[int, int, int]
-"""Inode, size and modification time in nanoseconds: another stamp, another content."""
+"""Inode, size and modification time in nanoseconds. An edited file has another stamp."""
 
 _ONLY_USUAL = ("shared_dir", "container")
-"""Keys of the defaults that no node has of its own."""
+"""Keys that only exist in the defaults."""
 _A_NODE = "write a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
     "string_type": "wants text",
@@ -55,12 +55,10 @@ _WANTED = {
 class Inventory:
     """The nodes in the order of the file.
 
-    `shared_dir` is a folder that all of them have, `image` the usual one, `container` the usual env,
-    `policy` the usual way to choose a node,
-    `health` which GPUs are kept out. `half_life` is in how many seconds what an owner has used counts half. `learn`:
-    earlier tasks tell how long one without a limit will take. `metrics` is where they are served, None: only on the
-    controller's own socket. `stamp` is the file's as it was read: the inventory is
-    out of date when `stamp_of(path)` is another one.
+    `shared_dir` is a folder that all nodes share. `image`, `container` (an env) and `policy` are defaults of tasks.
+    `health` is the health policy. `half_life` is the half-life of past use in seconds. `learn`: the length of a task
+    without a limit is estimated from earlier tasks. `metrics` is the address where they are served, None: only the
+    controller's socket. `stamp` is the stamp of the file when it was read; `stamp_of(path)` differs after an edit.
     """
 
     path: Path
@@ -79,7 +77,7 @@ class Inventory:
 
 
 def load(path: Path) -> Inventory:
-    """The inventory in `path`; raises InventoryError, and nothing else, with all that is wrong."""
+    """The inventory in `path`. Raises only InventoryError, with all mistakes."""
     text, stamp = _text(path)
     try:
         marked = read_yaml(text)
@@ -115,7 +113,7 @@ def load(path: Path) -> Inventory:
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """The file's stamp now, None when it cannot be looked at."""
+    """The current stamp of the file, None if it cannot be read."""
     try:
         return _stamp(path.stat())
     except (OSError, ValueError):
@@ -152,7 +150,7 @@ def _text(path: Path) -> tuple[str, FileStamp]:
 
 
 def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:
-    """What is written on the node wins; a None that is written takes the default back."""
+    """The configuration of a node. Its own keys override the defaults, also with null."""
     written = {**defaults.model_dump(exclude_unset=True), **node.model_dump(exclude_unset=True)}
     if node.labels:
         written["labels"] = {**(defaults.labels or {}), **node.labels}
@@ -170,7 +168,7 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
 
 
 def _hostless(marked: Marked) -> Iterator[Mistake]:
-    """Nodes that nothing says how to reach. Seen in the bare data, for a file with other mistakes has no models."""
+    """Nodes without a host. Checked in the raw data, since a file with other mistakes has no models."""
     file = _mapping(marked.data)
     usual = _mapping(file.get("defaults")).get("connection")
     hostless = [
@@ -190,7 +188,7 @@ def _mapping(value: object) -> dict[str, object]:
 
 
 def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
-    """Pydantic's finding in our words, at its place in the file."""
+    """An error of Pydantic as a mistake, with its place in the file."""
     where: Where = tuple(part for part in detail["loc"] if part != "[key]")
     at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
     place = (marked.keys if at_key else marked.values).get(where, (1, 1))
@@ -270,7 +268,7 @@ def _shown(value: object) -> str:
 
 
 def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
-    """One line for each; a mistake that aliases bring to several nodes stands in the file once and is told once."""
+    """One line per mistake. A mistake that YAML aliases repeat is reported once."""
     once: dict[tuple[int, int, str], Mistake] = {}
     for problem in sorted(problems, key=lambda p: p[:2]):
         once.setdefault((problem.line, problem.column, problem.text), problem)
@@ -283,7 +281,7 @@ def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
 
 
 def _path(where: Where) -> str:
-    """`nodes.node2.exclude_gpus[1]`; a key with anything odd in it is quoted."""
+    """A path like `nodes.node2.exclude_gpus[1]`. Unusual keys are quoted."""
     text = ""
     for part in where:
         if isinstance(part, int):

@@ -1,8 +1,8 @@
-"""YAML as plain data with the place of every key and value, so that a later check can point into the file.
+"""YAML as plain data with the place of every key and value, for messages of later checks.
 
-Only the structure is YAML's: every scalar stays the text that was written (nothing, `~` and `null` are None), and
-who knows what is wanted there reads it. So `user: no`, `rack: 012` and `time: 1:30` are what they look like, and
-not false, 10 and 90 as in YAML 1.1. Anchors and `<<` work; keys are text; a key twice in one mapping is an error.
+Only the structure is parsed. Every scalar stays text (an empty one, `~` and `null` are None), which the schema parses
+later. So `user: no`, `rack: 012` and `time: 1:30` are texts, and not false, 10 and 90 as in YAML 1.1. Anchors and `<<`
+work; keys are text; a key twice in one mapping is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 MAX_VALUES = 100_000
-"""Aliases let a few lines of YAML stand for more values than memory holds; here is the end."""
+"""The most values. With aliases, a few lines could expand to more than memory holds."""
 MAX_DEPTH = 20
 
 _TAG = "tag:yaml.org,2002:"
@@ -36,11 +36,11 @@ _PLAIN_WORDS = (
 _BEGUN_EARLIER = ("could not find expected ':'", "unexpected end of stream")
 
 Where = tuple[str | int, ...]
-"""The way to a value: the keys and list indices from the top."""
+"""The path of a value: keys and list indices from the top."""
 
 
 class Mistake(NamedTuple):
-    """Something wrong at a line and column, both from 1; `where` is empty for the file as a whole."""
+    """A mistake at a line and column, both from 1. `where` is empty for the whole file."""
 
     line: int
     column: int
@@ -49,7 +49,7 @@ class Mistake(NamedTuple):
 
 
 class BrokenYaml(Exception):
-    """Text that is no YAML at all, with the one problem that ends its reading."""
+    """The text is not valid YAML. It has the mistake that stopped the parser."""
 
     def __init__(self, line: int, column: int, text: str) -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class BrokenYaml(Exception):
 
 @dataclass(slots=True)
 class Marked:
-    """The data (mappings, lists, str and None), where each key and value is written, and what was wrong with them."""
+    """The data (mappings, lists, str and None), the place of each key and value, and the mistakes."""
 
     data: object = None
     keys: dict[Where, tuple[int, int]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Marked:
 
 
 def read_yaml(text: str) -> Marked:
-    """The YAML document in `text`; raises BrokenYaml, and nothing else whatever the text is."""
+    """The YAML document in `text`. Raises only BrokenYaml."""
     reader = _Reader()
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -99,7 +99,7 @@ class _Reader:
         self._left = MAX_VALUES
 
     def read(self, node: Node, where: Where) -> object:
-        """The data of `node`, every part of it marked."""
+        """The data of a YAML node, with all places marked."""
         self._spend(node, where)
         self.marked.values[where] = _place(node)
         if node.tag not in _TAGS:
@@ -121,7 +121,7 @@ class _Reader:
         return None if node.tag == _TAG + "null" else text
 
     def _pairs(self, mapping: Node, where: Where) -> Iterator[tuple[ScalarNode, Node]]:
-        """Keys with their values; what is written in the mapping itself wins over what `<<` brings in."""
+        """Keys with their values. Keys of the mapping itself override those from `<<`."""
         self._spend(mapping, where)
         own: dict[str, tuple[ScalarNode, Node]] = {}
         merged: list[Node] = []

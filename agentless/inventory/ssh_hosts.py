@@ -1,4 +1,4 @@
-"""Hosts as people name them to SSH: typed (`user@host:port`), or by the aliases of ~/.ssh/config, see ssh_config(5)."""
+"""SSH hosts: typed as `user@host:port`, or aliases of ~/.ssh/config, see ssh_config(5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = r"(?!\d+(?::|$))\w[\w.-]*"
 _V6 = r"(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+(?:%[\w.-]+)?"
 
 HOST = re.compile(f"{_NAME}|{_V6}")
-"""A name or address that SSH can be asked for. Digits alone are a typing error, though the resolver takes them."""
+"""A valid host name or address. Digits alone are a typing error, although the resolver accepts them."""
 
 _LOGIN = re.compile(
     rf"(?:(?P<user>[^@\s-][^@\s]*)@)?(?:(?P<name>{_NAME})|\[(?P<v6>{_V6})\]|(?P<bare>{_V6}))(?::(?P<port>\d{{1,5}}))?"
@@ -25,7 +25,7 @@ _WORD = re.compile(r'"([^"]*)"|(#.*)|(\S+)')
 
 
 class SshHost(NamedTuple):
-    """The parts of `[user@]host[:port]`, with brackets around an IPv6 address that a port follows."""
+    """The parts of `[user@]host[:port]`. An IPv6 address before a port has brackets."""
 
     host: str
     user: str | None
@@ -33,7 +33,7 @@ class SshHost(NamedTuple):
 
 
 def parse_login(text: str) -> SshHost | None:
-    """The login that `text` names, None when it names none."""
+    """Parse a login. None if it is invalid."""
     match = _LOGIN.fullmatch(text)
     if not match or not text.isprintable() or not 0 < int(match["port"] or 22) < 65536:
         return None
@@ -43,16 +43,16 @@ def parse_login(text: str) -> SshHost | None:
 
 @dataclass(frozen=True, slots=True)
 class SshHosts:
-    """The concrete aliases of a configuration in the order of the file: machines, and those that serve only git."""
+    """The aliases of a configuration in the order of the file: machines, and git servers."""
 
     machines: tuple[str, ...]
     git: tuple[str, ...]
 
 
 def read_ssh_hosts(config: Path) -> SshHosts:
-    """The aliases in `config`. What cannot be read counts as empty: it is ssh that must understand the file, not us.
+    """The aliases in `config`. An unreadable file counts as empty: only ssh has to understand it.
 
-    Patterns (`gpu*`) and `Match` blocks name no host. A git server is told by its name or by `User git`.
+    Patterns (`gpu*`) and `Match` blocks name no host. A git server is recognized by its name or by `User git`.
     """
     settings: dict[str, dict[str, str]] = {}
     block: list[str] = []
@@ -75,7 +75,7 @@ def _serves_git(alias: str, found: dict[str, str]) -> bool:
 
 
 def _lines(config: Path, base: Path, seen: set[Path]) -> Iterator[tuple[str, list[str]]]:
-    """Keyword and words of each line, included files in place where they hold for every host, each file once."""
+    """Keyword and words of each line. Files included for all hosts are inserted, each once."""
     seen.add(config)
     for_all = True
     for line in _text(config).splitlines():

@@ -40,7 +40,7 @@ class GpuVendor(Probe, Protocol):
 
     The probe also weighs links (`GpuTopology.links`) and says what a fault means (`GpuFault.meaning`).
     The ids of its devices are letters, digits and hyphens. The first eight letters and digits behind a prefix like
-    `GPU-` have to differ on a node: claims that engines see of each other have no room for more.
+    `GPU-` have to differ on a node: claims between engines only hold so many.
     """
 
     @property

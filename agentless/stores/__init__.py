@@ -1,1 +1,1 @@
-"""Where state is kept: `tinydb` what is live, `history` what has ended, `secrets` the values that wait for a start."""
+"""Stores: live state (`tinydb`), ended tasks (`history`), and secrets of tasks that have not started."""

@@ -12,10 +12,10 @@ _LENGTH = 32
 
 
 class KeyFile:
-    """The key of a state folder, made when there is none.
+    """The key of a state folder. It is created if missing.
 
-    Without it nothing is lost but that containers which the state does not remember are taken for strangers': see
-    `agentless recover`. So a disk without room keeps no controller from starting. `warning` says so then.
+    Without the key, only containers of unknown tasks are affected: they count as foreign (see `agentless recover`). So
+    the controller starts even if the disk is full, and `warning` says so.
     """
 
     def __init__(self, path: Path) -> None:

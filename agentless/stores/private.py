@@ -1,4 +1,4 @@
-"""The state folder is the user's own: its files are 0600 and its folders 0700, whatever the umask."""
+"""Keeps the state folder private: files are 0600 and folders 0700, whatever the umask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentless.paths import make_private
 
 
 def make(path: Path) -> None:
-    """Make an empty file there that nobody else may read, where there is none; who writes it says why that fails."""
+    """Create an empty private file unless it exists. Errors are ignored: the following write reports them."""
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
@@ -28,14 +28,14 @@ def explained(failure: str) -> Iterator[None]:
 
 
 def fresh(path: Path, content: bytes) -> Path:
-    """Write a new file beside this one, which may take its place; it is on the disk when this returns.
+    """Write a new file beside this one, synced to disk, which may replace it.
 
-    Raises OSError, and leaves nothing then.
+    Raises OSError, and then leaves nothing behind.
     """
     new = path.with_name(path.name + ".new")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)  # one may have been left there
+            os.fchmod(file.fileno(), 0o600)  # left by a crash
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -47,7 +47,7 @@ def fresh(path: Path, content: bytes) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk. Raises OSError."""
+    """Sync the names in a folder to disk. Raises OSError."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -56,9 +56,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def tighten(folder: Path) -> None:
-    """Take from others what earlier versions left open: the folder, and all that is in it. No link in it is followed.
+    """Make the folder and everything in it private, since early versions did not. Links are not followed.
 
-    Raises StateError for what somebody else has put there while it was open.
+    Raises StateError if there are files of other users.
     """
     make_private(folder)
     for here, folders, files in os.walk(folder):
@@ -74,7 +74,7 @@ def tighten(folder: Path) -> None:
 
 
 def _set(path: Path, mode: int) -> None:
-    with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+    with contextlib.suppress(OSError):  # gone meanwhile, or owned by another user
         found = os.lstat(path).st_mode
         if not stat.S_ISLNK(found) and stat.S_IMODE(found) != mode:
             path.chmod(mode)

@@ -1,4 +1,4 @@
-"""Secret values that wait for their task to start: one 0600 file each, gone when it has."""
+"""Values of secrets until their task has started: one 0600 file per task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentless.stores import private
 
 
 class SecretStore:
-    """Values by task id, in a folder of their own that only the user may enter."""
+    """Values by task id, in a private folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class SecretStore:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, task: str, values: Mapping[str, str]) -> None:
-        """Keep the values of one task on disk."""
+        """Store the values of a task."""
         if not values:
             return
         try:
@@ -37,7 +37,7 @@ class SecretStore:
             raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
 
     def get(self, task: str) -> dict[str, str]:
-        """The values of one task, empty when it has none (any more)."""
+        """The values of a task, empty if there are none."""
         if not is_task_id(task):
             return {}
         values: dict[str, str] = {}
@@ -55,12 +55,12 @@ class SecretStore:
             (self._folder / task).replace(self._folder / other)
 
     def remove(self, task: str) -> None:
-        """Forget them."""
+        """Remove the values of a task."""
         if not is_task_id(task):
             return  # an id may come from a label: it must not lead out of the folder
         with private.explained(f"secrets cannot be removed from {self._folder}"):
             (self._folder / task).unlink(missing_ok=True)
 
     def tasks(self) -> list[str]:
-        """The ids of the tasks whose values are kept."""
+        """The ids of the tasks with stored values."""
         return [path.name for path in self._folder.iterdir()]

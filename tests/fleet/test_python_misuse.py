@@ -14,7 +14,7 @@ import pytest
 
 from agentless import AgentlessError, Cluster, Task, UsageError
 from agentless.api.batch import Batch
-from agentless.api.verb import Stream, Verb
+from agentless.api.verb import StreamVerb, Verb
 from agentless.demo.fleet import NodePlan
 from tests.fleet.inhabited import inhabited
 
@@ -40,7 +40,7 @@ def ended(cluster: Cluster) -> Task:
 
 def parameters(kind: type) -> list[tuple[str, str]]:
     """Every method and each of its parameters."""
-    methods = {name: each for name, each in vars(kind).items() if isinstance(each, Verb | Stream)}
+    methods = {name: each for name, each in vars(kind).items() if isinstance(each, Verb | StreamVerb)}
     return [
         (name, parameter)
         for name, method in methods.items()

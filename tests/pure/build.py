@@ -26,8 +26,8 @@ from agentless.model.tasks.task import (
     Placement,
     Running,
     Scheduled,
-    Status,
     Task,
+    TaskStatus,
 )
 from agentless.rules.nodes.survey import survey
 
@@ -93,7 +93,7 @@ def placement(target: str = "node1::0") -> Placement:
 def task(name: str = "t1", target: str = "node1::0", state: str = "running", **fields: Any) -> Task:
     """A task in a state that is named; `fields` are the task's own, like `stop` and `spec`."""
     at = placement(target)
-    statuses: dict[str, Status] = {
+    statuses: dict[str, TaskStatus] = {
         "scheduled": Scheduled(NOW + 60),
         "pending": Pending(),
         "assigning": Assigning(at, NOW - 60),

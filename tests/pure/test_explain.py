@@ -210,7 +210,7 @@ def test_a_degraded_node_is_refused_once_with_its_reason(target: str) -> None:
 def test_what_a_driver_that_does_not_answer_has_not_listed_is_waited_for(gpus: int) -> None:
     listed = tuple(reading("node1", index) for index in range(gpus))
     hung = seen(sample=GpuSample(listed, None, "nvidia-smi did not answer in 10 s"))
-    assert told("2x", hung) == "2x: node1 is degraded: nvidia-smi did not answer in 10 s"
+    assert reason("2x", hung) == "2x: node1 is degraded: nvidia-smi did not answer in 10 s"
     assert never(cluster(hung), spec(needs=parse_target("2x"))) is None
 
 

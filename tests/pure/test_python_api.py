@@ -19,7 +19,7 @@ from agentless import errors
 from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.task import Task, future_moment, moment
-from agentless.api.verb import Stream, Verb
+from agentless.api.verb import StreamVerb, Verb
 from agentless.client.client import Client
 from agentless.model.moment import parse_past
 from agentless.model.nodes.gpu import GpuProcess
@@ -186,7 +186,7 @@ class Clock:
             raise ValueError(hour)
         return f"{hour} o'clock in {threading.current_thread().name.partition('_')[0]}"
 
-    @Stream
+    @StreamVerb
     def strike(self, times: int):
         """Each stroke."""
         yield from range(times)

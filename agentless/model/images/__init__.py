@@ -1,1 +1,1 @@
-"""Container images of ours: envs and their way between nodes."""
+"""Images: envs, and transfers between nodes."""

@@ -1,8 +1,8 @@
-"""Environments: a name with versions, each a container image, and a build container in which the next one is made.
+"""Environments: a name with versions, each a container image, and a build container for the next version.
 
-The nodes are the truth: a version is an image `agentless/NAME:N` whose labels say the same name and number, what it is
-for, by whom and when it was saved. An image that is called so and has other labels, or none, is a stranger's. A build
-container is called `agentless-env-NAME` and has the label `agentless.build`.
+The nodes are the truth: a version is an image `agentless/NAME:N` whose labels have the same name and number, its
+message, its author and its time. An image with such a name and without these labels is foreign. A build container has
+the name `agentless-env-NAME` and the label `agentless.build`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentless.errors import UsageError
 from agentless.model.text import printable
 
 NULL = "NULL"
-"""What stands in the place of an env and never is one: no container at all."""
+"""In place of an env: the task runs without a container."""
 
 ENV = "agentless.env"
 VERSION = "agentless.version"
@@ -23,15 +23,15 @@ MESSAGE = "agentless.message"
 BY = "agentless.by"
 AT = "agentless.at"
 BUILD = "agentless.build"
-"""On a container: whose build container it is. In a saved image it is empty."""
+"""The label of a build container: the name of its env. It is empty in a saved image."""
 
 NAMESPACE = "agentless/"
 FRESH = "fresh-"
-"""Begins the tag of an image that is just being made; it has its number a moment later."""
+"""The prefix of the temporary tag of an image, until it gets its number."""
 IMPORT = "-IMPORT"
-"""Ends the name of a container that exists for the moment of an import; no name of an env has capitals."""
+"""The suffix of the name of a temporary container during an import. Names of envs have no capitals."""
 
-_NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*")  # as Docker wants names of images
+_NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*")  # the syntax of image names in Docker
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _HUB = re.compile(r"(?:(?:index\.|registry-1\.)?docker\.io/)?agentless/", re.IGNORECASE)
 MAX_NAME = 63
@@ -50,13 +50,13 @@ class EnvRef:
 
     @property
     def image(self) -> str:
-        """What the image is called on every node."""
+        """The name of the image, on every node."""
         return f"{NAMESPACE}{self}"
 
 
 @dataclass(frozen=True, slots=True)
 class EnvImage:
-    """A version as a node has it. `id` is the image's, `size` in bytes, `at` Unix seconds."""
+    """A version on a node. `id` is the id of its image, `size` is in bytes, `at` in Unix seconds."""
 
     ref: EnvRef
     id: str
@@ -68,7 +68,7 @@ class EnvImage:
 
 @dataclass(frozen=True, slots=True)
 class BuildContainer:
-    """The build container of an env: `image` is the id of the image that it was made from."""
+    """The build container of an env. `image` is the id of its image."""
 
     env: str
     id: str
@@ -78,11 +78,11 @@ class BuildContainer:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a node has of envs. `foreign` are images and containers of others that are called like ours.
+    """The envs of a node. `foreign` are images and containers of others whose names look like ours.
 
-    `leftovers` are what was left of something that broke off: tags of images, and names of containers, with the Unix
-    seconds of their making by the node's clock. `partial` are images without a name that hold layers of one that did
-    not arrive, by their ids, each with the id of that one.
+    `leftovers` remain from interrupted operations: tags of images and names of containers, with their creation time in
+    Unix seconds by the node's clock. `partial` are unnamed images with layers of an image that did not arrive: their
+    ids, each with the id of that image.
     """
 
     images: tuple[EnvImage, ...] = ()
@@ -92,13 +92,13 @@ class Sight:
     partial: Mapping[str, str] = field(default_factory=dict)
 
     def container(self, env: str) -> BuildContainer | None:
-        """The build container of an env, if it is here."""
+        """The build container of an env, if the node has it."""
         return next((each for each in self.containers if each.env == env), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version: the image that bears its number, and the nodes where it was seen last."""
+    """A version: its image, and the nodes where it was seen."""
 
     id: str
     size: int
@@ -110,12 +110,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class EnvRecord:
-    """What is known of an env. `highest` is the highest number that was ever given.
+    """The record of an env. `highest` is the highest number that was ever used.
 
-    `back` is the version that somebody went back to, and the highest number at that time: with a higher one it has
-    no meaning any more. `home` is the node that has the build container.
-    `since` is when it was taken down (Unix seconds; 0: by a version that did not keep it), `unsettled` that there was a
-    newer version already then: somebody may have gone back from it, which only the state that was lost would know.
+    `back` is the version that was restored by a rollback, and the highest number at that time. A newer version
+    overrides it. `home` is the node with the build container. `since` is when the record was made (Unix seconds; 0 in
+    records of early versions). `unsettled`: a newer version existed already at that time, so an earlier rollback may be
+    unknown.
     """
 
     highest: int = 0
@@ -127,25 +127,25 @@ class EnvRecord:
 
     @property
     def assumed(self) -> bool:
-        """Whether the current version is only taken for it, as the newest of several."""
+        """Whether the current version is only assumed, as the newest of several."""
         return self.unsettled and len(self.versions) > 1
 
     @property
     def current(self) -> int | None:
-        """The version that is meant when none is named."""
+        """The current version, used if none is named."""
         if self.back and self.back[1] >= self.highest and self.back[0] in self.versions:
             return self.back[0]
         return max(self.versions, default=None)
 
     @property
     def there(self) -> bool:
-        """Whether there is more of it than its numbers."""
+        """Whether the env exists, beyond the numbers that it has used."""
         return bool(self.versions) or self.home is not None
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What a build container has that its image has not: how many paths, and some of them."""
+    """The changes of a build container since its image: the numbers of paths, and some of them."""
 
     added: int = 0
     changed: int = 0
@@ -162,7 +162,7 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What an image says of how it is to be run, and of its own labels."""
+    """The configuration of an image: how it runs, and its labels."""
 
     id: str
     size: int
@@ -174,7 +174,7 @@ class ImageFacts:
 
 
 def check_name(name: str) -> str:
-    """The name of an env; raises UsageError for what cannot be one."""
+    """Check and return the name of an env. Raises UsageError."""
     if name == NULL:
         raise UsageError("NULL is no env: as --container NULL it means no container at all")
     if name.upper() == NULL:
@@ -188,7 +188,7 @@ def check_name(name: str) -> str:
 
 
 def parse_ref(text: str) -> EnvRef:
-    """`NAME` or `NAME:N`; raises UsageError."""
+    """Parse `NAME` or `NAME:N`. Raises UsageError."""
     name, colon, number = text.partition(":")
     check_name(name)
     if not colon:
@@ -199,7 +199,7 @@ def parse_ref(text: str) -> EnvRef:
 
 
 def ref_of(image: str) -> EnvRef | None:
-    """The version that an image is by its name, None for any other name."""
+    """The version that the name of an image stands for, or None."""
     if not image.startswith(NAMESPACE):
         return None
     try:
@@ -210,17 +210,17 @@ def ref_of(image: str) -> EnvRef | None:
 
 
 def is_ours(image: str) -> bool:
-    """Whether the name of an image is one that only we give, however a registry would spell it."""
+    """Whether the name of an image is reserved for envs, in any spelling of a registry."""
     return bool(_HUB.match(image))
 
 
 def container_of_env(name: str) -> str:
-    """What the build container of an env is called."""
+    """The name of the build container of an env."""
     return f"agentless-env-{name}"
 
 
 def check_message(text: str) -> str:
-    """The message in one line, as a label holds it; raises UsageError when it is too long."""
+    """The message in one line. Raises UsageError if it is too long."""
     line = " ".join(printable(text).split())
     if len(line) > MAX_MESSAGE:
         raise UsageError(f"the message has {len(line)} characters; {MAX_MESSAGE} are the most")
@@ -228,5 +228,5 @@ def check_message(text: str) -> str:
 
 
 def labels_of_version(ref: EnvRef, message: str, by: str, at: float) -> dict[str, str]:
-    """What the image of a version says of itself."""
+    """The labels of the image of a version."""
     return {ENV: ref.name, VERSION: str(ref.version), MESSAGE: message, BY: by, AT: f"{at:.3f}", BUILD: ""}

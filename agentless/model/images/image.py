@@ -1,4 +1,4 @@
-"""An image as its engine describes it, and what another node has of it."""
+"""An image, and how much of it another node has."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ UTC = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as its engine describes it: `layers` are its diff ids from the bottom, `size` its bytes unpacked.
+    """An image: `layers` are its diff ids from the bottom, `size` its uncompressed bytes.
 
-    `zone` is the hour there at Unix second 0 as RFC 3339, by which old engines name layers; `containerd` says that the
-    engine keeps images in containerd's store, which has other ids and takes whole archives only. `packers` are the
-    programs there that compress.
+    `zone` is Unix second 0 in the node's time zone as RFC 3339: old engines derive layer names from it. `containerd`:
+    the engine uses containerd's image store, which has other ids and only loads whole archives. `packers` are the
+    compressors of the node.
     """
 
     id: str
@@ -28,7 +28,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImagePresence:
-    """What a node has of an image. `present`: all of it, with its tags now; else so many layers, from the bottom."""
+    """How much of an image a node has: all of it if `present`, else so many layers from the bottom."""
 
     present: bool
     size: int = 0
@@ -39,7 +39,7 @@ class ImagePresence:
 
 @dataclass(frozen=True, slots=True)
 class ImageDefaults:
-    """How containers of an image run: who is in it and where, and which folders are volumes."""
+    """Defaults of an image: its user, its working directory and its volumes."""
 
     id: str
     user: str = ""
@@ -48,5 +48,5 @@ class ImageDefaults:
 
 
 def short(image: str) -> str:
-    """An id as people write it."""
+    """An image id, shortened for messages."""
     return image.removeprefix("sha256:")[:12]

@@ -1,4 +1,4 @@
-"""An image on its way from one node to others: how far it has come, and what it took in the end."""
+"""The transfer of an image between nodes: its progress and its result."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Via = Literal["auto", "controller", "straight", "shared"]
-"""Which way an image takes; `auto` is through the controller unless that is slow and there is a straight way."""
+"""The route of a transfer. `auto` is through the controller, unless that is slow and there is a direct route."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a transfer to one node is.
+    """The progress of a transfer to one node.
 
-    `step` is in words. `done` and `total` are bytes of layers as they are unpacked, `total` is None until it is known;
-    `sent` are bytes that went over the network to the node. `rate` is in bytes of `sent` per second, `eta` in seconds;
-    both are None until enough has gone to tell.
+    `step` is in words. `done` and `total` are bytes of uncompressed layers; `total` is None until it is known. `sent`
+    are bytes over the network. `rate` is in bytes of `sent` per second, `eta` in seconds; both are None at first.
     """
 
     node: str
@@ -29,7 +28,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a transfer to one node took.
+    """The result of a transfer to one node.
 
     `sent` are bytes over the network, `size` is the size of the image there. `how`: `current` (it had the image
     already), `layers` (only those that it lacked), `whole` (the whole archive), `straight` (from node to node),

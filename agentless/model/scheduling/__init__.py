@@ -1,1 +1,1 @@
-"""What a task needs of the cluster, and what is kept for somebody."""
+"""The needs of tasks, sharing of GPUs, and reservations."""

@@ -1,4 +1,4 @@
-"""What a task needs of the cluster, and the short grammar for it.
+"""The needs of a task, and the grammar of targets.
 
 A target is one of
 
@@ -30,12 +30,12 @@ _TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """How many GPUs of which kind, and which nodes will do.
+    """How many GPUs of which kind, and which nodes match.
 
-    `gpu_memory` is bytes of each GPU, free and in total; `gpu_types` are patterns, the best first; `nodes` the names
-    that will do (none: all), `on` labels that the node must have. `indices` are exactly the GPUs wanted of the one
-    node, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else of agentless on the node.
-    `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them alone.
+    `gpu_memory` is the minimum per GPU in bytes, free and in total. `gpu_types` are patterns, the best first. `nodes`
+    are the allowed names (none: all), and `on` labels that the node must have. `indices` are exactly the GPUs wanted of
+    the one node, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else of agentless on the
+    node. `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them alone.
     """
 
     gpus: int = 0
@@ -52,12 +52,12 @@ class Needs:
 
     @property
     def sharing(self) -> Sharing:
-        """On which terms it has its GPUs."""
+        """The terms of sharing of its GPUs."""
         return Sharing(self.gpu_share, self.gpu_memory or 0) if self.gpu_share > 1 else ALONE
 
     @property
     def node(self) -> str | None:
-        """The node when only one will do."""
+        """The node, if only one is allowed."""
         return self.nodes[0] if len(self.nodes) == 1 else None
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Needs:
 
 
 def parse_target(text: str) -> Needs:
-    """What the target `text` asks for, or a UsageError that says which part is wrong."""
+    """Parse a target. Raises UsageError that says which part is wrong."""
     if match := _COUNTED.fullmatch(text):
         return _counted(text, int(match[1]), match[2])
     place, separator, gpu_text = text.partition("::")
@@ -97,7 +97,7 @@ def parse_target(text: str) -> Needs:
 
 
 def joined(needs: Needs, target: Needs, text: str) -> Needs:
-    """What a target and options beside it ask for together; raises UsageError where they contradict each other."""
+    """The needs of options, extended by a target. Raises UsageError if they contradict each other."""
     if target.indices and (needs.gpus or needs.gpu_types):
         raise UsageError(f"target {text!r} names its GPUs; leave out --gpus and --gpu-type, or write {target.node}")
     if target.gpus and needs.gpus:
@@ -118,7 +118,7 @@ def joined(needs: Needs, target: Needs, text: str) -> Needs:
 
 
 def parse_gpu_types(text: str) -> tuple[str, ...]:
-    """Patterns separated by commas, the best first; raises UsageError for what no GPU could be called."""
+    """Parse patterns separated by commas. Raises UsageError for a pattern that matches no name."""
     found = tuple(part.strip() for part in text.split(","))
     for part in found:
         if not _TYPE.fullmatch(part):
@@ -128,7 +128,7 @@ def parse_gpu_types(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def is_type(name: str | None, pattern: str) -> bool:
-    """Whether a GPU called `name` is of the type `pattern`: its words stand in the name, in this order, side by side.
+    """Whether a GPU with this name matches: the words of the pattern are adjacent words of the name, in this order.
 
     `A100`, `a100-sxm4` and `A100*` are the `NVIDIA A100-SXM4-80GB`; `RTX 3090` is also the `RTX 3090 Ti`.
     """

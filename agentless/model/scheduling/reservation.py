@@ -1,4 +1,4 @@
-"""A part of a node that is kept for somebody from one time to another: a reservation. For nobody: maintenance."""
+"""Reservations: a part of a node is kept for an owner for some time, or for maintenance."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentless.model.scheduling.needs import Needs
 class Reservation:
     """GPUs of a node, by index as `nvidia-smi` counts now, or the whole node when there are none.
 
-    `owner` is whose tasks may use it: `ann@laptop`, or `ann` from whichever machine. None: nobody's, for maintenance.
-    `begin` and `end` are Unix seconds; at `end` it is over. `made_by` is who asked for it.
+    `owner` is the owner whose tasks may use it: `ann@laptop`, or `ann` from any machine. None: maintenance.
+    `begin` and `end` are Unix seconds, `end` is exclusive. `made_by` is the user who made it.
     """
 
     id: str
@@ -27,23 +27,23 @@ class Reservation:
 
     @property
     def target(self) -> str:
-        """What is reserved, as it would be typed: `node2::0,1`."""
+        """The reserved GPUs as a target: `node2::0,1`."""
         return str(Needs(gpus=len(self.gpus), nodes=(self.node,), indices=self.gpus))
 
     def lets(self, owner: str) -> bool:
-        """Whether this owner's tasks may use it."""
+        """Whether tasks of this owner may use it."""
         return self.owner in (owner, owner.partition("@")[0])
 
     def bars(self, owner: str, begin: float, end: float) -> bool:
-        """Whether a task of this owner may not use it at some time between."""
+        """Whether it blocks a task of this owner at some time from `begin` to `end`."""
         return begin < self.end and self.begin < end and not self.lets(owner)
 
     def covers(self, gpu: int) -> bool:
-        """Whether the GPU with this index is part of it."""
+        """Whether it includes the GPU with this index."""
         return not self.gpus or gpu in self.gpus
 
     def clashes(self, other: Reservation) -> bool:
-        """Whether the two want the same for different owners at the same time."""
+        """Whether both reserve the same for different owners at the same time."""
         return (
             (self.node, self.owner != other.owner) == (other.node, True)
             and self.begin < other.end

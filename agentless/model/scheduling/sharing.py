@@ -1,4 +1,4 @@
-"""On which terms tasks have a GPU together, and beside others."""
+"""The terms on which a task shares its GPUs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ MAX_SHARES = 100
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """At most `limit` tasks on each of its GPUs, itself included, and `floor` bytes of the memory of each for itself.
+    """At most `limit` tasks on each of its GPUs, including this one, and `floor` bytes of the memory of each reserved.
 
-    A limit of 1 is a task that has its GPUs alone; `strangers` is whether processes outside agentless may be there.
+    With a limit of 1, the task has its GPUs alone. `strangers`: foreign processes may use them, too.
     """
 
     limit: int = 1
@@ -21,11 +21,11 @@ class Sharing:
 
     @property
     def rough(self) -> Sharing:
-        """Terms that fit wherever these do, and that many have in common."""
+        """Weaker terms that many tasks have in common, for indexes: they fit wherever these fit."""
         return Sharing(self.limit, 1 << self.floor.bit_length() >> 1) if self.limit > 1 else self
 
     def fits(self, others: Collection[Sharing], total: int) -> bool:
-        """Whether it may be on a GPU of `total` bytes together with all of these."""
+        """Whether it may be on a GPU of `total` bytes beside all of these."""
         return not others or (
             len(others) < min(self.limit, *[other.limit for other in others])
             and self.floor + sum([other.floor for other in others]) <= total

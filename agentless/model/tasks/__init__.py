@@ -1,1 +1,1 @@
-"""Tasks: what was asked for, what became of it, and what the node carries of it."""
+"""Tasks: their specs, their states, and their labels on nodes."""

@@ -1,13 +1,14 @@
-"""What a node knows of a task: the labels of its container. They are the truth; the controller only remembers.
+"""The labels of a container, which carry its whole task. They are the truth; the controller only remembers.
 
-`agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
-`.cores`, `.memory` (bytes) and `.exclusive` say what else of the node is set aside for it, `.limit` for how many
-seconds at most, `.numa` to which NUMA node it is pinned. `.gpu_share` is how many tasks may be on each of its GPUs,
-itself included, and `.gpu_memory` how many bytes of each are its own: one without both has them alone. `.share` is that
-processes outside agentless are expected on its GPUs, `.controller` which state folder started it. What a controller may
-do by itself because of these words is decided by `.signature`, see `model/tasks/signature`.
-`agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
-versions on the same nodes. An empty label is one that is not there.
+Other controllers arbitrate by `agentless.task`, `.owner` and `.gpus` (plain text, readable in `docker ps`). `.cores`,
+`.memory` (bytes) and `.exclusive` are set aside on the node, for at most `.limit` seconds. `.numa` is the NUMA node to
+which the task is pinned. `.gpu_share` is how many tasks may share each of its GPUs, including itself, and `.gpu_memory`
+how many bytes of each are reserved; without both, it has them alone. `.share`: foreign processes are expected on its
+GPUs. `.controller` is the state folder that started it. `.signature` decides what a controller may do automatically
+because of these labels, see `model/tasks/signature`. `agentless.spec` is the whole task as JSON, for `recover`.
+
+The meaning of a label must not change: controllers of older versions may use the same nodes. An empty label counts as
+missing.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ GPU_SHARE = "agentless.gpu_share"
 GPU_MEMORY = "agentless.gpu_memory"
 SPEC = "agentless.spec"
 VOLUME = "agentless.volume"
-"""The label of a volume, which also has that of its owner: its name. Without it a volume is somebody else's."""
+"""The label of a volume: its name. A volume without it is foreign. The label of the owner is the same as for tasks."""
 
 
 DAMAGED = "(its labels are damaged)"
-"""The command of a task whose spec cannot be read."""
+"""The command shown for a task whose spec cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The part of the labels that decides who holds what. `controller` is the id of the state folder it came from.
+    """The labels that decide who holds what. `controller` is the id of its state folder.
 
-    `memory` in bytes, `limit` in seconds; None: nothing was said.
+    `memory` is in bytes, `limit` in seconds; None if the label is missing.
     """
 
     task: str
@@ -70,9 +71,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """The label `agentless.spec`: what no other label says of the task.
+    """The label `agentless.spec`: everything that no other label has.
 
-    `target` is its place; in version 1 that was also all that a task could ask for.
+    `target` is the placement; in version 1, it was also the whole request.
     """
 
     target: str
@@ -95,7 +96,7 @@ def named_task(container: Container) -> str | None:
 
 
 def claim_of(container: Container) -> Claim | None:
-    """The claim of a container of ours, None for any other. Every word of it is whatever somebody wrote into labels."""
+    """The claim of a container, None without agentless labels. Labels are untrusted: anybody may have written them."""
     task = container.labels.get(TASK)
     if task is None:
         return None
@@ -125,10 +126,10 @@ def terms_of(needs: Needs) -> tuple[str, str, str]:
 
 
 def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, str]:
-    """The labels that carry `task` placed at `placement`. Secrets are in it by name only.
+    """The labels of a task at its placement. Secrets are included by name only.
 
-    Each label that a claim can have is there, empty where it does not apply: an engine gives a container the labels of
-    its image as well, and an image may have been committed from another task.
+    Every possible label is written, empty if it does not apply: an engine merges in the labels of the image, and that
+    may have been committed from another task.
     """
     place = Needs(gpus=len(placement.gpus), nodes=(placement.node,), numa=placement.numa, indices=placement.gpus)
     whole = _Whole(
@@ -161,10 +162,10 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
 
 
 def task_of(container: Container, node: str, now: float, task_id: str | None = None) -> Task | None:
-    """The task that a container carries, None when it is none of ours. Times by our clock.
+    """The task in the labels of a container, None without agentless labels. Times are by our clock.
 
-    `task_id` is what it is called where its label has no right to the id that it gives. Of one whose spec cannot be
-    read, or says that it is no container, what the other labels say: it holds its GPUs all the same.
+    `task_id` replaces an untrusted id of the label. If the spec cannot be read, or is of a task without a container,
+    the task is made from the other labels, since it holds its GPUs.
     """
     claim = claim_of(container)
     if claim is None:
@@ -175,7 +176,7 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
         if whole.spec.on_node_itself != container.on_node_itself:
             raise ValueError("what runs it is not what its spec says")
         if whole.version == 1:
-            # Who started it may call the node otherwise.
+            # Another controller may have another name for the node.
             whole = replace(whole, spec=replace(whole.spec, needs=replace(parse_target(whole.target), nodes=(node,))))
     except (KeyError, ValueError, AgentlessError):
         created = container.here(container.created_at) or 0.0
@@ -186,7 +187,7 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
 
 
 def _sharing(limit: str, floor: str) -> Sharing:
-    """As the launch script reads it: what is not understood shares with none."""
+    """Parsed as in the launch script: an invalid label means no sharing."""
     if not limit or not re.fullmatch(r"[1-9][0-9]{0,2}", limit) or not re.fullmatch(r"[1-9][0-9]{0,14}", floor):
         return ALONE
     return Sharing(int(limit), int(floor))
@@ -206,7 +207,7 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
     placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa, vendor=whole.vendor)
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0
-    # The clock may have been another one when it started, and labels may say anything: nothing is in the future.
+    # The clock may have changed, and labels are untrusted: limit times to the present.
     submitted = min(whole.created_at, now)
     began = max(submitted, min(moment, now - ran))
     run = container.started_at

@@ -1,4 +1,4 @@
-"""A container of ours as its engine reports it."""
+"""A container with agentless labels, as its engine reports it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Literal
 
 ContainerState = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
 DATED_LATE = 1.0
-"""Seconds, and plenty: an engine dates a start when it has started, and a short process may have ended before."""
+"""Seconds by which a start may be dated after the end: an engine notes the time after the start."""
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 DOWN = 255
-"""The exit code of what ran when its node went down, as Docker has it."""
+"""The exit code that Docker gives to a container that ran when its node went down."""
 WENT_DOWN = "the node went down while it ran"
 LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Id, name, state and labels; times are Unix seconds by the node's own clock, None when it never happened.
+    """Id, name, state and labels. Times are Unix seconds by the node's clock, None if it never happened.
 
-    `clock` is by how many seconds that clock is ahead of ours: `here()` is the same moment by our clock.
-    `signed`: its labels carry this controller's valid signature for its node, see `model/tasks/signature`.
+    `clock` is by how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a
+    valid signature of this controller, see `model/tasks/signature`.
     """
 
     id: str
@@ -41,17 +41,17 @@ class Container:
 
     @property
     def on_node_itself(self) -> bool:
-        """Whether it is a service of systemd's, and no engine's."""
+        """Whether it is a systemd service, not a container."""
         return self.id.endswith(".service")
 
     @property
     def short_id(self) -> str:
-        """What it can be called by where its labels have no right to the name they give: 12 digits, as engines do."""
+        """The first 12 digits of its id, used if its labels are not trusted."""
         return hashlib.sha256(self.id.encode()).hexdigest()[:12] if self.on_node_itself else self.id[:12]
 
     @property
     def live(self) -> bool:
-        """Whether it holds its GPUs."""
+        """Whether it is live, and so holds its GPUs."""
         return self.state in LIVE
 
     @property
@@ -60,17 +60,17 @@ class Container:
         return self.state in ("exited", "dead")
 
     def here(self, moment: float | None) -> float | None:
-        """One of its times by the controller's clock."""
+        """Convert one of its times to the controller's clock."""
         return None if moment is None else moment - self.clock
 
     @property
     def ran(self) -> float | None:
-        """Seconds from its last start to its end by the engine, None when it does not say or its clock went back."""
+        """Seconds from its last start to its end, by the engine. None if unknown or if its clock went back."""
         if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at - DATED_LATE:
             return None
         return max(0.0, self.finished_at - self.started_at)
 
 
 def is_container_id(word: str) -> bool:
-    """Whether an engine gives such an id."""
+    """Whether this is a container id."""
     return CONTAINER_ID.fullmatch(word) is not None

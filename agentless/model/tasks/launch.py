@@ -1,4 +1,4 @@
-"""What a launch of a task is made of."""
+"""The input of a launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentless.model.tasks.task import Placement, Task
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A task at its place. `prepared` has its files if it has some, `engine` is what the node has last said of its."""
+    """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine."""
 
     task: Task
     placement: Placement

@@ -1,4 +1,4 @@
-"""Which part of a task's log is wanted, and how far one was read that is to go on there."""
+"""Queries for a part of a task's log, and cursors to resume reading."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Self
 from agentless.errors import UsageError
 
 OVERLAP = 5.0
-"""Seconds that a log is asked for again: a node's clock may be set back by so much meanwhile."""
+"""Seconds of a log that are requested again, since a node's clock may be set back."""
 
 Stamp = tuple[str, int]
-"""The time of what was printed last, as the engine writes it, and how many bytes of that time were read."""
+"""The latest time in a log, as the engine writes it, and how many bytes with this time were read."""
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far each stream of a log with times was read, None: nothing of it. Neither has more from before `floor`."""
+    """How far each stream of a log was read (None: nothing). Output before `floor` is complete in both streams."""
 
     out: Stamp | None = None
     err: Stamp | None = None
@@ -29,13 +29,13 @@ class LogPosition:
 
     @classmethod
     def at(cls, seconds: float) -> Self:
-        """Where all is read that is older, by the node's clock."""
+        """The position after all output before this time, by the node's clock."""
         stamp = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}000Z"
         return cls((stamp, 0), (stamp, 0))
 
     @property
     def since(self) -> float | None:
-        """Unix seconds, by the node's clock, from which on the log is needed to go on; None: from its beginning."""
+        """The time from which the log is needed to resume: Unix seconds by the node's clock, None for its beginning."""
         last = (self.out, self.err)
         reached = [min(stamp for stamp, _ in filter(None, last))] if all(last) else []
         found = [*reached, *filter(None, (self.floor,))]
@@ -44,9 +44,9 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogCursor:
-    """How far a log was read: of which try, and `sent` bytes of its two streams since the begin of what was asked for.
+    """How far a log was read: the try, and the bytes of its two streams that were `sent` since the begin of the query.
 
-    `place` is where that is by the engine's times, None where it has none that are exact.
+    `place` is the position by the engine's times, None if they are not exact.
     """
 
     task: str
@@ -54,13 +54,13 @@ class LogCursor:
     place: LogPosition | None = None
 
     def __str__(self) -> str:
-        """In a line, for who does not care what it means."""
+        """An opaque line for clients."""
         place = self.place and (self.place.out, self.place.err, self.place.floor)
         return json.dumps([self.task, self.sent, place], separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read that line; raises UsageError."""
+        """Parse that line. Raises UsageError."""
         try:
             task, (out, err), place = json.loads(text)
             if not (isinstance(task, str) and _is_count(out) and _is_count(err)):
@@ -74,9 +74,9 @@ class LogCursor:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more.
+    """A part of a log: the last `tail` lines, from `since` on (Unix seconds), and whether to follow it.
 
-    `resumable`: frames of a kind of their own say how far it was read. With a `position` it goes on there.
+    `resumable`: extra frames carry a cursor. With a `position`, reading resumes there.
     """
 
     follow: bool = False
@@ -88,7 +88,7 @@ class LogQuery:
 
     @property
     def place(self) -> LogPosition | None:
-        """Where it goes on by the engine's times."""
+        """The position at which it resumes, by the engine's times."""
         return self.position.place if self.position else None
 
 

@@ -1,4 +1,4 @@
-"""What an admin wants to be kept of tasks that have ended."""
+"""The retention policy for ended tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long ended containers stay on their nodes (seconds), and how much is kept of one log and of all (bytes)."""
+    """Seconds that ended containers stay on their nodes, and the limits of one log and of all logs in bytes."""
 
     containers: float = 24 * 3600.0
     log: int = 16 << 20

@@ -1,11 +1,11 @@
 """Signatures over the labels of a container: proof that this controller wrote them, for this node.
 
-Whoever may use Docker on a node reads and writes any label there. So a label is anybody's words, and what follows from
-one alone is what follows from a stranger's container: it is shown, its GPUs are held, it can be stopped. A controller
-takes a task in, tries it again or gives it a container only by labels that carry its signature.
+A user of Docker on a node can read and write any label there. So unsigned labels are treated like those of a foreign
+container: it is shown, its GPUs count as held, and it can be stopped. A controller adopts a task, retries it, or
+assigns a container to it only by labels with its own signature.
 
 The signature is `1:` and the HMAC-SHA-256, in hexadecimal, of a JSON list: the node's name and the values of `COVERED`,
-in that order, each empty where there is no such label. A claim that gets another label gets version 2.
+in that order, each empty if there is no such label. If a label is added to the claim, the version becomes 2.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ COVERED = (
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A controller, by the id of its state, and the key that its state folder keeps."""
+    """The id of a controller's state, and the key in its state folder."""
 
     controller: str
     key: bytes = field(repr=False)
 
     def sign(self, labels: Mapping[str, str], node: str) -> dict[str, str]:
-        """The labels of a container on this node, and their signature."""
+        """The labels of a container on this node, with their signature."""
         return {**labels, SIGNATURE: self._signature(labels, node)}
 
     def has_signed(self, labels: Mapping[str, str], node: str) -> bool:
-        """Whether this controller wrote all of `COVERED` so for a container on this node."""
+        """Whether this controller signed these labels for a container on this node."""
         given = labels.get(SIGNATURE, "").encode("utf-8", "replace")
         return hmac.compare_digest(given, self._signature(labels, node).encode())
 

@@ -1,4 +1,4 @@
-"""What a user asks for."""
+"""The spec of a task: what the user requested."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
 LOCAL_TEMP = "/local_temp"
-"""Where a task sees the node's own `local_temp`."""
+"""The path in a task of the node's `local_temp`."""
 PULL = ("missing", "always", "never")
-"""When a plain image is fetched; None is the first of these."""
+"""When an image is pulled. None means the first of these."""
 MAX_SPEC = 120_000
-"""Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
+"""The limit of a spec as JSON, in bytes. It is one label, and Linux limits an argument to 128 KiB."""
 MAX_VARIABLE = 128 * 1024 - 1
-"""Bytes of a variable as NAME=VALUE: Linux gives a program none that is longer (MAX_ARG_STRLEN)."""
+"""The limit of a variable as NAME=VALUE, in bytes (MAX_ARG_STRLEN in Linux)."""
 MAX_SECRETS = 1024 * 1024
-"""Bytes of all secrets of a task as NAME=VALUE: Linux gives a program a quarter of its stack limit, usually 2 MiB."""
+"""The limit of all secrets as NAME=VALUE, in bytes. Linux allows a quarter of the stack limit, usually 2 MiB."""
 MAX_NUMBER = 2**63 - 1
-"""The state and the labels have whole numbers of 64 bits."""
+"""The largest number in state and labels: 64 bits, signed."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
@@ -42,12 +42,12 @@ _NEVER_SECRET = frozenset({
     "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
     "DOCKER_TLS_VERIFY", "DOCKER_DEFAULT_PLATFORM",
 })  # fmt: skip
-"""A secret is exported on the node before docker runs there; these would change how, or where, it runs."""
+"""Secrets are exported on the node before docker runs. These would change how or where it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of the node, and where the container sees it."""
+    """A folder or file of the node, and its path in the container."""
 
     source: str
     target: str
@@ -59,7 +59,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume of the node, by its name, and where the container sees it."""
+    """A volume of the node, by name, and its path in the container."""
 
     name: str
     target: str
@@ -71,15 +71,14 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """The command, its box, what it needs of the cluster, and on which terms.
+    """The command, its container, its needs and its terms.
 
-    Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
-    it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
-    agentless. `parameters` are the values that its command has where those of its batch have others, by name.
-    `container` is the env that it runs in, as a version of it (`NAME:3`) once that is known, and then `image` is what
-    that version is called and `image_id` which image it has to be; NULL: it runs on the node itself, by systemd.
-    `pull` says when a plain image is fetched. `workload` is its kind; None, as every early version has it: a task.
-    `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
+    Sizes are in bytes, times in seconds; None means the default of the engine, the image or the node. `cores` and
+    `memory` limit the task, and are set aside on its node. With `share`, foreign processes may use its GPUs.
+    `parameters` are the values, by name, in which its command differs from others of its batch. `container` is its env,
+    as a version (`NAME:3`) once that is known; then `image` is the name of that version and `image_id` its id. NULL: it
+    runs on the node itself, by systemd. `pull` says when an image is pulled. `workload` is its kind; None, as in specs
+    of early versions, is a task. `secret_env` only has names: values of secrets are never shown, stored or published.
     """
 
     command: tuple[str, ...]
@@ -111,22 +110,22 @@ class TaskSpec:
 
     @property
     def traits(self) -> Workload:
-        """What its kind of workload decides of its life."""
+        """The traits of its kind of workload."""
         return WORKLOADS[self.workload or "task"]
 
     @property
     def on_node_itself(self) -> bool:
-        """Whether it has no container."""
+        """Whether it runs without a container."""
         return self.container == NULL
 
     @property
     def ends_within(self) -> float | None:
-        """Seconds after its start when it has ended for certain, None when nobody knows."""
+        """Seconds after its start within which it certainly ends, or None."""
         limit = self.terms.time_limit
         return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
 
     def without(self, node: str) -> TaskSpec:
-        """The same, which goes to any other node that would have done."""
+        """The same spec, without this node."""
         needs = self.needs
         others = tuple(name for name in needs.nodes if name != node)
         if others != needs.nodes and others:
@@ -135,7 +134,7 @@ class TaskSpec:
 
     @property
     def mounted_at(self) -> frozenset[str]:
-        """Where the container sees something of the node."""
+        """The paths of mounts and volumes in the container."""
         return frozenset({*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes)})
 
     @property
@@ -167,7 +166,7 @@ def _mount_parts(text: str) -> tuple[str, str, bool] | None:
 
 
 def check_volume(name: str) -> str:
-    """The name of a volume; raises UsageError for what can be none."""
+    """Check and return the name of a volume. Raises UsageError."""
     if not _VOLUME.fullmatch(name):
         raise UsageError(
             f"volume {name[:80]!r}: use 2 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit; "
@@ -177,9 +176,9 @@ def check_volume(name: str) -> str:
 
 
 def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
-    """The spec for each target, with what that adds to its needs; the spec itself when there is no target.
+    """The spec for each target, with the needs of the target added; the spec itself if there is no target.
 
-    Raises UsageError for a target that contradicts the spec.
+    Raises UsageError if a target contradicts the spec.
     """
     if not targets:
         return (spec,)
@@ -187,7 +186,7 @@ def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
 
 
 def without_zeros(spec: TaskSpec) -> TaskSpec:
-    """The spec, where a limit of 0 is no limit, and 0 bytes of GPU memory are no demand."""
+    """The spec without zeros: a limit of 0 is no limit, and 0 bytes of GPU memory are no requirement."""
     needs, terms = spec.needs, spec.terms
     return replace(
         spec,
@@ -205,7 +204,7 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
 
 
 def check_spec(spec: TaskSpec) -> None:
-    """Refuse what no engine could run, or would run as something else than what was meant."""
+    """Raise UsageError for a spec that no engine can run, or would run in an unexpected way."""
     if spec.traits.needs_command and not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     _check_container(spec)
@@ -293,7 +292,7 @@ def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_node
 
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
-    """Refuse values that no program could be given; raises UsageError, without any of them."""
+    """Raise UsageError for invalid values of secrets. The message has none of the values."""
     for name, value in secrets.items():
         if re.search(r"[\0\ud800-\udfff]", value):
             raise UsageError(f"secret {name} has a NUL character in it or is no UTF-8 text; no variable can be so")
@@ -312,7 +311,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
 
 
 def check_numbers(spec: TaskSpec) -> None:
-    """Refuse what could be neither kept nor shown. In a label, whoever wrote it may have written any number."""
+    """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
     if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
         raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
 

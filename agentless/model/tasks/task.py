@@ -1,7 +1,7 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
 `pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`,
-`scheduled → pending`, and `scheduled | pending → cancelled`; any live state `→ lost` and back. How it moves is
+`scheduled → pending`, and `scheduled | pending → cancelled`; any live state `→ lost` and back. Transitions are in
 `rules/tasks/lifecycle`.
 """
 
@@ -17,14 +17,14 @@ Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "sto
 StopKind = Literal["stop", "kill", "timeout"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
-"""The endings of which somebody may want another try."""
+"""The failed outcomes."""
 
 
 def outcome_of(exit_code: int | None, *, oom_killed: bool) -> Outcome:
-    """The word for the end of a process that nobody has stopped.
+    """The outcome of a process that was not stopped.
 
-    Out of memory is what the engine reports, never guessed from 137. It reports that also when the kernel ended a child
-    and the process itself went on to a good end.
+    Out of memory is reported by the engine, never guessed from exit code 137. The engine reports it also if the kernel
+    killed a child and the process itself succeeded.
     """
     if exit_code == 0:
         return "completed"
@@ -32,16 +32,16 @@ def outcome_of(exit_code: int | None, *, oom_killed: bool) -> Outcome:
 
 
 def container_name(task_id: str) -> str:
-    """What the container of a task is called when it is launched; somebody may rename it."""
+    """The name of a task's container at its launch. A user may rename it."""
     return f"agentless-{task_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held.
+    """The allocation of a task. `gpus` are the indices at placing time, `gpu_uuids` the GPUs that are held.
 
-    `gpu_total` is bytes of memory of the smallest of them, for one that shares them; 0: not known. `vendor` is whose
-    they are, None where nobody has said that.
+    `gpu_total` is the memory of the smallest GPU in bytes, if the task shares them; 0 if unknown. `vendor` is None if
+    unknown.
     """
 
     node: str
@@ -54,7 +54,7 @@ class Placement:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What it is given."""
+        """The devices of the task."""
         return tuple(Device(uuid, vendor=self.vendor or "") for uuid in self.gpu_uuids)
 
     @property
@@ -63,13 +63,13 @@ class Placement:
         return tuple(dict.fromkeys(each for device in self.devices for each in device.claimed))
 
     def __str__(self) -> str:
-        """As it would be typed: `node1::0,1`."""
+        """As a target: `node1::0,1`."""
         return self.node + ("::" + ",".join(map(str, self.gpus)) if self.gpus else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """Not in the queue before `until` (Unix seconds). `reason` is why, when nobody has asked for that."""
+    """Not in the queue before `until` (Unix seconds). `reason` is why, unless the user asked for it."""
 
     until: float
     reason: str = ""
@@ -78,7 +78,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Not placed yet. `reason` is why a node refused it last, and `since` when (Unix seconds)."""
+    """In the queue. `reason` is the latest refusal of a node, `since` its time (Unix seconds)."""
 
     reason: str = ""
     since: float | None = None
@@ -87,7 +87,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Assigning:
-    """Its GPUs are held and its launch is on the way; `step` says what is being done, like pulling the image."""
+    """Its GPUs are held and its launch is under way. `step` is the current step, like pulling the image."""
 
     placement: Placement
     since: float
@@ -97,7 +97,7 @@ class Assigning:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Its container runs. `run` is when the engine started it, by the engine's own clock: it names this run of it."""
+    """Its container runs. `run` is its start by the engine's clock, which identifies this run."""
 
     placement: Placement
     container: str
@@ -119,7 +119,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Its node has not answered for too long. GPUs stay held, for nothing says that the container is gone."""
+    """Its node has not answered for too long. Its GPUs stay held: the container may still run."""
 
     placement: Placement
     since: float
@@ -132,7 +132,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Over, unless its container lives again. `exit_code` is the container's own, None when there was none to read."""
+    """Ended. A container that is started again makes it live again. `exit_code` is the container's, None if unknown."""
 
     state: Outcome
     ended_at: float
@@ -144,14 +144,14 @@ class Ended:
     run: float | None = None
 
 
-Status = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
+TaskStatus = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A place in the queue that was given by hand: next after these tasks, as long as one of them waits.
+    """A position in the queue that was set by hand: after these tasks, while one of them is pending.
 
-    Who has the highest `turn` was moved last.
+    The task with the highest `turn` was moved last.
     """
 
     behind: tuple[str, ...]
@@ -160,13 +160,12 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
+    """A task with its state. `created_at` is Unix seconds by the controller's clock.
 
-    `queued_at` is when its time in the queue began, if that was not at once.
-    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
-    what its end will say of it, None when a person asked. `rank` is its place in the queue if it was given by hand.
-    `signed` is whether its last launch writes a signature, which the launches of early versions did not.
-    `request` names the request that submitted it, if its client gave it a name.
+    `queued_at` is when it entered the queue, if that was later. `stop` is the requested kind of stop, `grace` the
+    requested seconds between SIGTERM and SIGKILL, and `stop_reason` the reason of its end, None if a person asked.
+    `rank` is its position in the queue if it was set by hand. `signed`: its latest launch writes a signature (launches
+    of early versions did not). `request` is the name of the request that submitted it, if the client gave one.
     """
 
     id: str
@@ -174,7 +173,7 @@ class Task:
     batch: str
     owner: str
     created_at: float
-    status: Status = Pending()
+    status: TaskStatus = Pending()
     stop: StopKind | None = None
     grace: float | None = None
     rank: Rank | None = None
@@ -185,44 +184,44 @@ class Task:
 
     @property
     def state(self) -> str:
-        """The state's word."""
+        """The name of the state."""
         return self.status.state
 
     @property
     def live(self) -> bool:
-        """Whether it can still change by itself."""
+        """Whether it has not ended."""
         return not isinstance(self.status, Ended)
 
     @property
     def placement(self) -> Placement | None:
-        """Where it is or was, None if it never was anywhere."""
+        """Its current or last placement, None if it never had one."""
         return None if isinstance(self.status, (Scheduled, Pending)) else self.status.placement
 
     @property
     def node(self) -> str | None:
-        """The node where it is or was, else the only one that will do; None as long as it may go anywhere."""
+        """Its current or last node, else the only allowed one. None if several are allowed."""
         return self.placement.node if self.placement else self.spec.needs.node
 
     @property
     def container_name(self) -> str:
-        """The same on every try: the engine itself then refuses to start a task twice."""
+        """The name of its container. It is the same in every launch, so the engine refuses to start a task twice."""
         return container_name(self.id)
 
     @property
     def container(self) -> str | None:
-        """The id of its container, None as long as none is known."""
+        """The id of its container, or None."""
         return None if isinstance(self.status, (Scheduled, Pending, Assigning)) else self.status.container
 
     @property
     def attempt(self) -> int:
-        """Which try of its command it is, from 1 on."""
+        """The number of this try, from 1 on."""
         return int(self.id.partition("-")[2] or 1)
 
-    def afresh(self, status: Status) -> Task:
-        """The task in this state, without all that was asked of it while it waited and ran."""
+    def afresh(self, status: TaskStatus) -> Task:
+        """The task in this state, without requested stops and ranks."""
         return replace(self, status=status, stop=None, grace=None, rank=None, stop_reason=None, queued_at=None)
 
     @property
     def container_ref(self) -> str:
-        """What to call its container by: a container may be renamed, its id stays."""
+        """The reference for engine commands: the id of its container if known, else its name."""
         return self.container or self.container_name

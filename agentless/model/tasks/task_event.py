@@ -1,4 +1,4 @@
-"""What can happen to a task. `rules/tasks/lifecycle` says what each event makes of it."""
+"""Events of a task. `rules/tasks/lifecycle` applies them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentless.model.tasks.task import Placement, Rank, StopKind
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """It does not go into the queue before `until` (Unix seconds); `reason` as in `task.Scheduled`."""
+    """It enters the queue at `until` (Unix seconds). `reason` as in `task.Scheduled`."""
 
     until: float
     reason: str = ""
@@ -17,15 +17,15 @@ class Delayed:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """It waits for its place."""
+    """It entered the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """The node has refused it for certain: it waits again.
+    """The node has certainly refused it. It returns to the queue.
 
-    `at_once`: what was in the way is known by now, so there is nothing to wait for before it is given another place.
-    `unfit` is a node that can never start it, and is left out from now on.
+    `at_once`: the obstacle is known now, so it may be placed again without a pause. `unfit` is a node that can never
+    run it, and is excluded from now on.
     """
 
     reason: str
@@ -35,42 +35,42 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """It has waited for as long as it was to wait."""
+    """Its time to wait in the queue is over."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Somebody gave it another place in the queue."""
+    """It was moved in the queue."""
 
     rank: Rank
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A node and GPUs were chosen; from now on they are held."""
+    """A node and GPUs were allocated to it."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The launch has come to something that takes time, like pulling an image."""
+    """The launch has reached a step that takes time, like pulling an image."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The container was started, or found to have been."""
+    """Its container was started, or found running."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """The engine says when it started the container: `run` by its own clock, `started_at` by ours."""
+    """The engine reported the start of the container: `run` by its clock, `started_at` by ours."""
 
     run: float
     started_at: float
@@ -78,7 +78,7 @@ class Dated:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """Somebody started the container again, by hand. Times as in `Dated`."""
+    """The container was started again by hand. Times as in `Dated`."""
 
     run: float
     started_at: float
@@ -86,16 +86,16 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """It is known that no container of this task runs, and why."""
+    """The launch has failed, and certainly no container runs."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """It is to end. `grace` is seconds between the gentle signal and SIGKILL, None: as submitted.
+    """A stop was requested. `grace` are the seconds between the first signal and SIGKILL, None for those of the spec.
 
-    `reason` is what its end will say, None when a person wanted it.
+    `reason` is the reason of its end, None if a person asked.
     """
 
     how: StopKind
@@ -115,7 +115,7 @@ class Thawed:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The container ended. `seconds` is how long it ran by the engine's own clock, None when it does not say."""
+    """The container ended. `seconds` is how long it ran by the engine's clock, None if unknown."""
 
     exit_code: int | None
     oom_killed: bool = False
@@ -125,21 +125,21 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Its container is gone without a trace."""
+    """Its container does not exist any more."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LostContact:
-    """Its node has not answered past the grace time."""
+    """Its node did not answer within the grace time."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A container carried it that nobody here remembered."""
+    """An unknown task was found in the labels of a container."""
 
 
 TaskEvent = (

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from agentless.errors import UsageError
 
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "CONT", "WINCH")
-"""The signals that a program may be told with that its time is nearly over; SIGKILL comes by itself."""
+"""Signals for the warning before the time limit. SIGKILL follows in any case."""
 
 MAX_RETRIES = 1000
 
 RETRY_ON = ("failed", "oom")
-"""After which endings a task is tried again, when it does not say."""
+"""The outcomes after which a task is retried, by default."""
 
 _KINDS = ("failed", "oom", "timeout", "lost")
 _EXIT = re.compile(r"exit:([0-9]{1,3})")
@@ -21,18 +21,18 @@ _EXIT = re.compile(r"exit:([0-9]{1,3})")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the queue goes by. Times in seconds.
+    """The terms of a task in the queue. Times are in seconds.
 
-    A higher `priority` comes first. `wait_for` is how long it may wait for its place: None for ever, 0 not at all.
-    `start_at` (Unix seconds) is when it may go into the queue.
+    A higher `priority` comes first. `wait_for` is how long it may be pending: None for ever, 0 not at all. `start_at`
+    (Unix seconds) is when it may enter the queue.
 
-    `time_limit` is how long it may run (None: nobody knows). It is told by `signal`: `signal_before` it is over, and
-    killed when it is; without that it is told when it is over, and killed after its grace time.
+    `time_limit` is how long it may run (None: no limit). With `signal_before`, it gets `signal` so long before the
+    limit and is killed at the limit. Without, it gets the signal at the limit and is killed after its grace time.
 
-    It is tried again up to `retries` times after an ending that `retry_on` names: `failed`, `oom`, `timeout`, `lost`
-    or `exit:CODE`; `backoff` after the first try, twice as long after each one more.
+    It is retried up to `retries` times after an outcome in `retry_on`: `failed`, `oom`, `timeout`, `lost` or
+    `exit:CODE`. The pause is `backoff` after the first try, and doubles after each one.
 
-    Of its batch at most `max_parallel` run at a time (None: as many as there is room for).
+    At most `max_parallel` tasks of its batch run at a time (None: no limit).
     """
 
     priority: int = 0
@@ -56,7 +56,7 @@ def parse_signal(text: str) -> str:
 
 
 def parse_retry_on(text: str) -> tuple[str, ...]:
-    """`oom,lost,exit:75` as its parts."""
+    """Parse a list like `oom,lost,exit:75`."""
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
         code = _EXIT.fullmatch(part)

@@ -1,4 +1,4 @@
-"""Kinds of workload: what differs in the life of a task, whatever its user asks for."""
+"""Kinds of workload, which differ in their life cycle."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 WorkloadName = Literal["task"]
-"""What the JSON of a spec names; a new kind is a new name here."""
+"""The name in the JSON of a spec. A new kind gets a new name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A kind of workload.
 
-    `needs_command` is whether it has to be given a command. `ends_with_process` is whether the end of its first process
-    is its own end, with that exit code; otherwise it keeps its allocation. `is_retried` is whether its terms may ask
-    for another try, and `expires` whether its container is removed some time after its end, as `keep` has it.
+    `needs_command`: it requires a command. `ends_with_process`: it ends with its first process, with that exit code;
+    otherwise it keeps its allocation. `is_retried`: its terms may request retries. `expires`: its container is removed
+    some time after its end, by the retention policy.
     """
 
     needs_command: bool

@@ -1,1 +1,1 @@
-"""Contents that are kept here: logs, outputs and uploads."""
+"""Files in the state folder: logs, outputs and uploads."""

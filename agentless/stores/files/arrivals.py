@@ -16,7 +16,7 @@ from agentless.stores.files.output_archive import LISTED, REASONS, WORD, Arrival
 from agentless.stores.files.outputs import OutputStore
 
 _BATCH = 1000
-"""Files that are placed before that is remembered."""
+"""Files that are moved before their digests are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ def arrive(
 ) -> Placed:
     """Put what was unpacked at `top` in its place. May run in a thread.
 
-    What stands there and is neither as it was uploaded (`known`, by path) nor as an output has put it there before is
-    somebody's: it stays, and what came is put beside it, with the task's id at its end.
+    An existing file that is neither as it was uploaded (`known`, by path) nor as an output has put it there belongs to
+    the user. It stays, and the output is put beside it, with the task's id as suffix.
     """
     placing = _Placing(local, task, store, known)
     if top.is_dir() and not top.is_symlink():

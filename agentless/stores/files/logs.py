@@ -1,7 +1,7 @@
-"""The logs of tasks that have ended: one file each, which outlives the container.
+"""The logs of ended tasks: one file each, which outlives the container.
 
-A file is a row of frames, as the API sends them: both streams, a NOTE where the log was cut, the END. An empty file
-stands for a log that was given up for the disk budget.
+A file is a sequence of frames, as in the API: both streams, a NOTE where the log was cut, and the END. An empty file
+stands for a log that was removed for the disk budget.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from agentless.stores import private
 
 _SUFFIX, _UNFINISHED = ".log", ".new"
 _BLOCK = 4096
-"""Bytes that a file takes at least: the budget is one of disk space."""
+"""The smallest disk space of a file, in bytes."""
 _PIECE = 16384
-"""Bytes of a line as Docker counts lines: a longer one is several."""
+"""The longest line in bytes. Docker counts a longer one as several."""
 
 
 class LogStore:
-    """Logs by task id, in a folder of their own that only the user may enter. `in` says whether a log came here."""
+    """Logs by task id, in a private folder. `in` says whether a log was stored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._used: int | None = None  # bytes on disk, once they have been counted
-        self._seen = set[str]()  # tasks whose log is here, as far as somebody has asked
+        self._seen = set[str]()  # tasks whose log is known to be stored
         self._shrinking = Lock()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,21 +46,21 @@ class LogStore:
             raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
 
     def __contains__(self, task: object) -> bool:
-        """Asked of each ended task at each event of its node: a file that was seen is not looked for again."""
+        """Whether a log was stored. Known files are cached: each event of a node asks for all its ended tasks."""
         name = str(task)
         try:
             if name not in self._seen and self._path(name).exists():
                 self._seen.add(name)
-        except OSError:  # an id of somebody's own making that is too long for a file
+        except OSError:  # an id from a label that is too long for a file name
             return False
         return name in self._seen
 
     def writer(self, task: str, cap: int) -> LogWriter:
-        """A new log of this task, of which `cap` bytes are kept."""
+        """Write a new log of this task, of which `cap` bytes are kept."""
         return LogWriter(self._path(task), cap, lambda size: self._count(_on_disk(size)))
 
     def remove(self, task: str) -> None:
-        """Forget the log of a task, as if it had never come here."""
+        """Remove the log of a task, as if it had never been stored."""
         self._seen.discard(task)
         with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
             size = self._path(task).stat().st_size
@@ -68,10 +68,9 @@ class LogStore:
             self._count(-_on_disk(size))
 
     def shrink(self, budget: int) -> None:
-        """When all logs take more than `budget` bytes on disk, give up the oldest until a tenth of it is free.
+        """If all logs take more than `budget` bytes on disk, remove the oldest until a tenth of it is free.
 
-        The newest one stays in any case. Looks at every log, but not often, for there is room afterwards; may run in a
-        thread.
+        The newest log always stays. This reads the size of every log, but only seldom. May run in a thread.
         """
         with self._shrinking, _explained(self._folder):
             if self._used is not None and self._used <= budget:
@@ -82,7 +81,7 @@ class LogStore:
             for _, size, path in found[:-1]:
                 if used <= enough:
                     break
-                # Another file: who reads the log now reads it to its end.
+                # The file is replaced, so that an open reader still reads the old one.
                 empty = path.with_suffix(_UNFINISHED)
                 empty.touch(mode=0o600)
                 os.replace(empty, path)
@@ -90,7 +89,7 @@ class LogStore:
             self._used = used
 
     def state(self, task: str) -> Literal["whole", "cut", "given up"] | None:
-        """What there is of the log of a task; None when it never came here. Raises StateError for a damaged file."""
+        """How much of a log is stored. None if it never was. Raises StateError for a damaged file."""
         with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
             with self._path(task).open("rb") as file:
                 if not os.fstat(file.fileno()).st_size:
@@ -106,7 +105,7 @@ class LogStore:
     def read(self, task: str, tail: int | None = None) -> Iterator[Frame]:
         """A log, or the last `tail` lines of it, counted over both streams as Docker does.
 
-        Of one that was cut, whose streams are in no order after the cut, the last lines of each stream.
+        For a log that was cut, these are the last lines of each stream: after the cut, streams are not in order.
         """
         if tail is None:
             return self._frames(task)
@@ -125,7 +124,7 @@ class LogStore:
             self._used += size
 
     def _path(self, task: str) -> Path:
-        # Ids come from labels, too, and those may be anybody's words.
+        # Ids may come from labels, which are untrusted.
         return self._folder / (quote(task, safe="") + _SUFFIX)
 
     def _damaged(self, task: str) -> StateError:
@@ -133,10 +132,10 @@ class LogStore:
 
 
 class LogWriter:
-    """A log on its way to the disk: in its place after `finish` and `commit`, else nothing of it is left behind.
+    """A log that is being written. It is stored by `finish` and `commit`, else nothing of it remains.
 
-    `head` counts the bytes of each stream that it has. `full` says that more than the cap have come: then it has only
-    the first half of the cap, and is to be `cut` and get its end by `put`. Everything raises StateError.
+    `head` counts the bytes of each stream. `full`: more than the cap was added. Then only the first half of the cap is
+    kept; call `cut`, and `put` for the end of the log. All methods raise StateError.
     """
 
     def __init__(self, path: Path, cap: int, take_in: Callable[[int], None]) -> None:
@@ -151,11 +150,11 @@ class LogWriter:
 
     @property
     def tail_bytes(self) -> int:
-        """Bytes for the end of a log that is `full`."""
+        """The limit for the end of a log that is `full`, in bytes."""
         return self._cap - self._cap // 2
 
     def add(self, stream: int, data: bytes) -> None:
-        """The next bytes of a stream."""
+        """Add bytes of a stream."""
         cut = max(0, self._cap // 2 - sum(self.head.values()))
         for part in filter(None, (data[:cut], data[cut:])):
             self.put(stream, part)
@@ -170,7 +169,7 @@ class LogWriter:
                 self._file.truncate()
 
     def cut(self, words: str) -> None:
-        """Say what is left out after this."""
+        """Write a note about what is left out here."""
         self.put(NOTE, words.encode())
 
     def put(self, stream: int, data: bytes) -> None:
@@ -179,14 +178,14 @@ class LogWriter:
             self._file.write(frame(stream, data))
 
     def finish(self) -> None:
-        """Wait until it is on the disk, which may take long."""
+        """Sync the file to disk, which may take long."""
         self.put(END, b"")
         with _explained(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def commit(self) -> None:
-        """Put it in its place, over what may be there of this task."""
+        """Store the log, in place of an earlier one of this task."""
         with _explained(self._path):
             size = self._file.tell()
             os.replace(self._unfinished, self._path)
@@ -221,7 +220,7 @@ def _explained(path: Path) -> AbstractContextManager[None]:
 
 
 def _lines(frames: Iterable[Frame], count: int) -> Iterator[Frame]:
-    """The lines in the order in which they ended; of each frame the last `count`, since others cannot be wanted."""
+    """The lines in the order of their ends. Of each frame, only the last `count`."""
     rest = {1: b"", 2: b""}
     for stream, data in chain(frames, [(END, b"")]):
         if stream in rest:

@@ -1,7 +1,7 @@
 """The archive of an output, unpacked into a folder of its own; `arrivals` moves the files to their places.
 
-What a container sends is anybody's words: see `tree`. What leads elsewhere, devices and the like are left out, links
-are made after all files and only if they stay inside, and of modes there are only the bits of ordinary files.
+An archive from a container is untrusted: see `tree`. Paths that lead elsewhere, devices and the like are left out.
+Links are made after all files, and only if they stay inside. Only the mode bits of ordinary files are kept.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from agentless.model.units import format_size
 from agentless.rules.files.changed_outputs import is_junk
 
 MOST = 1_000_000
-"""Files and folders of one output."""
+"""The most files and folders of one output."""
 MOST_ZEROS = 64 << 30
-"""Bytes of one output that are holes in files here: Docker sends and reads each of them."""
+"""The most bytes of one output that become holes. Docker reads and sends each of them."""
 ZEROS = 32 << 20
-"""Zeros in a row from which on a stream is better compressed."""
+"""A run of so many zeros is better sent compressed."""
 LISTED = 3
-"""Names that a message has of what was left out."""
+"""The most names of left-out files in a message."""
 WORD = 200
-"""Characters of a name in a message."""
+"""The most characters of a name in a message."""
 _ZEROS = bytes(1 << 20)
 REASONS = {
     errno.ENAMETOOLONG: "whose name is too long here",
@@ -46,22 +46,22 @@ REASONS = {
     errno.EMLINK: "which has too many names here",
     errno.EFBIG: "which is too large for the disk here",
 }
-"""Why a file is left out, by what the system says: another try would end the same. All else is a fault of the disk."""
+"""Error codes for which a file is left out, since a retry would fail, too. Other errors are of the disk."""
 
 
 class Unusable(RuntimeFailed):
-    """The output can never be stored: fetching it again would give the same."""
+    """The output cannot be stored. A retry would fail, too."""
 
 
 class ZerosAhead(Exception):
-    """The stream goes on with many zeros; it is better asked for again, compressed."""
+    """The stream has a long run of zeros and should be requested again, compressed."""
 
 
 @dataclass
 class Arrival:
-    """What was unpacked: by path from the top on the SHA-256, `link:…` for a link; and what was left out, in words.
+    """What was unpacked: by path below the top the SHA-256, or `link:…`; and what was left out, in words.
 
-    Of `left_out` there are only the first, and how many there are in `left_out_count`.
+    `left_out` has only the first names, `left_out_count` the number of all.
     """
 
     digests: dict[str, str] = field(default_factory=dict)
@@ -78,10 +78,10 @@ class Arrival:
 
 
 class Unpacking:
-    """Unpacks one archive, the first name of which stands for `below` within `top`; `arrival` is what has come of it.
+    """Unpacks one archive. Its first name is put at `below` within `top`; `arrival` is the result.
 
-    With `changed` what nobody wants back is left out. `before` came of the same output. Without `packed` a row of zeros
-    raises ZerosAhead.
+    If `changed`, junk folders are left out. `before` are earlier archives of the same output. Unless `packed`, a long
+    run of zeros raises ZerosAhead.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Unpacking:
         parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
         if len(parts) > MOST_LEVELS:
             raise OSError(errno.ENAMETOOLONG, "too many folders")
-        if ".." in parts:  # of where it is unpacked; the names in the archive were looked at
+        if ".." in parts:  # of the target; names of the archive were checked
             raise OSError(errno.EINVAL, "leads elsewhere")
         return parts
 
@@ -162,7 +162,7 @@ class Unpacking:
             if error.errno not in REASONS:
                 raise
             self.arrival.leave_out(path or "it", REASONS[error.errno])
-        except UnicodeEncodeError:  # the locale has no such character
+        except UnicodeEncodeError:  # the locale cannot encode this name
             self.arrival.leave_out(path or "it", REASONS[errno.EILSEQ])
 
     def _write(self, tar: Tar, member: Member, parts: Parts) -> Parsing[str]:
@@ -200,7 +200,7 @@ class Unpacking:
         self.arrival.digests[path] = self.arrival.digests[first]
 
     def _link(self, path: str, target: str) -> None:
-        # A `..` further on goes up from wherever the links before it lead: that could be anywhere.
+        # A later `..` goes up from the target of a link before it, which may be anywhere.
         down = list(dropwhile(lambda part: part in ("..", "."), target.split("/")))
         inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         leads_out = ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../")
@@ -223,7 +223,7 @@ class _Seen:
         self._unpacking, self._run = unpacking, 0
 
     def __call__(self, hole: int, data: bytes) -> None:
-        """Take the next content: a hole of this length, else these bytes."""
+        """Take the next content: a hole of this length, or these bytes."""
         if data:
             self._run = 0
             self.digest.update(data)

@@ -1,8 +1,8 @@
-"""What is to be brought back of tasks, and what was: an SQLite file.
+"""Outputs that tasks are to bring back, and their results: an SQLite file.
 
-It alone says which files here are written. A container's labels say what its task asked for, too, and are anybody's
-words: nothing is ever fetched because of them. `placed` is what stands here by that, so that what a user has changed
-since, or has made, is told from it.
+Only this file decides which local files are written. Labels of containers have the outputs, too, but are untrusted:
+nothing is fetched because of them. `placed` has the digests of written files, to recognize files that the user has
+changed or created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.stores import private
 
 REMEMBERED = 200_000
-"""Files that are known to have been placed here: of the oldest ones beyond that it is not known any more."""
+"""The most recorded files. Older ones are forgotten, and count as the user's."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS wanted (task TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
@@ -35,7 +35,7 @@ CREATE INDEX IF NOT EXISTS placed_at ON placed (at);
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFiles:
-    """What a task is to bring back, and what was uploaded with it."""
+    """The outputs of a task, and its uploads."""
 
     outputs: tuple[Output, ...]
     uploads: tuple[Upload, ...]
@@ -43,7 +43,7 @@ class ExpectedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What became of one output: whether it is `here`, in words, and how much was written."""
+    """The result of one output: whether it is `here`, in words, and how much was written."""
 
     here: bool
     words: str
@@ -52,7 +52,7 @@ class Brought:
 
 
 class OutputStore:
-    """By the id of a task's first try what is wanted, by that of each try what was brought. Raises StateError."""
+    """Expected outputs by the id of a task's first try, results by the id of each try. Raises StateError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,11 +65,11 @@ class OutputStore:
             self._brought = {str(task) for (task,) in self._db.execute("SELECT task FROM brought")}
 
     def __contains__(self, task: object) -> bool:
-        """Whether something of this try is to be brought, and was not."""
+        """Whether outputs of this try are expected and not settled."""
         return first_try(str(task)) in self._wanted and task not in self._brought
 
     def want(self, task: str, wanted: ExpectedFiles) -> None:
-        """Take down what a new task is to bring."""
+        """Record the outputs of a new task."""
         if not wanted.outputs:
             return
         with self._explained():
@@ -78,7 +78,7 @@ class OutputStore:
         self._wanted.add(task)
 
     def wanted(self, task: str) -> ExpectedFiles | None:
-        """What this task is to bring, if anything."""
+        """The expected outputs of this task, if any."""
         if first_try(task) not in self._wanted:
             return None
         with self._explained():
@@ -91,14 +91,14 @@ class OutputStore:
         )
 
     def settle(self, task: str, brought: Iterable[Brought]) -> None:
-        """Take down what became of the outputs of a try, one after the other."""
+        """Record the results of the outputs of a try, in order."""
         with self._explained():
             row = (task, orjson.dumps([asdict(each) for each in brought]))
             self._db.execute("INSERT OR REPLACE INTO brought VALUES (?, ?)", row)
         self._brought.add(task)
 
     def brought(self, task: str) -> tuple[Brought, ...] | None:
-        """What became of the outputs of a try; None as long as that is open."""
+        """The results of a try, None while they are open."""
         if task not in self._brought:
             return None
         with self._explained():
@@ -106,11 +106,11 @@ class OutputStore:
         return tuple(Brought(**each) for each in orjson.loads(rows[0][0])) if rows else None
 
     def pending(self) -> list[str]:
-        """The first tries of the tasks of which no try has brought anything yet."""
+        """The first tries of the tasks without any result."""
         return sorted(self._wanted - {first_try(task) for task in self._brought})
 
     def remove(self, task: str) -> None:
-        """Forget what a try was to bring and has brought; what is here stays."""
+        """Remove the records of a try. Written files stay."""
         if first_try(task) not in self._wanted:
             return
         with self._explained():
@@ -122,13 +122,13 @@ class OutputStore:
             self._wanted.discard(task)
 
     def placed(self, path: str) -> str | None:
-        """What an output has put at this path last; None when it was none. May run in a thread."""
+        """The digest of the file that an output wrote at this path last, or None. May run in a thread."""
         with self._explained():
             row = self._db.execute("SELECT digest FROM placed WHERE path = ?", (_plain(path),)).fetchone()
         return str(row[0]) if row else None
 
     def place(self, digests: Mapping[str, str]) -> None:
-        """Take down what is put at these paths. May run in a thread."""
+        """Record the files written at these paths. May run in a thread."""
         rows = [(_plain(path), _plain(digest), time.time()) for path, digest in digests.items()]
         with self._explained():
             self._db.execute("BEGIN")
@@ -144,7 +144,7 @@ class OutputStore:
             self._db.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     @contextlib.contextmanager
@@ -157,5 +157,5 @@ class OutputStore:
 
 
 def _plain(name: str) -> str:
-    """SQLite takes no name that is no UTF-8."""
+    """A path as UTF-8 for SQLite."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,8 +1,8 @@
-"""What was uploaded: each content once, by its SHA-256, and what had it where.
+"""Uploads: each file content once, by its SHA-256, and the snapshots that refer to it.
 
-`manifests` has a file per snapshot, `contents` one per file content, `trees` one for what was put into an image on a
-node. All are named by what is in them, so nothing is ever written over, and a crash leaves at most something that
-nobody names: that goes an hour later.
+`manifests` has a file per snapshot, `contents` one per file content, `trees` one per image with files on a node. All
+names are hashes of the content, so nothing is overwritten, and a crash leaves at most unreferenced files, which are
+removed an hour later.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from agentless.model.files.snapshot import Entry, Snapshot, parse_snapshot, rows
 from agentless.stores import private
 
 KEPT = 3600.0
-"""Seconds for which something is kept that no task needs (any more): the next submit may be of nearly the same."""
+"""Seconds for which unreferenced files are kept: the next submit may need most of them."""
 TREE_KEPT = 8 * 24 * 3600.0
-"""Seconds for which it is remembered what an image on a node has, which is a little longer than the image stays."""
+"""Seconds for which the tree of an image is kept: a little longer than the image itself."""
 
 _NAME = re.compile(r"[0-9a-f]{24,64}")
 
 
 class SnapshotStore:
-    """Snapshots in a folder of their own that only the user may enter. Everything raises StateError."""
+    """Snapshots in a private folder. All methods raise StateError."""
 
     def __init__(self, folder: Path) -> None:
         self._manifests, self._contents, self._trees = (folder / name for name in ("manifests", "contents", "trees"))
@@ -42,21 +42,21 @@ class SnapshotStore:
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, snapshot: Snapshot) -> tuple[str, list[str]]:
-        """Take in what a snapshot has where; gives its id and which contents are not here."""
+        """Store a snapshot. Returns its id and the contents that are missing."""
         name = snapshot_id(snapshot)
         with _explained(self._manifests):
             _write(self._manifests / name, orjson.dumps(rows_of(snapshot)))
         return name, self.missing(snapshot)
 
     def get(self, name: str) -> dict[str, Entry]:
-        """The snapshot of this id; raises Refused when it is not here (any more)."""
+        """The snapshot with this id. Raises Refused if it is not stored."""
         rows = self._read(self._manifests, name)
         if rows is None:
             raise Refused("what was uploaded with it is not kept any more; submit it again")
         return parse_snapshot(rows)
 
     def missing(self, snapshot: Snapshot) -> list[str]:
-        """The contents of it that are not here."""
+        """The contents of a snapshot that are missing."""
         wanted = {entry.content for entry in snapshot.values() if entry.kind == "file"}
         with _explained(self._contents):
             return sorted(content for content in wanted if not _touched(self.content(content)))
@@ -66,16 +66,16 @@ class SnapshotStore:
         return self._contents / name[:2] / name[2:]
 
     def writer(self, name: str) -> ContentWriter:
-        """To write the content of this SHA-256."""
+        """A writer for the content with this SHA-256."""
         return ContentWriter(self.content(name), name)
 
     def remember(self, key: str, tree: Snapshot, about: dict[str, Any]) -> None:
-        """Take down what was put into an image under this key."""
+        """Record the tree of an image, by its key."""
         with _explained(self._trees):
             _write(self._trees / key, orjson.dumps({**about, "rows": rows_of(tree)}))
 
     def recall(self, key: str) -> dict[str, Any] | None:
-        """What was taken down under this key, its `rows` as a `tree`; None when nothing is remembered."""
+        """The record for this key, with its `rows` parsed as `tree`, or None."""
         found = self._read(self._trees, key)
         if found is None:
             return None
@@ -85,7 +85,7 @@ class SnapshotStore:
         return dict(found)
 
     def shrink(self, needed: Collection[str]) -> None:
-        """Remove what belongs to none of these snapshots and was not used for a while. May run in a thread."""
+        """Remove files that none of these snapshots needs and that were not used for a while. May run in a thread."""
         now = time.time()
         with _explained(self._manifests):
             for path in self._manifests.iterdir():
@@ -105,19 +105,19 @@ class SnapshotStore:
 
     def _read(self, folder: Path, name: str) -> Any:
         if not _NAME.fullmatch(name):
-            return None  # it may come from a label, and must not lead out of the folder
+            return None  # a name from a label must not lead out of the folder
         try:
             with _explained(folder), contextlib.suppress(FileNotFoundError):
                 found = orjson.loads((folder / name).read_bytes())
                 os.utime(folder / name)
                 return found
         except orjson.JSONDecodeError:
-            pass  # torn: as if it were not there
+            pass  # a torn file counts as missing
         return None
 
 
 class ContentWriter:
-    """A content on its way: in its place after `finish`, else nothing of it is left. Raises StateError."""
+    """A content that is being written. It is stored by `finish`, else nothing of it remains. Raises StateError."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path, self._name = path, name
@@ -128,13 +128,13 @@ class ContentWriter:
             self._file = os.fdopen(handle, "wb")
 
     def write(self, data: bytes) -> None:
-        """The next bytes."""
+        """Add bytes."""
         self._digest.update(data)
         with _explained(self._path):
             self._file.write(data)
 
     def finish(self) -> bool:
-        """Put it in its place; False when it is not what its name says, and then it is not."""
+        """Store the content. Returns False, and stores nothing, if its SHA-256 is another one."""
         if self._digest.hexdigest() != self._name:
             self.close()
             return False
@@ -144,7 +144,7 @@ class ContentWriter:
         return True
 
     def close(self) -> None:
-        """Leave nothing of it, if it was not finished."""
+        """Remove it unless it was finished."""
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def _explained(path: Path) -> AbstractContextManager[None]:
 
 
 def _touched(path: Path) -> bool:
-    """Whether it is there; if so it stays for a while, for somebody relies on it from here on."""
+    """Whether the file exists. If so, its time is updated, so that it is kept for a while."""
     try:
         os.utime(path)
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""What has ended and what was measured: SQLite files."""
+"""Ended tasks and samples: SQLite files."""

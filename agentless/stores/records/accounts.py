@@ -1,7 +1,7 @@
-"""What tasks have had of the GPUs: two tables of the history. They stay when a task is removed.
+"""GPU usage of tasks: two tables of the history. They stay when a task is removed.
 
-A row of `spent` is all that `agentless usage` needs of a task that has ended: a hundred thousand are read without their
-documents. In `loads` is how busy the GPUs of live tasks were so far, as of the last minute.
+A row of `spent` has what `agentless usage` needs of an ended task, so that 100,000 are read without their documents.
+`loads` has the activity of the GPUs of live tasks so far, as of the last minute.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentless.errors import StateError
 from agentless.model.usage.spent import GpuActivity, Spent
 
 Page = tuple[list[Spent], tuple[float, str]]
-"""Some of them, and after what to go on."""
+"""A page of rows, and the position after it."""
 
 _TABLES = (
     """
@@ -36,7 +36,7 @@ FROM (SELECT id, owner, batch, CAST(document AS TEXT) AS document FROM tasks
   WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
   AND json_extract(CAST(document AS TEXT), '$.status.ended_at') > (SELECT IFNULL(MAX(ended), 0) FROM spent))
 """
-"""What versions that knew nothing of this table have written since it was last added to."""
+"""Ended tasks that early versions, which lack this table, have added since."""
 _PAGE = """
 SELECT task, owner, node, batch, gpus, began, ended, seen, busy FROM spent
 WHERE (ended, task) > (?, ?) ORDER BY ended, task LIMIT ?
@@ -50,18 +50,18 @@ class Accounts:
         self._db = db
 
     def catch_up(self) -> None:
-        """Take in what older versions have written. Raises sqlite3.Error, as on a full disk: one does without it."""
+        """Add tasks that older versions have written. Raises sqlite3.Error, as on a full disk."""
         self._prepare()
         self._db.execute(_MISSED)
 
     def keep(self, spent: Spent) -> None:
-        """Keep what a task that has ended has had, in the transaction that is open. Raises sqlite3.Error."""
+        """Add the usage of an ended task, in the open transaction. Raises sqlite3.Error."""
         self._prepare()
         self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(spent))
         self._db.execute("DELETE FROM loads WHERE task = ?", (spent.task,))
 
     def page(self, after: tuple[float, str], limit: int) -> Page:
-        """The first `limit` that ended after that: a time (Unix seconds) and the id of a task that ended then."""
+        """The first `limit` rows after this position: a time (Unix seconds) and the id of a task that ended then."""
         try:
             self._prepare()
             rows = self._db.execute(_PAGE, (*after, limit)).fetchall()
@@ -71,7 +71,7 @@ class Accounts:
         return found, (found[-1].end, found[-1].task) if found else after
 
     def loads(self) -> dict[str, GpuActivity]:
-        """How busy the GPUs of live tasks were so far."""
+        """The activity of the GPUs of live tasks so far."""
         try:
             self._prepare()
             rows = self._db.execute("SELECT task, seen, busy FROM loads")
@@ -80,7 +80,7 @@ class Accounts:
             raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
 
     def keep_loads(self, loads: Mapping[str, GpuActivity]) -> None:
-        """Keep these and no others."""
+        """Replace all of them."""
         try:
             with self._db:
                 self._db.execute("BEGIN")
@@ -92,6 +92,6 @@ class Accounts:
             raise StateError(f"the history cannot be written: {error}") from None
 
     def _prepare(self) -> None:
-        """Make the tables if there was no room for them so far. What is rolled back takes them along, so look anew."""
+        """Create the tables if a full disk prevented that. A rollback removes them, so this checks every time."""
         for statement in _TABLES:
             self._db.execute(statement)

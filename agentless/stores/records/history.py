@@ -1,4 +1,4 @@
-"""What has ended: an SQLite file, so that a submit costs the same after 100,000 tasks as after none."""
+"""Ended tasks and events: an SQLite file, so that a submit costs the same after 100,000 tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentless.stores.records.accounts import Accounts
 from agentless.stores.state.upgrades import with_needs
 
 EventRow = tuple[float, str, bytes]
-"""When (Unix seconds), of which task, and the event as JSON."""
+"""The time (Unix seconds), the task, and the event as JSON."""
 
 _TASK = TypeAdapter(Task)
 _UNSEEN = GpuActivity()
@@ -41,14 +41,14 @@ UPDATE tasks SET document = with_needs(document);
 PRAGMA user_version = 2;
 """
 _RECORD = "INSERT INTO events (at, task, document) VALUES (?, ?, ?)"
-# Each half stops at its limit, in the order of an index: a short beginning or a common name means thousands of tasks.
+# Each half stops at its limit, in the order of an index: a short prefix or a common name matches thousands of tasks.
 _FIND = """
 SELECT document FROM tasks WHERE id IN (
   SELECT * FROM (SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?) UNION
   SELECT * FROM (SELECT id FROM tasks WHERE name = ? ORDER BY id DESC LIMIT ?)
 ) ORDER BY id DESC LIMIT ?
 """
-# An index of what stands in the documents: there is no column that older versions would have to have filled in.
+# An index over the documents: older versions have not filled a column.
 _INDEX = """
 CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (json_extract(CAST(document AS TEXT), '$.status.ended_at'))
 WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
@@ -63,17 +63,17 @@ ORDER BY json_extract(CAST(document AS TEXT), '$.status.ended_at') DESC LIMIT ?
 
 
 class History:
-    """Ended tasks and all events, oldest first by id; `accounts` are what tasks have had of the GPUs. One thread."""
+    """Ended tasks and all events, oldest first by id; `accounts` is their GPU usage. For one thread."""
 
     def __init__(self, path: Path) -> None:
         try:
-            private.make(path)  # SQLite makes the files beside it like it
+            private.make(path)  # SQLite gives its other files the same mode
             self._db = sqlite3.connect(path, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > 2:
                 raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
-            # One controller has it. Without the memory that others would share, nothing is written by opening it, so
-            # that a controller starts also when the disk is full.
+            # Only one controller uses it. Without shared memory, opening it writes nothing, so
+            # a controller starts even if the disk is full.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -81,19 +81,19 @@ class History:
                 self._db.create_function("with_needs", 1, lambda old: orjson.dumps(with_needs(orjson.loads(old))))
                 self._db.executescript("BEGIN;" + (_UPGRADE if version else _SCHEMA) + "COMMIT;")
             self.accounts = Accounts(self._db)
-            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: it is done without for now
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: tried again later
                 self._db.execute(_INDEX)
                 self.accounts.catch_up()
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
     def add(self, task: Task, events: Iterable[EventRow] = (), load: GpuActivity = _UNSEEN) -> None:
-        """Keep an ended task and these events, all or nothing, on disk before this returns.
+        """Add an ended task and these events, in one transaction, synced to disk.
 
-        The same task again replaces it. `load` is how busy its GPUs were.
+        The same task again replaces it. `load` is the activity of its GPUs.
         """
         values = (task.id, task.spec.name, task.owner, task.batch, _TASK.dump_json(task))
-        # Only this write waits for the disk: the state file forgets the task next, while an event may lag behind.
+        # Only this write is synced: the state file drops the task next, while events may lag behind.
         self._write("PRAGMA synchronous = FULL", ())
         try:
             with self._at_once():
@@ -109,11 +109,11 @@ class History:
         return self._tasks(_FIND, (reference, reference + "\x7f", limit, reference, limit, limit))
 
     def get(self, task_id: str) -> Task | None:
-        """The task of exactly this id, None when it has not ended here."""
+        """The ended task with exactly this id, or None."""
         return next(iter(self._tasks("SELECT document FROM tasks WHERE id = ?", (task_id,))), None)
 
     def newest(self, limit: int) -> list[Task]:
-        """The last `limit` tasks by creation, newest first."""
+        """The newest `limit` tasks by creation, newest first."""
         return self._tasks("SELECT document FROM tasks ORDER BY id DESC LIMIT ?", (limit,))
 
     def batch(self, batch: str) -> list[Task]:
@@ -130,7 +130,7 @@ class History:
         return found
 
     def remove(self, task_id: str, events: Iterable[EventRow] = ()) -> None:
-        """Forget an ended task and keep these events, all or nothing; those that it had stay."""
+        """Remove an ended task and add these events, in one transaction. Its earlier events stay."""
         with self._at_once():
             self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
             self._db.executemany(_RECORD, events)
@@ -140,7 +140,7 @@ class History:
         return bool(self._documents("SELECT id FROM tasks WHERE id = ?", (task_id,)))
 
     def container(self, task_id: str) -> tuple[bool, str | None]:
-        """Whether this task has ended here, and the id of the container that it had, None when it had none."""
+        """Whether this task is in the history, and the id of its container or None."""
         rows = self._rows(
             "SELECT json_extract(CAST(document AS TEXT), '$.status.container') FROM tasks WHERE id = ?", (task_id,)
         )
@@ -151,7 +151,7 @@ class History:
         self._write(_RECORD, (at, task, document))
 
     def touch(self) -> None:
-        """Write what is there already; raises StateError when nothing can be written."""
+        """Write without a change. Raises StateError if the file cannot be written."""
         self._write("PRAGMA user_version = 2", ())
 
     def events(self, after: int, limit: int, task: str | None = None) -> list[tuple[int, bytes]]:
@@ -164,7 +164,7 @@ class History:
 
     def last_events(self, count: int, since: float, task: str | None = None) -> int:
         """The number after which come the last `count` events (of one task) not older than `since` (Unix seconds)."""
-        most = max(1, count)  # one is needed to know where the end is
+        most = max(1, count)  # one is needed to find the end
         if task is None:
             newest = self._rows("SELECT seq, at FROM events ORDER BY seq DESC LIMIT ?", (most,))
         else:
@@ -173,7 +173,7 @@ class History:
         return min(wanted) - 1 if wanted else max((seq for seq, _ in newest), default=0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _tasks(self, query: str, values: tuple[object, ...]) -> list[Task]:
@@ -193,7 +193,7 @@ class History:
 
     @contextlib.contextmanager
     def _at_once(self) -> Iterator[None]:
-        """All that is written within it, or nothing."""
+        """A transaction: all writes within it, or none."""
         try:
             with self._db:
                 self._db.execute("BEGIN")

@@ -1,8 +1,8 @@
-"""The numbers of the GPUs over time: an SQLite file of its own, which may be full, torn or gone without harm to a task.
+"""Samples of GPUs over time: an SQLite file of its own, whose loss harms no task.
 
-A row is a block of points of one GPU: packed, and as small as zlib makes it. The finest level is written every minute.
-A block of a coarser one is collected in memory and written when its time is over; what of it a controller before this
-one had collected is made up again out of the finer ones, so that a crash costs the last minute and nothing else.
+A row is a compressed block of points of one GPU. The finest level is written every minute. A block of a coarser level
+is collected in memory and written when its time is over. After a crash it is rebuilt from the finer levels, so only the
+last minute is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentless.rules.usage.series import LEVELS, SIZE, Block, Level, Piece, fold
 from agentless.stores import private
 
 AT_ONCE = 10
-"""Blocks between two pauses: some 1.5 ms of work."""
+"""Blocks between two pauses, some 1.5 ms of work."""
 PAUSE = 0.002
 """Seconds of a pause."""
 
@@ -40,7 +40,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class BlockKey(NamedTuple):
-    """Which block: seconds of a point, how many blocks of that level were before it since 1970, and the GPU's UUID."""
+    """The key of a block: seconds per point, the number of the block since 1970, and the GPU's UUID."""
 
     width: int
     number: int
@@ -48,25 +48,25 @@ class BlockKey(NamedTuple):
 
 
 class SampleStore:
-    """All levels of all GPUs. It is opened when it is first used; one thread uses it.
+    """All levels of all GPUs. The file is opened at first use. For one thread.
 
-    `warning` is what was wrong with the file, None when nothing was.
+    `warning` is what was wrong with the file, or None.
     """
 
     def __init__(self, path: Path) -> None:
         self.warning: str | None = None
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._growing: dict[BlockKey, Block] = {}  # of the coarser levels: their time is not over
+        self._growing: dict[BlockKey, Block] = {}  # incomplete blocks of coarser levels
         self._unwritten: dict[BlockKey, Block] = {}
 
     def add(self, minutes: Iterable[tuple[str, int, Block]], now: float) -> None:
-        """Keep these blocks of the finest level, each with its GPU and number, and forget what is too old.
+        """Add blocks of the finest level, each with its GPU and number, and remove old ones.
 
-        Raises StateError; then they are kept in memory, and written the next time.
+        Raises StateError. The blocks then stay in memory, and are written the next time.
         """
         with contextlib.suppress(StateError), self._using():
-            pass  # what a controller before this one has left is read before something is written
+            pass  # blocks of an earlier controller are read before anything is written
         for gpu, number, block in _slowly(minutes):
             _take(self._unwritten, BlockKey(LEVELS[0].width, number, gpu), block)
             _grow(self._growing, gpu, number, LEVELS[0], LEVELS[1:], block)
@@ -87,7 +87,7 @@ class SampleStore:
         self._unwritten.clear()
 
     def pieces(self, gpus: Collection[str], level: Level, begin: float) -> dict[str, list[Piece]]:
-        """What is known of these GPUs at this level since `begin` (Unix seconds). Raises StateError."""
+        """The blocks of these GPUs at this level since `begin` (Unix seconds). Raises StateError."""
         first, found = int(begin // level.block), defaultdict[str, list[Piece]](list)
         query = "SELECT number, gpu, data FROM points WHERE width = ? AND number >= ?"
         values: list[object] = [level.width, first]
@@ -104,7 +104,7 @@ class SampleStore:
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -113,7 +113,7 @@ class SampleStore:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        """The open file; raises StateError. One that is damaged is set aside: the next time there is a new one."""
+        """The open file. Raises StateError. A damaged file is set aside, and a new one is made the next time."""
         try:
             if self._db is None:
                 self._db = self._opened()
@@ -147,7 +147,7 @@ class SampleStore:
 
 
 def _slowly(things: Iterable[T]) -> Iterator[T]:
-    """One after the other with pauses, in which the event loop beside this thread has the processor to itself."""
+    """Iterate with pauses, in which the event loop gets the processor."""
     for number, thing in enumerate(things, 1):
         if number % AT_ONCE == 0:
             time.sleep(PAUSE)
@@ -155,7 +155,7 @@ def _slowly(things: Iterable[T]) -> Iterator[T]:
 
 
 def _left(db: sqlite3.Connection) -> dict[BlockKey, Block]:
-    """The blocks of the coarser levels that were not written when the file was used last."""
+    """The incomplete blocks of coarser levels, rebuilt from finer ones."""
     found: dict[BlockKey, Block] = {}
     for finer, coarser in pairwise(LEVELS):
         written = dict(db.execute("SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu", (coarser.width,)))
@@ -171,7 +171,7 @@ def _left(db: sqlite3.Connection) -> dict[BlockKey, Block]:
 def _grow(
     growing: dict[BlockKey, Block], gpu: str, number: int, finer: Level, levels: Iterable[Level], block: Block
 ) -> None:
-    """Take a block of one level into those of coarser ones in whose time it is."""
+    """Add a block to the blocks of coarser levels that include it."""
     start = number * finer.block
     for level in levels:
         into = growing.setdefault(BlockKey(level.width, start // level.block, gpu), Block())
@@ -186,12 +186,12 @@ def _take(blocks: dict[BlockKey, Block], key: BlockKey, block: Block) -> None:
 
 
 def _oldest(level: Level, now: float) -> int:
-    """The number of the oldest block of a level that has a point which is not too old."""
+    """The number of the oldest block of a level that is kept."""
     return int((now - level.kept) // level.block)
 
 
 def _write(db: sqlite3.Connection, key: BlockKey, block: Block) -> None:
-    """Write a block. Where there is one, of a controller before this one in the same minute, it adds to that."""
+    """Write a block. An earlier controller may have written one for the same minute: both are merged."""
     there = db.execute("SELECT data FROM points WHERE width = ? AND number = ? AND gpu = ?", key).fetchone()
     if there:
         block = block.copy()

@@ -1,4 +1,4 @@
-"""What is remembered of envs: the table `envs` of the state file, by the env's name."""
+"""Records of envs: the table `envs` of the state file, by name."""
 
 from __future__ import annotations
 

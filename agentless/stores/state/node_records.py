@@ -1,4 +1,4 @@
-"""What is remembered of nodes and GPUs: the table `nodes` of the state file, by the node's name."""
+"""Records of nodes and GPUs: the table `nodes` of the state file, by name."""
 
 from __future__ import annotations
 

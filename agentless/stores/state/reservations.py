@@ -20,7 +20,7 @@ class ReservationStore:
         self._table = store.table("reservations")
 
     def load(self) -> dict[str, Reservation]:
-        """All of them; raises StateError for one that no version of agentless has written."""
+        """All reservations. Raises StateError for an invalid one."""
         try:
             found = [_RESERVATION.validate_python(dict(document)) for document in self._table.all()]
         except ValidationError as error:
@@ -28,12 +28,12 @@ class ReservationStore:
         return {reservation.id: reservation for reservation in found}
 
     def save(self, reservations: Iterable[Reservation]) -> None:
-        """Keep these, on disk, in one write, before this returns."""
+        """Add or replace these, in one write, synced to disk."""
         documents = {each.id: _RESERVATION.dump_python(each, mode="json") for each in reservations}
         self._table.put(
             {key: Document(document, doc_id=key) for key, document in documents.items()}  # type: ignore[arg-type]
         )
 
     def remove(self, reservation: str) -> None:
-        """Forget this one, which is there."""
+        """Remove an existing reservation."""
         self._table.remove(doc_ids=[reservation])  # type: ignore[list-item]

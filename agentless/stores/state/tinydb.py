@@ -1,8 +1,8 @@
 """The live state: one TinyDB file that a crash cannot tear.
 
-TinyDB's stock storage truncates in place. Here every write is a new file that replaces the old one after it has
-reached the disk, the file before it is kept as `<name>.last`, and reads come from memory. The file carries
-a schema version; older versions load for ever (`UPGRADES`).
+TinyDB's own storage truncates in place. Here, every write makes a new file, which replaces the old one once it is
+synced to disk. The previous file is kept as `<name>.last`. Reads come from memory. The file has a schema version; older
+versions load for ever (`UPGRADES`).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def _from_1(tables: Tables) -> Tables:
 
 VERSION = 2
 UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _from_1}
-"""From a version to the next: what to make of the whole document."""
+"""By version: converts a whole document to the next version."""
 
 _TASK = TypeAdapter(Task)
 
 
 class AtomicStorage(Storage):
-    """TinyDB's `read`/`write` over a file that is whole at every moment."""
+    """TinyDB's `read` and `write` over a file that is complete at every moment."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -52,11 +52,11 @@ class AtomicStorage(Storage):
         self._tables = self._load()
 
     def read(self) -> Tables | None:
-        """All tables, from memory; None before the first write. A copy: TinyDB changes it before it writes."""
+        """A copy of all tables, from memory; None before the first write. TinyDB changes the copy before it writes."""
         return None if self._tables is None else dict(self._tables)
 
     def write(self, data: Tables) -> None:
-        """Replace the file; raises StateError, and then neither the file nor what `read` gives has changed."""
+        """Replace the file. If it raises StateError, neither the file nor the result of `read` has changed."""
         try:
             self._replace(orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS))
         except OSError as error:
@@ -70,7 +70,7 @@ class AtomicStorage(Storage):
     def _replace(self, content: bytes) -> None:
         fresh = private.fresh(self._path, content)
         if self._path.exists():
-            # A second name for the old file, so that there is never a moment without a good one.
+            # A second name for the old file, so that a complete one exists at every moment.
             spare = self._path.with_name(self._path.name + ".spare")
             spare.unlink(missing_ok=True)
             try:
@@ -80,7 +80,7 @@ class AtomicStorage(Storage):
                 shutil.copyfile(self._path, spare)
             os.replace(spare, self._last)
         os.replace(fresh, self._path)
-        # From here on it is written: at worst a power cut brings back the file before it.
+        # From here on it is written. At worst, a power cut restores the previous file.
         with contextlib.suppress(OSError):
             private.sync_folder(self._path.parent)
 
@@ -108,7 +108,7 @@ class AtomicStorage(Storage):
         )
 
     def _set_aside(self) -> None:
-        """Keep a torn file for a look at it; left in place, the next write would put it over the only good copy."""
+        """Set a torn file aside for inspection. The next write would replace the only good copy with it."""
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._path, self._path.with_name(self._path.name + ".torn"))
 
@@ -131,7 +131,7 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
 
 
 def damaged(what: str, error: ValidationError, it: str = "it") -> StateError:
-    """What to say of a part of the state file that no version of agentless has written."""
+    """The error for an invalid part of the state file."""
     why = error.errors()[0]["msg"]
     return StateError(
         f"{what} ({why}); move {it} away, then run: agentless recover (what runs on the nodes keeps running)"
@@ -149,12 +149,12 @@ def _why(path: Path, error: OSError) -> str:
 
 
 class _Tasks(Table):
-    """The `tasks` table, and others like it: ids are strings, and several documents are replaced in one write."""
+    """A table with strings as ids, in which several documents are replaced in one write."""
 
     document_id_class = str  # type: ignore[assignment]
 
     def put(self, documents: dict[str, Document], gone: Iterable[str] = ()) -> None:
-        """Insert or replace all of these, and drop those, in one write of the file."""
+        """Insert or replace documents and remove others, in one write of the file."""
 
         def change(table: dict[str, Any]) -> None:
             table.update(documents)
@@ -165,7 +165,7 @@ class _Tasks(Table):
 
 
 class TaskStore:
-    """The live tasks with their allocations, by task id. `controller` names this file on the containers it started."""
+    """The live tasks with their allocations, by task id. `controller` is the id of this file in labels."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -180,20 +180,20 @@ class TaskStore:
 
     @property
     def warning(self) -> str | None:
-        """What was wrong with the file when it was opened, None when it was whole."""
+        """What was wrong with the file when it was opened, or None."""
         return self._storage.warning
 
     @property
     def storage(self) -> AtomicStorage:
-        """The file, for stores of other tables in it."""
+        """The storage, for stores of other tables."""
         return self._storage
 
     def table(self, name: str) -> _Tasks:
-        """Another table of the same file, whose ids are strings too."""
+        """Another table of the same file."""
         return _Tasks(self._storage, name)
 
     def load(self) -> dict[str, Task]:
-        """All live tasks; raises StateError for a task that no version of agentless has written."""
+        """All live tasks. Raises StateError for an invalid one."""
         tasks = {}
         for document in self._tasks.all():
             try:
@@ -204,10 +204,10 @@ class TaskStore:
         return tasks
 
     def save(self, *tasks: Task, gone: Iterable[str] = ()) -> None:
-        """Keep these and forget those, on disk, in one write, before this returns."""
+        """Save tasks and remove others, in one write, synced to disk."""
         self._tasks.put({t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}, gone)  # type: ignore[arg-type]
 
     def remove(self, *task_ids: str) -> None:
-        """Forget these."""
+        """Remove tasks."""
         if any(self._tasks.contains(doc_id=task_id) for task_id in task_ids):  # type: ignore[arg-type]
             self.save(gone=task_ids)

@@ -1,4 +1,4 @@
-"""What versions before this one have written, as this one reads it. Old files load for ever."""
+"""Conversions of state files of older versions. They load for ever."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def with_needs(task: dict[str, Any]) -> dict[str, Any]:
-    """A task of version 1, which knew exact targets only, each in a place of its own."""
+    """Convert a task of version 1, which only had exact targets."""
     target = task.pop("target")
     task["spec"]["needs"] = {
         "gpus": len(target["gpus"]),

@@ -1,4 +1,4 @@
-"""Which volumes each node had when it was asked last: the table `volumes` of the state file, by the node's name."""
+"""The last known volumes of each node: the table `volumes` of the state file, by the node's name."""
 
 from __future__ import annotations
 
