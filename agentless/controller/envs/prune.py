@@ -11,7 +11,7 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
 from agentless.model.caller import Caller
 from agentless.model.images.env import EnvRef, Sight, check_name
-from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.task_id import is_task_id
 from agentless.rules.images.envs import assumed_words, env_named, prunable
 
@@ -106,8 +106,11 @@ class Prune:
 def _ended_in_it(link: NodeLink, words: str) -> str:
     """Which task's container, kept since its end, keeps an image by these words of the engine; empty if none does."""
     named = re.search("container ([0-9a-f]{12})", words)
-    claims = [claim_of(each) for each in link.containers if named and each.id.startswith(named[1])]
-    tasks = [claim.task for claim in claims if claim and is_task_id(claim.task)]
+    tasks = [
+        task
+        for each in link.containers
+        if named and each.id.startswith(named[1]) and (task := named_task(each)) and is_task_id(task)
+    ]
     return (
         f"the container of task {tasks[0]} is made of it; remove that first: agentless rm {tasks[0]}" if tasks else ""
     )

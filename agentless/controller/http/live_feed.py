@@ -57,7 +57,7 @@ class Follower:
 
 
 class LiveFeed:
-    """The rows as one owner sees them; None: the controller's own."""
+    """The rows as one caller sees them."""
 
     def __init__(self, services: FeedServices, caller: Caller) -> None:
         self._services = services

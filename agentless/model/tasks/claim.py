@@ -97,7 +97,7 @@ def named_task(container: Container) -> str | None:
 
 def claim_of(container: Container) -> Claim | None:
     """The claim of a container, None without agentless labels. Labels are untrusted: anybody may have written them."""
-    task = container.labels.get(TASK)
+    task = named_task(container)
     if task is None:
         return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
@@ -37,7 +37,7 @@ def container_of(task: Task, containers: Iterable[Container]) -> Container | Non
     known = task.container
     if known is not None:
         return next((container for container in containers if container.id == known), None)
-    claimed = [c for c in containers if _is_ours(task, c) and (claim := claim_of(c)) and claim.task == task.id]
+    claimed = [c for c in containers if named_task(c) == task.id and _is_ours(task, c)]
     return min(claimed, key=lambda c: (c.name != task.container_name, c.created_at or 0.0), default=None)
 
 
