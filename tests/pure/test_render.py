@@ -501,10 +501,12 @@ def fake() -> Any:
 def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
     # Each begins with a program: a list that begins with `fi` would be a word of the shell's.
-    commands = {
+    commands: dict[str, Any] = {
         key: ["docker", *(drawn.get(key) or [])]
         for key in ("docker", "run", "of_stdout", "of_stderr", "pack", "unpack")
     }
+    if "launches" in drawn:
+        commands["launches"] = [each | {"create": ["docker", *each["create"]]} for each in drawn["launches"]]
     script = renderer.script(name, **drawn | commands)
     checked = subprocess.run([*shell, "-n"], input=script.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
