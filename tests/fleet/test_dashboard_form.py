@@ -46,6 +46,19 @@ def tmux(client, tmp_path) -> Iterator[Tmux]:
 # ------------------------------------------------------- keys that come all at once
 
 
+async def test_a_refusal_stays_although_the_change_that_it_is_about_is_reported_late(client, monkeypatch):
+    monkeypatch.setattr("agentless.tui.screens.submit.LOOK_AFTER", 0.001)
+    async with looking() as eyes:
+        await eyes.press("3", "n")
+        eyes.app.screen.query_one("#target").value = "1x"
+        eyes.app.screen.action_submit()
+        await eyes.pilot.pause(0.1)
+        await eyes.app.workers.wait_for_complete()
+        await eyes.see("Enter a command")
+        eyes.app.screen.query_one("#target").value = "2x"
+        await eyes.see("2x would start now")
+
+
 @in_tmux
 def test_a_submit_takes_all_that_was_typed_before_it(client, tmux):
     tmux.press("3", "n")

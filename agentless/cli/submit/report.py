@@ -15,7 +15,7 @@ from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_bat
 from agentless.cli.tasks.exit_code import own_code, worst
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
-from agentless.client.words import local
+from agentless.client.words import local, unix_time
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
@@ -181,7 +181,8 @@ def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
-        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id):
+        since = unix_time(task["created_at"])
+        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id, since):
             ended = served.wait(task_id)
     except AgentlessError as error:
         complain(f"task {task_id} was started, and its end is not known: {error}; see: agentless wait {task_id}")

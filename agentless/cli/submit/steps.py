@@ -15,16 +15,18 @@ from agentless.model.text import printable
 
 Concerns = Callable[[dict[str, Any]], bool]
 """Whether an event is about one of the awaited tasks."""
+EARLIER = 1000
+"""Maximum number of events that are read again because they came before the stream was open."""
 
 
 @contextlib.contextmanager
-def showing(served: Client, concerns: Concerns) -> Iterator[None]:
-    """Show the steps of these tasks in a line that is overwritten, on a terminal only."""
+def showing(served: Client, concerns: Concerns, since: float) -> Iterator[None]:
+    """Show the steps of these tasks since then (Unix seconds) in a line that is overwritten, on a terminal only."""
     if not sys.stderr.isatty() or not served.is_running():
         yield
         return
     breaker = Breaker()
-    thread = threading.Thread(target=_show, args=(served.another(), breaker, concerns), daemon=True)
+    thread = threading.Thread(target=_show, args=(served.another(), breaker, concerns, since), daemon=True)
     thread.start()
     try:
         yield
@@ -33,10 +35,10 @@ def showing(served: Client, concerns: Concerns) -> Iterator[None]:
         thread.join()
 
 
-def _show(served: Client, breaker: Breaker, concerns: Concerns) -> None:
+def _show(served: Client, breaker: Breaker, concerns: Concerns, since: float) -> None:
     shown = False
     with contextlib.suppress(AgentlessError, BrokenOff), breaker.watching():
-        for event in served.events(follow=True):
+        for event in served.events(follow=True, last=EARLIER, since=since):
             if event["kind"] == "task" and concerns(event) and (shown or event["event"] == "step"):
                 step = event["task"]["reason"] if event["event"] == "step" else None
                 _line(printable(step or ""))

@@ -104,7 +104,7 @@ def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str,
 
             asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
-        with showing(served, lambda event: event.get("request") == request["request"]):
+        with showing(served, lambda event: event.get("request") == request["request"], time.time()):
             starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
         say("", "Interrupted while the task was being started; it may run. See: agentless ps")

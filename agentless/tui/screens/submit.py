@@ -76,6 +76,7 @@ class SubmitForm(Screen[None]):
         self._timer: Timer | None = None
         self._breaker = Breaker()
         self._opened: list[str] = []
+        self._refused: list[str] = []
         self.busy = False
         self._started = ""
 
@@ -118,8 +119,9 @@ class SubmitForm(Screen[None]):
         self.set_class(event.size.width >= 120, "-wide")
 
     def on_input_changed(self) -> None:
-        """Ask for a new preview, after a pause."""
-        if not self.busy:
+        """Ask for a new preview, after a pause; not for texts whose refusal is on the screen."""
+        if not self.busy and self._texts() != self._refused:
+            self._refused = []
             self._look_away()
             self._timer = self.set_timer(LOOK_AFTER, self._look)
 
@@ -170,7 +172,7 @@ class SubmitForm(Screen[None]):
         try:
             asked = self._asked()
         except UsageError as error:
-            self._tell([(f"{error}\n", "$text-error")])
+            self._refuse([str(error)])
             return
         self.busy = True
         self._tell([("Submitting …\n", "dim")])
@@ -261,7 +263,7 @@ class SubmitForm(Screen[None]):
 
     def _answered(self, tasks: list[Row], problems: list[str]) -> None:
         self.busy = False
-        self._tell([(f"{problem}\n", "$text-error") for problem in problems])
+        self._refuse(problems)
         for problem in problems:
             self.app.notify("\n".join(lines_of(in_fields(problem))), severity="error", markup=False)
         if tasks:
@@ -270,6 +272,11 @@ class SubmitForm(Screen[None]):
             self.app.notify(printable(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}"), markup=False)
             self._started = first["id"]
             self._go()
+
+    def _refuse(self, problems: list[str]) -> None:
+        """Show why these texts cannot be submitted. The message of their last change may come only now."""
+        self._refused = self._texts()
+        self._tell([(f"{problem}\n", "$text-error") for problem in problems])
 
     def _go(self) -> None:
         """Leave once a task was submitted and no other screen is on top."""
