@@ -17,8 +17,8 @@ import orjson
 from agentless.controller.process import TURN
 from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.usage import metrics
+from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.controller.usage.samples import Samples
-from agentless.controller.usage.scrape import MetricsSnapshot
 from agentless.controller.usage.usage import Usage
 from agentless.model.nodes.cluster import Cluster, Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuReading, GpuSample

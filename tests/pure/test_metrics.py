@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentless.controller.usage.metrics import OTHERS, OWNERS, text
-from agentless.controller.usage.scrape import MetricsSnapshot
+from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from tests.pure.build import NOW, cluster, process, reading, seen, task
 
 GPU = {"node": "node1", "gpu": "0", "uuid": "GPU-node1-0"}

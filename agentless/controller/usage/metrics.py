@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from agentless import __version__
-from agentless.controller.usage.scrape import MetricsSnapshot
+from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.model.tasks.task import Outcome, Pending
 
 OWNERS = 100

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.controller.usage.usage import Usage
-from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.task import Task
-from agentless.rules.nodes.survey import STALE_AFTER
 
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsSnapshot:
-    """The snapshot. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
-
-    cluster: Cluster
-    tasks: tuple[Task, ...]
-    ended: Mapping[str, int]
-    gpu_seconds: Mapping[str, float]
-    warnings: int
-
-    def is_current(self, node: str) -> bool:
-        """Whether the readings of a node are current: those from before a link broke are not."""
-        seen = self.cluster.nodes[node].observation
-        return seen.error is None and seen.sampled_at is not None and self.cluster.at - seen.sampled_at <= STALE_AFTER
 
 
 class Scrape:
