@@ -63,7 +63,8 @@ class Engine:
         argv = ["dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"]
         argv += ["--data-root", f"{at}/docker", "--exec-root", f"{at}/run", "--pidfile", f"{at}/docker.pid"]
         argv += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"{self._cgroup}/docker"]
-        argv += ["--iptables=false", "--ip6tables=false", "--ip-masq=false"]
+        # A network of their own is a third of what the start of its containers costs.
+        argv += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"]
         private = _PRIVATE.format(more="".join(f"umount /sys/fs/cgroup/{control} && " for control in without))
         with at.joinpath("dockerd.log").open("ab") as log:
             self._process = self._space.popen(
