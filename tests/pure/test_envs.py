@@ -98,7 +98,7 @@ def test_what_is_not_called_like_a_version_is_none(name):
 
 def test_a_message_may_be_as_long_as_is_said():
     assert len(check_message("x" * MAX_MESSAGE)) == MAX_MESSAGE
-    with pytest.raises(UsageError, match=f"{MAX_MESSAGE + 1} characters; {MAX_MESSAGE} are the most"):
+    with pytest.raises(UsageError, match=f"{MAX_MESSAGE + 1} characters; the limit is {MAX_MESSAGE}"):
         check_message("x" * (MAX_MESSAGE + 1))
 
 
@@ -245,7 +245,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_name():
     records = {"torch": record(1, 2), "empty": EnvRecord(home="node1")}
     with pytest.raises(NotFound, match="did you mean 'torch'"):
         env_named(records, "troch")
-    with pytest.raises(NotFound, match="env torch has no version 9; there is 1, 2"):
+    with pytest.raises(NotFound, match="env torch has no version 9; versions: 1, 2"):
         version_named(records, EnvRef("torch", 9))
     with pytest.raises(Refused, match="no version yet"):
         version_named(records, EnvRef("empty"))

@@ -194,16 +194,16 @@ def test_a_combination_has_the_values_of_its_parameters():
 @pytest.mark.parametrize(
     ("word", "part"),
     [
-        ("span:", "write span:{1..10}"),
+        ("span:", "use span:{1..10}"),
         ("timespan:5", "write \\span: to mean the text"),
-        ("span:{a..3}", "this is no range; write span:{1..10}"),
-        ("span:{aa..cc}", "this is no range"),
+        ("span:{a..3}", "not a range; use span:{1..10}"),
+        ("span:{aa..cc}", "not a range"),
         ("span:{a..e..0}", "the step must not be 0"),
-        ("span:{1..3", "this is no range"),
-        ("span:{1,2}", "this is no range"),
-        ("span:{1..2..3..4}", "this is no range"),
-        ("span:{1 .. 3}", "this is no range"),
-        ("span:{١..٣}", "this is no range"),
+        ("span:{1..3", "not a range"),
+        ("span:{1,2}", "not a range"),
+        ("span:{1..2..3..4}", "not a range"),
+        ("span:{1 .. 3}", "not a range"),
+        ("span:{١..٣}", "not a range"),
         ("span:{1..3..0}", "the step must not be 0"),
         ("span:{1..3..0.0}", "the step must not be 0"),
         ("span:{0.1..0.5}", "needs a step, like span:{0.1..0.5..0.1}"),
@@ -247,7 +247,7 @@ def test_a_span_that_the_shell_took_apart_is_told_to_be_quoted(text):
 
 
 def test_a_span_without_a_bracket_before_a_whole_one_was_not_taken_apart():
-    assert "this is no span" in complaint("t", "span:", "span:{1..2}")
+    assert "not a span" in complaint("t", "span:", "span:{1..2}")
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -268,4 +268,4 @@ def test_the_largest_sweep_is_made(zipped):
     ],
 )
 def test_too_many_combinations_are_refused_before_they_are_made(words, count):
-    assert f"{count} combinations, and 10,000 is the most" in complaint(*words)
+    assert f"{count} combinations exceed the limit of 10,000" in complaint(*words)

@@ -129,7 +129,7 @@ def test_an_output_comes_where_people_expect_it_and_several_not_over_each_other(
         ({"output": "x:"}, "write PATH, or PATH:LOCAL"),
         (
             {"upload": "a:/data/a", "mount": "/d:/data"},
-            "/data/a is in the mount /d:/data, which is a folder of the node",
+            "/data/a is inside the mount /d:/data",
         ),
     ],
 )
@@ -289,7 +289,7 @@ ROOT = ["", "d", 0o755, 0, ""]
     ],
 )
 def test_what_is_no_line_of_a_snapshot_is_said(row: list[object]) -> None:
-    with pytest.raises(UsageError, match="is no line of a snapshot"):
+    with pytest.raises(UsageError, match="is not a line of a snapshot"):
         parse_snapshot([ROOT, row])
 
 
@@ -404,7 +404,7 @@ def test_the_names_of_files_in_an_image_stay_what_they_were() -> None:
 def test_folders_of_the_image_stay_as_they_are_and_two_uploads_do_not_fight() -> None:
     tree = tree_of([(Upload("/h", "/"), {"": FOLDER, "etc": FOLDER, "etc/x": FILE})], "/w")
     assert tree == {"/etc/x": FILE}
-    with pytest.raises(UsageError, match="/w/a would be a file and a folder"):
+    with pytest.raises(UsageError, match="/w/a would be both a file and a folder"):
         tree_of([(Upload("/h", "a"), {"": FILE}), (Upload("/g", "a"), {"": FOLDER})], "/w")
 
 

@@ -276,8 +276,8 @@ def test_a_gpu_that_one_has_alone_is_shown_as_ever() -> None:
         (({},), shares(), "GPU 0 is allocated: held by task t0 of me@here"),
         ((shares(),), {}, "GPU 0 is allocated: 1 of 2 shares held by task t0 of me@here"),
         ((shares(2), shares(2)), shares(2), "2 of 2 shares held by task t0 of me@here, task t1 of me@here"),
-        ((shares(4), shares(4)), shares(2), "task t1 of me@here, and it wants to be one of 2 at most"),
-        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory not set aside, not 4GiB"),
+        ((shares(4), shares(4)), shares(2), "task t1 of me@here; the task allows 2 tasks per GPU"),
+        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory is unallocated, not 4GiB"),
     ],
 )
 def test_why_there_is_no_share_is_told(there: tuple[dict[str, Any], ...], new: dict[str, Any], words: str) -> None:

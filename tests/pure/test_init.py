@@ -139,7 +139,9 @@ def test_no_host_is_answered_with_how_to_name_one() -> None:
 
 
 def test_what_was_left_out_is_said_in_a_comment() -> None:
-    assert "  # Left out, for they serve git: github.com, forge\n" in first_inventory(["gpu1"], ["github.com", "forge"])
+    assert "  # Left out, because they are git servers: github.com, forge\n" in first_inventory(
+        ["gpu1"], ["github.com", "forge"]
+    )
 
 
 def test_every_key_is_explained() -> None:

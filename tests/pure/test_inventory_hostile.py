@@ -51,12 +51,12 @@ def test_a_binary_file_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_answered_with_init(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"none\.yaml: no such file; write one with: agentless init"):
+    with pytest.raises(InventoryError, match=r"none\.yaml: no such file; create one with: agentless init"):
         load(tmp_path / "none.yaml")
 
 
 def test_a_directory_is_no_inventory(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="is a directory; name the inventory file in it"):
+    with pytest.raises(InventoryError, match="is a folder; specify the inventory file in it"):
         load(tmp_path)
 
 

@@ -67,14 +67,14 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"name": "-a"}, "name '-a'"),
         ({"name": "é"}, "name 'é'"),
         ({"name": "x" * 64}, "up to 63"),
-        ({"env": {"1A": ""}}, "environment variable '1A'"),
-        ({"env": {"A=B": ""}}, "environment variable 'A=B'"),
-        ({"env": {"": ""}}, "environment variable ''"),
-        ({"env": {"A\n": ""}}, "environment variable 'A\\n'"),
+        ({"env": {"1A": ""}}, "variable '1A'"),
+        ({"env": {"A=B": ""}}, "variable 'A=B'"),
+        ({"env": {"": ""}}, "variable ''"),
+        ({"env": {"A\n": ""}}, "variable 'A\\n'"),
         ({"env": {"A": "x\0"}}, "NUL"),
         ({"env": {"AGENTLESS_NODE": "x"}}, "AGENTLESS_NODE is set by agentless"),
         ({"secret_env": ("AGENTLESS_X",)}, "AGENTLESS_X is set by agentless"),
-        ({"secret_env": ("a b",)}, "environment variable 'a b'"),
+        ({"secret_env": ("a b",)}, "variable 'a b'"),
         ({"secret_env": ("PATH",)}, "PATH cannot be a secret"),
         ({"secret_env": ("DOCKER_HOST",)}, "DOCKER_HOST cannot be a secret"),
         ({"labels": {"agentless.task": "x"}}, "are agentless's own"),
@@ -93,11 +93,11 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"cores": math.inf}, "--cores inf"),
         ({"memory": 0}, "--memory 0"),
         ({"memory": -5}, "--memory -5"),
-        ({"memory": 32768}, "--memory 32768B is implausible, the least is 6 MiB; did you mean 32768M?"),
-        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the least is 6 MiB; did you mean 5G?"),
-        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the least is 6 MiB; did you mean 4GiB?"),
-        ({"shm_size": 64}, "--shm-size 64B is implausible, the least is 1 MiB; did you mean 64M?"),
-        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the least is 1 MiB"),
+        ({"memory": 32768}, "--memory 32768B is implausible, the minimum is 6 MiB; did you mean 32768M?"),
+        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the minimum is 6 MiB; did you mean 5G?"),
+        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the minimum is 6 MiB; did you mean 4GiB?"),
+        ({"shm_size": 64}, "--shm-size 64B is implausible, the minimum is 1 MiB; did you mean 64M?"),
+        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the minimum is 1 MiB"),
         ({"shm_size": 2**63}, "--shm-size"),
         ({"stop_grace": -0.1}, "--stop-grace"),
         ({"stop_grace": math.inf}, "--stop-grace"),
@@ -168,7 +168,7 @@ def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(value: 
 
 
 def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_once() -> None:
-    with pytest.raises(UsageError, match=r"the secrets are 1,100,\d+ bytes long, and 1,048,576 is the most"):
+    with pytest.raises(UsageError, match=r"the secrets have 1,100,\d+ bytes; the limit per task is 1,048,576"):
         check_secrets({f"S{number}": "x" * 100_000 for number in range(11)})
 
 
@@ -187,9 +187,12 @@ def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_
         (Needs(gpus=1, nodes=("a", "b"), indices=(0,)), "exact GPUs are those of one node"),
         (Needs(gpus=2, nodes=("a",), indices=(0,)), "as many as are named"),
         (Needs(numa=0), "a NUMA node is one of a named node"),
-        (Needs(nodes=("a b",)), "'a b' is no node name"),
-        (Needs(exclude=("-a",)), "'-a' is no node name"),
-        (Needs(nodes=("a",), numa=2**63), "a number of the task is greater than 9,223,372,036,854,775,807"),
+        (Needs(nodes=("a b",)), "'a b' is not a node name"),
+        (Needs(exclude=("-a",)), "'-a' is not a node name"),
+        (
+            Needs(nodes=("a",), numa=2**63),
+            "a number of the task is greater than the limit of 9,223,372,036,854,775,807",
+        ),
     ],
     ids=str,
 )
@@ -258,7 +261,7 @@ def test_processes_of_strangers_and_shares_of_tasks_are_two_things() -> None:
 def test_a_spec_may_be_as_long_as_is_said() -> None:
     rest = MAX_SPEC - len(json.dumps(asdict(spec(""))))
     check_spec(spec("x" * rest))
-    with pytest.raises(UsageError, match="120,001 bytes long and 120,000 is the most"):
+    with pytest.raises(UsageError, match="120,001 bytes; the limit is 120,000"):
         check_spec(spec("x" * (rest + 1)))
 
 

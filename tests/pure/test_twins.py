@@ -82,9 +82,7 @@ def test_the_gpu_is_counted_once_and_nothing_is_placed_by_the_second_name() -> N
         ("one", "online", 2),
         ("two", "degraded", 0),
     ]
-    assert {(gpu.state, gpu.reason) for gpu in nodes["two"].gpus} == {
-        ("excluded", "it is one's, which names the same GPU; counted there")
-    }
+    assert {(gpu.state, gpu.reason) for gpu in nodes["two"].gpus} == {("excluded", "it is one; counted there")}
     words = twin_words("two", both["two"], homes)
     assert nodes["two"].reason == words
     assert [check.ok for check in checks(nodes["two"], words) if check.check == "identity"] == [False]

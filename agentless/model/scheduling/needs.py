@@ -140,7 +140,7 @@ def is_type(name: str | None, pattern: str) -> bool:
 def _counted(text: str, count: int, rest: str) -> Needs:
     types, colon, size = rest.partition(":")
     if not 1 <= count <= MAX_GPUS:
-        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write 1x to {MAX_GPUS}x, or a node for none")
+        raise UsageError(f"target {text!r}: {count} GPUs are out of range; use 1x to {MAX_GPUS}x, or a node for no GPU")
     if colon and not size:
         raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
     try:
@@ -159,7 +159,7 @@ def _indices(text: str, gpu_text: str) -> tuple[int, ...]:
             raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; write {last}-{first}")
+            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; use {last}-{first}")
         found += range(first, last + 1)
     twice = sorted({gpu for gpu in found if found.count(gpu) > 1}) if len(set(found)) < len(found) else ()
     if twice:

@@ -360,7 +360,7 @@ def _check_uploads(spec: TaskSpec) -> None:
         for mount in seen:
             if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
                 raise UsageError(
-                    f"--upload {upload.source}: {goes} is inside the mount {mount}; choose another destination, as PATH:DEST"
+                    f"--upload {upload.source}: {goes} is inside the mount {mount}; choose another PATH:DEST"
                 )
 
 

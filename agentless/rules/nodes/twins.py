@@ -76,4 +76,5 @@ def twin_words(node: str, seen: Observation, homes: Mapping[str, str]) -> str:
     if engines:
         return f"same machine as {engines[0]} (same engine, same boot); remove one of them from the inventory"
     count = len(elsewhere)
-    return f"{count} of its GPUs {'belongs' if count == 1 else 'belong'} to {others}; remove the wrong node from the inventory"
+    belong = "belongs" if count == 1 else "belong"
+    return f"{count} of its GPUs {belong} to {others}; remove the wrong node from the inventory"
