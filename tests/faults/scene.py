@@ -32,7 +32,7 @@ WITHIN = 75.0
 WAITING = ("sh", "-c", "echo out; until [ -e /go ]; do sleep .05; done; exit 7")
 """A task that ends when it is told to, see `go`."""
 PATIENCE = 90.0
-"""Seconds no output after which a controller is taken to hang, as a command is in `tests/real/cli`."""
+"""Seconds without a word after which a controller is taken to hang, as a command is in `tests/real/cli`."""
 BLUNDERS = ("Traceback", "Internal", "the controller failed")
 """What no user may ever be told."""
 TASK_ID = re.compile(r"\b[0-9][0-9a-hjkmnp-tv-z]{10}\b")
@@ -270,7 +270,7 @@ def go(node: Node, task: str) -> None:
 
 
 def controller(who: Cli) -> int:
-    """The process, found no output to it."""
+    """The process, found without a word to it."""
     (pid,) = until(lambda: _controllers(who))
     return pid
 

@@ -160,7 +160,7 @@ def test_sshd_stops_and_starts(lab: Lab, node: Node) -> None:
 
 
 def test_cable_is_pulled_and_plugged(lab: Lab, node: Node) -> None:
-    """A connection outlives a short cut no output; a new one gets no answer meanwhile."""
+    """A connection outlives a short cut without a word; a new one gets no answer meanwhile."""
     session = open_session(lab, "node1", "sleep 1; exit 7")
     eventually(node.leftovers)
     node.cut()

@@ -68,7 +68,7 @@ def test_what_is_no_name_is_refused_in_a_sentence(text):
 
 
 def test_null_is_no_env():
-    with pytest.raises(UsageError, match="NULL is no env"):
+    with pytest.raises(UsageError, match="NULL is not an env"):
         parse_ref("NULL")
 
 
@@ -311,11 +311,11 @@ def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, foreign
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"container": "torch", "image": "busybox"}, "--container and --image both say"),
+        ({"container": "torch", "image": "busybox"}, "--container and --image exclude each other"),
         ({"container": "Torch"}, "env 'Torch'"),
-        ({"container": "torch", "pull": "always"}, "--pull is about an --image"),
-        ({"pull": "sometimes"}, "--pull 'sometimes': write missing, always or never"),
-        ({"image_id": "sha256:1"}, "no env is named"),
+        ({"container": "torch", "pull": "always"}, "--pull applies to --image"),
+        ({"pull": "sometimes"}, "--pull 'sometimes': use missing, always or never"),
+        ({"image_id": "sha256:1"}, "image_id needs an env"),
     ],
 )
 def test_what_contradicts_itself_is_refused(asked, words):

@@ -72,50 +72,52 @@ FREE = "(no time limit, so no estimate)"
 def whose(on: Cluster, *gpus: int, **wanted: Any) -> str:
     """What has to end before a promise of these GPUs of node1 comes true."""
     words = when(Promise("node1", None, tuple(uuid("node1", gpu) for gpu in gpus)), on, spec(**wanted))
-    assert words.startswith("it starts on node1 once ")
-    assert words.endswith(f" ended {FREE}")
-    return words.removeprefix("it starts on node1 once ").removesuffix(f" ended {FREE}")
+    assert words.startswith("starts on node1 when ")
+    assert words.endswith(f" {FREE}")
+    return words.removeprefix("starts on node1 when ").removesuffix(f" {FREE}")
 
 
 def test_a_promise_without_a_time_names_the_task_that_has_its_gpu_and_no_limit() -> None:
     limited = task("t1", "node1::0", spec=spec(terms=Terms(time_limit=60.0)))
     both = cluster(seen(), (limited, task("t2", "node1::1")))
-    assert whose(both, 1) == whose(both, 0, 1) == "task t2 of me@here has"
+    assert whose(both, 1) == whose(both, 0, 1) == "task t2 of me@here ends"
 
 
 def test_a_promise_without_a_time_names_the_process_that_is_in_the_way_where_no_task_is() -> None:
     foreign = cluster(seen(processes=(process("node1", 0),)))
-    assert whose(foreign, 0, 1) == "the foreign process on GPU 0 has"
+    assert whose(foreign, 0, 1) == "the foreign process on GPU 0 ends"
     several = cluster(seen(processes=(process("node1", 0), process("node1", 1))))
-    assert whose(several, 0, 1) == "the foreign processes on GPUs 0,1 have"
+    assert whose(several, 0, 1) == "the foreign processes on GPUs 0,1 end"
 
 
 def test_a_process_and_a_task_that_are_both_in_the_way_are_both_named() -> None:
     both = cluster(seen(processes=(process("node1", 0),)), (task("t2", "node1::1"),))
-    assert whose(both, 0, 1) == "the foreign process on GPU 0 and task t2 of me@here have"
-    assert whose(both, 0, 1, share=True) == "task t2 of me@here has"
+    assert whose(both, 0, 1) == "the foreign process on GPU 0 and task t2 of me@here end"
+    assert whose(both, 0, 1, share=True) == "task t2 of me@here ends"
 
 
 def test_who_holds_another_gpu_is_not_blamed_for_a_promise() -> None:
-    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0) == "a task ahead of it in the queue has"
+    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0) == "a task ahead of it in the queue ends"
 
 
 def test_of_many_that_have_to_end_a_few_are_named() -> None:
     many = cluster(seen(gpus=5), tuple(task(f"t{gpu}", f"node1::{gpu}") for gpu in range(5)))
     named = " and ".join(f"task t{gpu} of me@here" for gpu in range(3))
-    assert whose(many, *range(5)) == f"{named} and 2 more have"
+    assert whose(many, *range(5)) == f"{named} and 2 more end"
 
 
 def test_who_has_the_cores_or_the_whole_node_is_named() -> None:
     cores = [task(f"t{number}", spec=spec(cores=16.0)) for number in range(2)]
-    assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here has"
-    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "some of 2 tasks there have"
-    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here has"
+    assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here ends"
+    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "enough of its 2 tasks end"
+    assert (
+        whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here ends"
+    )
 
 
 def test_one_of_a_batch_waits_for_another_of_it() -> None:
     words = when(Promise("node1", None), cluster(seen()), spec(), held_back=True)
-    assert words == f"it starts on node1 once a task of its batch ends ended {FREE}"
+    assert words == f"starts on node1 when a task of its batch ends {FREE}"
 
 
 def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
@@ -214,9 +216,9 @@ def test_what_a_driver_that_does_not_answer_has_not_listed_is_waited_for(gpus: i
     assert never(cluster(hung), spec(needs=parse_target("2x"))) is None
 
 
-@pytest.mark.parametrize(("gpus", "have"), [(0, "no GPU"), (1, "only GPU 0"), (4, "GPUs 0-3")])
+@pytest.mark.parametrize(("gpus", "have"), [(0, " and no others"), (1, ", only GPU 0"), (4, ", only GPUs 0-3")])
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -> None:
-    assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"
+    assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: node1 has no GPU 7{have}"
 
 
 def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
@@ -242,7 +244,7 @@ def test_limits_of_a_node_that_is_not_known_are_not_guessed() -> None:
 
 def test_all_reasons_are_given_at_once() -> None:
     sentence = reason("node1:5::0,1,2", seen(processes=(process("node1", 1),)), task("t7"), cores=64.0)
-    for part in ("GPU 0 is allocated", "GPU 1 is foreign", "GPU 2 is not there", "NUMA node 5", "64 cores"):
+    for part in ("GPU 0 is allocated", "GPU 1 is foreign", "no GPU 2", "NUMA node 5", "64 cores"):
         assert part in sentence
 
 
@@ -346,12 +348,12 @@ def test_memory_that_is_not_free_is_told_with_what_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(["t7"], "task t7 of me@here"), (["t7", "t8"], "task t7 of me@here and 1 more")]
+    ("names", "words"), [(["t7"], "task t7 of me@here runs"), (["t7", "t8"], "task t7 of me@here and 1 more run")]
 )
 def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: str) -> None:
     on = cluster(seen(), tuple(runs(name, f"node1::{index}") for index, name in enumerate(names)))
     found = refusal(on, wish("a", "node1", needs={"exclusive": True}).spec)
-    assert str(found) == f"node1 exclusive: needs node1 to itself; {words} runs there"
+    assert str(found) == f"node1 exclusive: needs node1 to itself; {words} there"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +362,7 @@ def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: st
         ("1x:90G", "GPUs 0,1 have 79.6 GiB of memory, not 90G"),
         ("1xT4", "GPUs 0,1 are NVIDIA H100 PCIe"),
         ("4x", "needs 4 GPUs; only 3 on node2 match"),
-        ("node1::7", "GPU 7 is not there"),
+        ("node1::7", "node1 has no GPU 7, only GPU"),
     ],
 )
 def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: str) -> None:
@@ -384,7 +386,7 @@ def test_a_gpu_that_is_held_and_reserved_is_said_to_be_both() -> None:
     held = reserve(cluster(seen(), (task("t7"),)), reserved("node1::0", begin=HOUR, end=2 * HOUR))
     sentence = str(refusal(held, spec(needs=parse_target("node1::0"))))
     assert "GPU 0 is allocated: held by task t7 of me@here; reserved for ann from " in sentence
-    assert sentence.endswith("and it has no --time-limit that is over by then")
+    assert sentence.endswith("the task has no --time-limit that ends before")
 
 
 @pytest.mark.parametrize("target", ["3x", "1xA100", "node1::1"])

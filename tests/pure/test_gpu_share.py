@@ -79,9 +79,9 @@ def gpu_of(on: Cluster) -> Gpu:
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Needs(gpus=1, gpu_share=3), "--gpu-share 3: say with --gpu-memory how much of each GPU it takes"),
-        (Needs(gpu_share=3), "--gpu-share 3: no GPU is asked for"),
-        (Needs(gpus=1, gpu_memory=GIB, gpu_share=0), "--gpu-share 0: write how many tasks may be on a GPU, from 1"),
+        (Needs(gpus=1, gpu_share=3), "--gpu-share 3 needs --gpu-memory"),
+        (Needs(gpu_share=3), "--gpu-share 3: no GPUs requested"),
+        (Needs(gpus=1, gpu_memory=GIB, gpu_share=0), "--gpu-share 0: use a number of tasks per GPU from 1"),
         (Needs(gpus=1, gpu_memory=GIB, gpu_share=101), "from 1 to 100"),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(needs: Needs, words:
 
 
 def test_a_gpu_is_shared_with_tasks_or_with_strangers_and_not_with_both() -> None:
-    with pytest.raises(UsageError, match="leave out one of them"):
+    with pytest.raises(UsageError, match="exclude each other; use one"):
         check_spec(spec(needs=Needs(gpus=1, **shares()), share=True))
 
 

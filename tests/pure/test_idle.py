@@ -234,7 +234,7 @@ def test_the_inventory_says_what_becomes_of_them(tmp_path: Path, text: str, poli
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{report: 0}", "idle.report: is '0'; must be a time above 0"),
+        ("{report: 0}", "idle.report: is '0'; must be a duration above 0"),
         ("{stop: soon}", "idle.stop: is 'soon'; must be a duration above 0, like 2h, or never"),
         ("{stop: 30min}", "idle.stop: is '30min'; must be longer than report: (30m 0s), the time of the warning"),
         ("{report: 2h, stop: 1h}", "must be longer than report: (2h 0m)"),

@@ -126,7 +126,7 @@ def test_what_is_no_address_for_metrics_is_refused(tmp_path: Path, text: str) ->
     said = message(
         tmp_path, f"version: 1\nmetrics: {text if text[0] in '{[' else repr(text)}\nnodes: {{a: {{host: h}}}}"
     )
-    assert re.search(r":2:10: metrics: is .*; must be a port on this machine, like 9400", said)
+    assert re.search(r":2:10: metrics: is .*; must be a port of this machine, like 9400", said)
 
 
 def test_names_that_yaml_takes_for_something_else_are_names(tmp_path: Path) -> None:

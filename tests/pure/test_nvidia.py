@@ -249,7 +249,7 @@ def test_a_damaged_row_is_unknown_and_never_shifted(
     data: st.DataObject,
 ) -> None:
     """One separator too many or too few anywhere: each memory reading is the true one or unknown, and no GPU is lost
-    no output."""
+    without a word."""
     gpus, readings, apps = given_node
     text = "\n".join(gpus)
     at = data.draw(st.integers(0, len(text) - 1))

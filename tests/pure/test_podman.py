@@ -197,7 +197,7 @@ def test_the_launch_script_is_the_one_on_record() -> None:
 
 
 def test_an_env_is_refused() -> None:
-    with pytest.raises(RuntimeFailed, match="node1 uses podman, which does not support envs"):
+    with pytest.raises(RuntimeFailed, match="node1 has podman, which keeps no envs"):
         podman().launches(
             [Launch(task("t1", state="assigning", spec=spec(image="agentless/train:3")), placement(), {})]
         )

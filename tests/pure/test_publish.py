@@ -182,7 +182,7 @@ def test_a_healthy_node_passes_every_check() -> None:
 
 
 def test_the_engine_is_called_by_its_name() -> None:
-    assert doctor()["toolkit"][1] == "Docker can hand out GPUs"
+    assert doctor()["toolkit"][1] == "Docker can use GPUs"
 
 
 def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:

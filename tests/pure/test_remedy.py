@@ -191,7 +191,7 @@ def test_what_is_free_and_promised_is_named_with_who_it_is_promised_to() -> None
     first = wish("w1", "node1", needs={"gpus": 8})
     first = replace(first, spec=replace(first.spec, name="big"))
     assert in_the_way(on, wish("a", "node1", needs={"gpus": 1}), first) == [
-        "GPU 7 is free and promised to task w1 of me@here (big), starting in 59m 0s"
+        "GPU 7 is free but promised to task w1 of me@here (big), starting in 59m 0s"
     ]
     assert in_the_way(on, wish("a", "node1", 600, needs={"gpus": 1}), first) == []
     assert in_the_way(on, wish("a", "node2", needs={"gpus": 1}), first, node="node2") == []
@@ -206,7 +206,7 @@ def test_a_time_limit_with_which_it_is_over_before_a_promise() -> None:
 def test_any_time_limit_where_nobody_knows_when_the_promise_comes_true() -> None:
     on = two_nodes(runs("t1", "node1::0-6"), gpus=8)
     wanted, first = wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 8})
-    assert in_the_way(on, wanted, first) == ["GPU 7 is free and promised to task w1 of me@here"]
+    assert in_the_way(on, wanted, first) == ["GPU 7 is free but promised to task w1 of me@here"]
     assert behind(on, wanted, first)[0] == "--time-limit of any length"
 
 
@@ -265,7 +265,7 @@ def test_of_gpus_that_are_promised_only_those_are_told_that_it_would_get() -> No
 def test_one_who_comes_late_enough_does_not_hide_the_next() -> None:
     before = [(wish(name), Promise("node1", NOW + start, BOTH[:1])) for name, start in (("late", 500), ("soon", 50))]
     assert promised(wish("a", limit=100), *before) == [
-        f"{BEFORE}: GPU 0 is free and promised to task soon of me@here, starting in 50s"
+        f"{BEFORE}: GPU 0 is free but promised to task soon of me@here, starting in 50s"
     ]
 
 
@@ -293,7 +293,7 @@ def test_without_gpus_two_are_in_each_others_way_where_they_want_the_same(
 def test_what_is_promised_of_gpus_and_of_the_rest_is_told_together() -> None:
     before = (wish("w"), Promise("node1", None, BOTH[:1])), (wish("v", "node1", cores=8.0), Promise("node1", None))
     assert promised(wish("a", cores=1.0), *before) == [
-        f"{BEFORE}: GPU 0 is free and promised to task w of me@here",
+        f"{BEFORE}: GPU 0 is free but promised to task w of me@here",
         f"{BEFORE}: part of the node is promised to task v of me@here",
     ]
 

@@ -345,7 +345,7 @@ def test_a_begin_that_was_now_when_it_was_sent_is_not_in_the_past() -> None:
 def test_a_gpu_of_a_node_that_nobody_has_seen_is_not_reserved_but_the_whole_node_is() -> None:
     unseen = cluster(seen(error="no route", sample=None)).nodes["node1"]
     check_reservation(reserved("node1", None), (), unseen, NOW)
-    with pytest.raises(Unreachable, match="whether there is a GPU 0 is not known"):
+    with pytest.raises(Unreachable, match="cannot tell whether GPU 0 exists"):
         check_reservation(reserved("node1::0"), (), unseen, NOW)
 
 
@@ -447,7 +447,7 @@ def test_a_date_without_a_zone_is_local_time_and_is_shown_with_one(
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "-2h", "0001-01-01", "2026-11-22T25:00", "T"])
 def test_what_is_no_moment_is_refused_with_what_would_be(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a time; write 2026-11-22T08:00"):
+    with pytest.raises(UsageError, match="is not a time; use 2026-11-22T08:00"):
         parse_moment(text, NOW)
 
 
@@ -504,7 +504,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     [
         ("node1 --from now --to 2h", "for whom? Write --for OWNER"),
         ("node1 --for ann --maintenance --from now --to 2h", "for whom? Write --for OWNER"),
-        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; write 2026-11-22T08:00"),
+        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; use 2026-11-22T08:00"),
         ("node1 --for ann --from now", "Missing option '--to'"),
         ("--for ann --from now --to 2h", "Missing argument 'TARGET...'"),
     ],

@@ -211,7 +211,7 @@ def test_the_second_ctrl_c_kills_what_does_not_end(sweep):
     running.read_lines(2)
     running.process.send_signal(signal.SIGINT)
     while "Ending 2 running" not in (line := running.process.stderr.readline()):
-        assert line, "it ended no output of it"
+        assert line, "it ended without a word of it"
     running.process.send_signal(signal.SIGINT)
     code, _, err = running.end()
     assert code == 130
