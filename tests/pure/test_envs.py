@@ -73,7 +73,7 @@ def test_null_is_no_env():
 
 
 def test_null_in_other_letters_is_told_how_it_is_written():
-    with pytest.raises(UsageError, match="in capitals, --container NULL"):
+    with pytest.raises(UsageError, match="--container NULL in capitals"):
         parse_ref("null")
 
 

@@ -302,7 +302,7 @@ def test_no_reason_is_told_where_there_is_a_share(there: tuple[dict[str, Any], .
 def test_why_nobody_may_join_is_told() -> None:
     sample = GpuSample((in_its_mode(reading("node1", 0, compute_mode="Exclusive_Process")),))
     found = refusal(one_gpu(on_gpu("t1", **shares()), sample=sample), spec(needs=Needs(gpus=1, **shares())))
-    assert "its compute mode lets only one compute" in str(found)
+    assert "its compute mode allows only one process" in str(found)
 
 
 def test_processes_of_all_who_share_are_no_intruders() -> None:

@@ -131,7 +131,7 @@ def test_two_of_one_name_would_be_one():
 
 
 def test_a_folder_is_named_itself():
-    with pytest.raises(UsageError, match="name the folder itself"):
+    with pytest.raises(UsageError, match="specify the folder by its own path"):
         put((Location(None, "a/.."), "folder"), to="/d", kind="folder")
 
 

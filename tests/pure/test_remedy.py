@@ -240,7 +240,7 @@ BEFORE = "the free resources of node1 are promised to tasks ahead of it"
     ],
 )
 def test_it_is_said_for_when_a_gpu_is_promised(promise: Promise, words: str) -> None:
-    assert promised(wish("a"), (wish("w"), promise)) == [f"{BEFORE}: GPUs 0,1 are free and {words}"]
+    assert promised(wish("a"), (wish("w"), promise)) == [f"{BEFORE}: GPUs 0,1 are free but {words}"]
 
 
 @pytest.mark.parametrize(("limit", "length", "count"), [(60, None, 0), (61, None, 1), (None, 60, 0), (None, None, 1)])
@@ -256,7 +256,7 @@ def test_who_is_over_when_a_promise_begins_may_go_first(limit: float | None, len
 def test_of_gpus_that_are_promised_only_those_are_told_that_it_would_get() -> None:
     before = (wish("w"), Promise("node1", None, BOTH))
     words = "promised to task w of me@here"
-    assert promised(wish("a", "node1::1"), before) == [f"{BEFORE}: GPU 1 is free and {words}"]
+    assert promised(wish("a", "node1::1"), before) == [f"{BEFORE}: GPU 1 is free but {words}"]
     assert promised(wish("a", "1xH100"), before) == []
     assert promised(wish("a", "node1"), before) == []
     assert promised(wish("a"), (wish("w"), Promise("node2", None, BOTH)), (wish("v"), None)) == []

@@ -162,7 +162,7 @@ def test_a_secret_is_refused_beyond_what_linux_gives_a_program() -> None:
 
 @pytest.mark.parametrize("value", ["hush\0", "hush\udc80"])
 def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(value: str) -> None:
-    with pytest.raises(UsageError, match="secret TOKEN has a NUL") as refused:
+    with pytest.raises(UsageError, match="secret TOKEN contains NUL") as refused:
         check_secrets({"TOKEN": value})
     assert "hush" not in str(refused.value)
 
@@ -181,8 +181,8 @@ def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_
         (Needs(gpu_types=("A100",)), "without GPUs; set the number with --gpus"),
         (Needs(gpus=1, gpu_memory=0), "--gpu-memory 0"),
         (Needs(gpus=1, gpu_memory=2**63), "--gpu-memory 9223372036854775808"),
-        (Needs(gpu_share=2), "--gpu-share 2: no GPU is asked for"),
-        (Needs(gpus=1, gpu_share=2), "--gpu-share 2: say with --gpu-memory"),
+        (Needs(gpu_share=2), "--gpu-share 2: no GPUs requested"),
+        (Needs(gpus=1, gpu_share=2), "--gpu-share 2 needs --gpu-memory"),
         (Needs(gpus=1, indices=(0,)), "GPU indices need exactly one node"),
         (Needs(gpus=1, nodes=("a", "b"), indices=(0,)), "GPU indices need exactly one node"),
         (Needs(gpus=2, nodes=("a",), indices=(0,)), "a matching number of GPUs"),

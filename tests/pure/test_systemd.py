@@ -216,7 +216,7 @@ def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself
         ({"network": "host"}, "--network needs a container"),
         ({"privileged": True}, "--privileged needs a container"),
         ({"shm_size": 1 << 30}, "--shm-size needs a container"),
-        ({"workdir": "here"}, "--workdir 'here': with --container NULL use an absolute path on the node"),
+        ({"workdir": "here"}, "--workdir 'here': with --container NULL, use an absolute path on the node"),
     ],
 )
 def test_what_only_a_container_can_have_is_refused(fields, words):

@@ -14,6 +14,10 @@ BANNED = Path(__file__).parent / "banned.txt"
 
 _HEAD = "Every sentence that the program can show, by file. Written by `make sentences`; do not edit.\n"
 _PROSE = re.compile(r"[A-Za-z]{2}.* |(?:^| ).*[A-Za-z]{2}", re.DOTALL)
+_PATTERN = re.compile(
+    r"\(\?|\[\^|\.\*|\\[dSw]|\)\?|^\^|^(SELECT|INSERT|CREATE|DELETE|UPDATE|PRAGMA|BEGIN|ATTACH|ALTER|DROP) "
+)
+"""Regular expressions and SQL."""
 _LABEL = re.compile(r"[A-Z][a-z]+|[A-Z]{2,}s?")
 _SCREENS = ("agentless/cli/", "agentless/tui/")
 """Where a single word is a heading or a label, too."""
@@ -77,7 +81,8 @@ def of_python(text: str, *, labels: bool = False) -> Iterator[str]:
 
 
 def _is_prose(text: str) -> bool:
-    return bool(_PROSE.search(text.strip())) and " " in text.strip()
+    text = text.strip()
+    return " " in text and bool(_PROSE.search(text)) and not _PATTERN.search(text)
 
 
 def _commands(tree: ast.AST) -> Iterator[str]:
@@ -92,10 +97,12 @@ def _commands(tree: ast.AST) -> Iterator[str]:
 
 
 def _called(node: ast.AST) -> str:
-    function = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else node
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
+    """The name of a function that is called, or of a type that has parameters."""
+    return _name(node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else node)
+
+
+def _name(node: ast.AST | None) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _read(node: ast.AST, commands: set[str]) -> Iterator[ast.Constant | ast.JoinedStr]:
@@ -130,6 +137,4 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 def _hole(part: ast.AST) -> str:
     """The name in a hole; of an expression that is none, its first name."""
-    names = [each for each in ast.walk(part) if isinstance(each, ast.Name | ast.Attribute)]
-    first = names[0] if names else None
-    return first.attr if isinstance(first, ast.Attribute) else first.id if isinstance(first, ast.Name) else "…"
+    return _name(next((each for each in ast.walk(part) if isinstance(each, ast.Name | ast.Attribute)), None)) or "…"
