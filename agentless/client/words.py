@@ -69,7 +69,7 @@ def ending(task: dict[str, Any]) -> str | None:
     """How it ended, in a line with its reason; None if it completed."""
     if task["state"] == "completed":
         return None
-    limit = f"its time limit is {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
+    limit = f"reached its time limit of {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
     reason = task["reason"] or limit
     return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 

@@ -42,12 +42,12 @@ FileStamp = tuple[int, int, int]
 
 _ONLY_USUAL = ("shared_dir", "container")
 """Keys that only exist in the defaults."""
-_A_NODE = "write a node, for example node1: {host: 10.0.0.11}"
+_A_NODE = "add a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
-    "string_type": "wants text",
-    "list_type": "wants a list, like [0, 3]",
-    "dict_type": "wants a mapping, like {name: value}",
-    "model_type": "wants a mapping, like {host: 10.0.0.11}",
+    "string_type": "must be text",
+    "list_type": "must be a list, like [0, 3]",
+    "dict_type": "must be a mapping, like {name: value}",
+    "model_type": "must be a mapping, like {host: 10.0.0.11}",
 }
 
 
@@ -131,22 +131,22 @@ def _text(path: Path) -> tuple[str, FileStamp]:
             data = path.read_bytes()
             return data.decode("utf-8"), _stamp(status)
     except FileNotFoundError as error:
-        raise InventoryError(f"{path}: no such file; write one with: agentless init") from error
+        raise InventoryError(f"{path}: no such file; create one with: agentless init") from error
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        problem = Mistake(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
+        problem = Mistake(line, column, (), "not UTF-8 text; save the file as UTF-8")
         raise _complaint(path, [problem]) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InventoryError(f"{path}: the inventory cannot be read: {reason}") from error
+        raise InventoryError(f"{path}: cannot read the inventory: {reason}") from error
     if stat.S_ISDIR(status.st_mode):
-        raise InventoryError(f"{path} is a directory; name the inventory file in it")
+        raise InventoryError(f"{path} is a folder; specify the inventory file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise InventoryError(f"{path} is not a regular file; an inventory is read again whenever it changes")
-    raise InventoryError(
-        f"{path} has {status.st_size:,} bytes and an inventory at most {MAX_BYTES:,}; is it the right file?"
-    )
+        raise InventoryError(
+            f"{path} is not a regular file; agentless rereads the inventory when it changes, so it must be one"
+        )
+    raise InventoryError(f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}; is this the right file?")
 
 
 def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:
@@ -179,7 +179,7 @@ def _hostless(marked: Marked) -> Iterator[Mistake]:
     ]
     aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
     for name in [name for name in hostless if name not in aliases][: MAX_MISTAKES + 1]:
-        text = f"has no host, and ~/.ssh/config names no {_shown(name)}; write host: and its address"
+        text = f"has no host, and ~/.ssh/config has no {_shown(name)}; add host: and its address"
         yield Mistake(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
 
 
@@ -201,7 +201,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
     match detail["type"]:
         case "extra_forbidden":
             keys = _model(where).model_fields
-            known = f"; the keys here are {', '.join(keys)}"
+            known = f"; valid keys: {', '.join(keys)}"
             return f"unknown key {_shown(where[-1])}" + (_nearest(where[-1], keys) or known)
         case "missing" if where == ("version",):
             return "is missing; begin the file with version: 1"
@@ -210,26 +210,26 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "too_short" | "dict_type" if where == ("nodes",) and not value:
             return f"is empty; {_A_NODE}"
         case "model_type" if not where and value is None:
-            return "the file is empty; write a first one with: agentless init --force"
+            return "the file is empty; create one with: agentless init --force"
         case "model_type" if not where:
-            wanted = "wants the keys version, defaults, keep, queue, health, idle, metrics and nodes"
+            wanted = "it must have the keys version, defaults, keep, queue, health, idle, metrics and nodes"
             return f"the file holds {_shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
-            return is_now + "wants a mapping, like {containers: 24h}"
+            return is_now + "must be a mapping, like {containers: 24h}"
         case "model_type" if where == ("queue",):
-            return is_now + "wants a mapping, like {policy: spread}"
+            return is_now + "must be a mapping, like {policy: spread}"
         case "model_type" if where == ("health",):
-            return is_now + "wants a mapping, like {temperature: 90}"
+            return is_now + "must be a mapping, like {temperature: 90}"
         case "model_type" if where == ("idle",):
-            return is_now + "wants a mapping, like {report: 30min}"
+            return is_now + "must be a mapping, like {report: 30min}"
         case "literal_error":
-            return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
+            return is_now + f"must be {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "list_type" if where[-1] == "accept_engines":
-            return is_now + "wants a list of users, like [alice], or [all]"
+            return is_now + "must be a list of users, like [alice], or [all]"
         case "greater_than_equal":
-            return is_now + f"the least is {limits['ge']}"
+            return is_now + f"must be at least {limits['ge']}"
         case "less_than_equal":
-            return is_now + f"the most is {limits['le']}"
+            return is_now + f"must be at most {limits['le']}"
         case "value_error":
             return ("" if "[key]" in detail["loc"] else is_now) + str(limits["error"])
         case kind:
@@ -276,7 +276,7 @@ def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
         f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
     ]
     if len(lines) > MAX_MISTAKES:
-        lines[MAX_MISTAKES:] = [f"{path}: there is more; correct these {MAX_MISTAKES} first"]
+        lines[MAX_MISTAKES:] = [f"{path}: more errors; correct these {MAX_MISTAKES} first"]
     return InventoryError("\n".join(lines))
 
 

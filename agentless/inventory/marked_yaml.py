@@ -21,17 +21,17 @@ MAX_DEPTH = 20
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")}
 _PLAIN_WORDS = (
-    ("\\t", "a tab stands where only blanks can; indent with blanks"),
-    ("mapping values are not allowed", "a ':' cannot stand here; check the indentation, or quote the value"),
-    ("could not find expected ':'", "the key here has no ':' after it"),
-    ("expected <block end>", "this is indented otherwise than the lines it belongs to"),
-    ("expected ',' or '}'", "a ',' or the closing '}' is missing before this"),
-    ("expected ',' or ']'", "a ',' or the closing ']' is missing before this"),
-    ("unexpected end of stream", "a quote is opened and never closed"),
-    ("found undefined alias", "an alias (*name) with no anchor (&name) before it"),
-    ("second occurrence", "an anchor (&name) of this name is there already; give each its own name"),
-    ("found another document", "a second document begins ('---'); one file is one inventory"),
-    ("special characters are not allowed", "a character that no text file has; is this a text file?"),
+    ("\\t", "a tab in the indentation; use spaces"),
+    ("mapping values are not allowed", "unexpected ':'; check the indentation, or quote the value"),
+    ("could not find expected ':'", "missing ':' after this key"),
+    ("expected <block end>", "the indentation does not match the lines above"),
+    ("expected ',' or '}'", "missing ',' or closing '}' before this"),
+    ("expected ',' or ']'", "missing ',' or closing ']' before this"),
+    ("unexpected end of stream", "missing closing quote"),
+    ("found undefined alias", "alias (*name) without an anchor (&name) before it"),
+    ("second occurrence", "duplicate anchor (&name); use another name"),
+    ("found another document", "a second document begins ('---'); use one file per inventory"),
+    ("special characters are not allowed", "invalid character; is this a text file?"),
 )
 _BEGUN_EARLIER = ("could not find expected ':'", "unexpected end of stream")
 
@@ -90,7 +90,7 @@ def read_yaml(text: str) -> Marked:
 
 
 def _plain(problem: str) -> str:
-    return next((ours for theirs, ours in _PLAIN_WORDS if theirs in problem), f"this is not YAML: {problem}")
+    return next((ours for theirs, ours in _PLAIN_WORDS if theirs in problem), f"invalid YAML: {problem}")
 
 
 class _Reader:
@@ -103,7 +103,7 @@ class _Reader:
         self._spend(node, where)
         self.marked.values[where] = _place(node)
         if node.tag not in _TAGS:
-            self._problem(node, where, f"the tag {node.tag} means nothing here; write the plain value")
+            self._problem(node, where, f"unknown tag {node.tag}; write the plain value")
         if isinstance(node, ScalarNode):
             return self._scalar(node, where)
         if isinstance(node, SequenceNode):
@@ -132,7 +132,7 @@ class _Reader:
                 self._problem(key, where, "a key must be a word, not a list or a mapping")
             elif key.value in own:
                 first = own[key.value][0].start_mark.line + 1
-                self._problem(key, (*where, key.value), f"written twice, first in line {first}; keep one")
+                self._problem(key, (*where, key.value), f"duplicate key, first in line {first}; keep one")
             else:
                 own[key.value] = (key, value)
         for other in merged:
@@ -140,7 +140,7 @@ class _Reader:
                 for key, value in self._pairs(other, where):
                     own.setdefault(key.value, (key, value))
             else:
-                self._problem(other, where, "'<<' takes in a mapping, like *name of one that is marked &name")
+                self._problem(other, where, "'<<' needs a mapping, like *name for one with the anchor &name")
         yield from own.values()
 
     def _problem(self, node: Node, where: Where, text: str) -> None:
@@ -149,7 +149,7 @@ class _Reader:
     def _spend(self, node: Node, where: Where) -> None:
         self._left -= 1
         if self._left < 0 or len(where) > MAX_DEPTH:
-            raise BrokenYaml(*_place(node), "aliases or nesting make this too large; write the values out")
+            raise BrokenYaml(*_place(node), "aliases or nesting make this too large; write the values without them")
 
 
 def _place(node: Node) -> tuple[int, int]:

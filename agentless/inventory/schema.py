@@ -38,19 +38,19 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 def _whole(text: object) -> object:
     """`022` would be 18 to some readers of YAML and 22 to others, so it is no number here."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
-        raise ValueError("wants a whole number, written plainly, like 22")
+        raise ValueError("must be a whole number, like 22")
     return int(text)
 
 
 def _version(text: object) -> object:
     if text != "1":
-        raise ValueError("this agentless reads version 1; write 'version: 1', or use an agentless that knows this one")
+        raise ValueError("this agentless reads version 1; use 'version: 1', or update agentless")
     return 1
 
 
 def _word(text: str) -> str:
     if not text or text.startswith("-") or " " in text:
-        raise ValueError("wants one word that does not begin with '-'")
+        raise ValueError("must be one word that does not begin with '-'")
     return text
 
 
@@ -59,20 +59,20 @@ def _host(text: str) -> str:
         return text
     login = parse_login(text)
     if not login:
-        raise ValueError("wants a host name, an address or an alias of ~/.ssh/config")
+        raise ValueError("must be a host name, an address or an alias of ~/.ssh/config")
     keys = ", ".join(f"{key}: {value}" for key, value in login._asdict().items() if value)
-    raise ValueError(f"login name and port are keys of their own; write {keys}")
+    raise ValueError(f"user and port have their own keys; use {keys}")
 
 
 def _path(text: str) -> str:
     if not text:
-        raise ValueError("wants the path of a private key")
+        raise ValueError("must be the path of a private key")
     return text
 
 
 def _absolute(text: str) -> str:
     if not text.startswith("/") or ":" in text:
-        raise ValueError("wants an absolute path on the nodes without a ':', like /mnt/shared")
+        raise ValueError("must be an absolute path on the nodes without ':', like /mnt/shared")
     return text
 
 
@@ -81,7 +81,7 @@ def _container(text: str) -> str:
         try:
             parse_ref(text)
         except UsageError:
-            raise ValueError("wants an env, like torch, or a version of it, like torch:3") from None
+            raise ValueError("must be an env, like torch, or a version of it, like torch:3") from None
     return text
 
 
@@ -89,9 +89,9 @@ def _shell_words(text: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ValueError("has a quote that is opened and never closed") from error
+        raise ValueError("has no closing quote") from error
     if not words:
-        raise ValueError("wants the words that call Docker, like 'sudo docker'")
+        raise ValueError("must be the command for Docker, like 'sudo docker'")
     return text
 
 
@@ -108,16 +108,16 @@ def _label_key(text: str) -> str:
 
 
 def _duration(text: object) -> object:
-    return _positive(parse_duration, text, "wants a time above 0, like 24h, 90min or 7d")
+    return _positive(parse_duration, text, "must be a duration above 0, like 24h, 90min or 7d")
 
 
 def _duration_or_never(text: object) -> object:
-    return None if text == "never" else _positive(parse_duration, text, "wants a time above 0, like 2h, or never")
+    return None if text == "never" else _positive(parse_duration, text, "must be a duration above 0, like 2h, or never")
 
 
 def _bool(text: object) -> object:
     if text not in ("true", "false"):
-        raise ValueError("wants true or false")
+        raise ValueError("must be true or false")
     return text == "true"
 
 
@@ -125,7 +125,7 @@ def _size(of: Sizes) -> Callable[[object], float]:
     def read(text: object) -> float:
         if isinstance(text, str) and (wrong := bare_size(text, of)):
             raise ValueError(wrong)
-        return _positive(lambda size: parse_size(size, of), text, "wants a size above 0, like 16MiB or 1GB")
+        return _positive(lambda size: parse_size(size, of), text, "must be a size above 0, like 16MiB or 1GB")
 
     return read
 
@@ -134,7 +134,9 @@ def _address(text: object) -> object:
     try:
         return parse_address(text if isinstance(text, str) else "")
     except ValueError:
-        raise ValueError("wants a port on this machine, like 9400, or an address and a port, 127.0.0.1:9400") from None
+        raise ValueError(
+            "must be a port of this machine, like 9400, or an address and a port, like 127.0.0.1:9400"
+        ) from None
 
 
 def _positive(parse: Callable[[str], float], text: object, wanted: str) -> float:
@@ -170,57 +172,57 @@ _Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]}
 class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    user: _Word | None = Field(default=None, description="Login name on the node. Without it: as ~/.ssh/config says.")
+    user: _Word | None = Field(default=None, description="Login name on the node. Default: as in ~/.ssh/config.")
     port: Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)] | None = Field(
-        default=None, description="SSH port. Without it: as ~/.ssh/config says, else 22."
+        default=None, description="SSH port. Default: as in ~/.ssh/config, else 22."
     )
     identity_file: Annotated[str, AfterValidator(_path)] | None = Field(
         default=None,
-        description="Private key for the login: absolute, beginning with ~/, or beside the inventory.",
+        description="Private key: an absolute path, ~/..., or a path relative to the inventory.",
     )
-    jump: _Word | None = Field(default=None, description="Host to go through, as ssh -J takes it.")
+    jump: _Word | None = Field(default=None, description="Jump host, as for ssh -J.")
     connection: TransportName | None = Field(
         default=None,
-        description="How the node is reached: asyncssh (the default), paramiko, or local for this machine.",
+        description="How to reach the node: asyncssh (default), paramiko, or local for this machine.",
     )
     docker: Annotated[str, AfterValidator(_shell_words)] | None = Field(
         default=None,
-        description="How Docker is called on the node, as shell words, like 'sudo docker'; or podman. Default: docker.",
+        description="The command for Docker on the node, like 'sudo docker'; or podman. Default: docker.",
     )
-    image: _Word | None = Field(default=None, description="Image of a task when a submit names none.")
+    image: _Word | None = Field(default=None, description="Default image of tasks.")
     labels: dict[Annotated[str, AfterValidator(_label_key)], _Label] | None = Field(
         default=None,
-        description="Words to find nodes by. A node's labels are added to those of the defaults.",
+        description="Labels to select nodes by. A node's labels are added to those of the defaults.",
     )
     local_temp: Annotated[str, AfterValidator(_absolute)] | None = Field(
         default=None,
-        description="Folder of the node for what is temporary, which is there already; a task sees it as /local_temp.",
+        description="Existing folder on the node for temporary files; /local_temp in a task.",
     )
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
-        default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."
+        default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."
     )
     accept_engines: list[_Word] | None = Field(
         default=None,
-        description="Users whose rootless Docker engines on the node are accepted, though they do not say which GPUs "
-        "they have given away; all: everybody's.",
+        description="Users whose rootless Docker engines may run on the node, although agentless cannot see "
+        "which GPUs they use; all: every user.",
     )
 
 
 class Defaults(_Keys):
-    """Settings of every node that does not say otherwise. `null` on a node takes a default back."""
+    """Settings of all nodes; a node can override each of them. `null` on a node removes a default."""
 
     shared_dir: Annotated[str, AfterValidator(_absolute)] | None = Field(
         default=None,
-        description="Folder that all nodes have, at the same absolute path; a task sees it as /shared.",
+        description="Folder shared by all nodes, at the same absolute path; /shared in a task.",
     )
     container: Annotated[str, AfterValidator(_container)] | None = Field(
         default=None,
-        description="Env that a task runs in when a submit names neither an image nor an env, like torch or torch:3.",
+        description="Default env of tasks, like torch or torch:3.",
     )
 
 
 class Node(_Keys):
-    """One machine. Needs a host, unless its connection is local or ~/.ssh/config knows its name."""
+    """A machine. Needs a host, unless its connection is local or ~/.ssh/config has its name."""
 
     host: Annotated[str, AfterValidator(_host)] | None = Field(
         default=None, description="Name, address or ~/.ssh/config alias of the machine."
@@ -228,54 +230,52 @@ class Node(_Keys):
 
 
 class Kept(BaseModel):
-    """What is kept of tasks that have ended."""
+    """How long agentless keeps containers and logs of ended tasks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     containers: _Duration | None = Field(
         default=None,
-        description="How long an ended container stays on its node, once its log is fetched. Default: 24h.",
+        description="How long an ended container stays on its node after agentless has copied its log. Default: 24h.",
     )
     log: _LogSize | None = Field(
         default=None,
-        description="How much is kept of one log; of a longer one its beginning and its end. A number alone is MB. "
-        "Default: 16MiB.",
+        description="The largest size of one log. Of a longer log, agentless keeps the beginning and the end. "
+        "A number without a unit is MB. Default: 16MiB.",
     )
     logs: _LogsSize | None = Field(
         default=None,
-        description="How much disk all kept logs may take; the oldest go first. A number alone is MB. Default: 1GiB.",
+        description="The largest size of all logs; the oldest are deleted first. A number without a unit is MB. Default: 1GiB.",
     )
 
 
 class Queue(BaseModel):
-    """How tasks are placed, and in which order."""
+    """How agentless places and orders tasks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: Policy | None = Field(
-        default=None, description="Which node a task gets, of those that will do. Default: pack, the fullest one."
+        default=None, description="How to choose among matching nodes. Default: pack, the fullest node."
     )
     half_life: _Duration | None = Field(
-        default=None, description="In what time the GPU-hours that an owner has used count half. Default: 7d."
+        default=None, description="Half-life of the GPU-hours an owner has used. Default: 7d."
     )
     learn: Annotated[bool, BeforeValidator(_bool)] | None = Field(
         default=None,
-        description="Whether earlier tasks tell how long one without a limit takes; it may fill gaps then."
+        description="Estimate the length of tasks without a time limit from earlier tasks, so that they can fill gaps."
         " Default: false.",
     )
 
 
 class Idle(BaseModel):
-    """What becomes of GPUs that a task holds and does not use."""
+    """What to do about idle GPUs of tasks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    report: _Duration | None = Field(
-        default=None, description="How long a GPU is at 0 % before it is reported. Default: 30min."
-    )
+    report: _Duration | None = Field(default=None, description="Report a GPU after this time at 0 %. Default: 30min.")
     stop: _DurationOrNever | None = Field(
         default=None,
-        description="How long all GPUs of a task are at 0 % before it is stopped, after a warning. Default: never.",
+        description="Stop a task after this time with all its GPUs at 0 %; a warning comes first. Default: never.",
     )
 
     @field_validator("stop")
@@ -283,22 +283,22 @@ class Idle(BaseModel):
     def _after_the_report(cls, stop: float | None, others: ValidationInfo) -> float | None:
         report = others.data.get("report") or IdlePolicy().report
         if stop is not None and stop <= report:
-            raise ValueError(f"wants a time longer than report: ({format_duration(report)}), which is the warning")
+            raise ValueError(f"must be longer than report: ({format_duration(report)}), the time of the warning")
         return stop
 
 
 class Health(BaseModel):
-    """Which GPUs are kept out, and until when."""
+    """When a GPU counts as unhealthy, and until when."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     temperature: Annotated[int, Field(ge=1, le=200), BeforeValidator(_whole)] | None = Field(
-        default=None, description="From so many °C on a GPU is kept out. Default: it is never too hot."
+        default=None, description="From this temperature on, in °C, a GPU is unhealthy. Default: no limit."
     )
     resume: Literal["manual", "automatic"] | None = Field(
         default=None,
-        description="When a GPU that is kept out comes back: manual, when a person resumes it (the default), "
-        "or automatic, when what was found is found no longer.",
+        description="How an unhealthy GPU recovers: manual, when a person resumes it (default), "
+        "or automatic, when the problem is gone.",
     )
 
 
@@ -308,18 +308,20 @@ class InventoryFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, title="agentless inventory")
 
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
-    defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
-    keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
-    queue: Queue | None = Field(default=None, description="How tasks are placed.")
-    health: Health | None = Field(default=None, description="Which GPUs are kept out, and until when.")
-    idle: Idle | None = Field(default=None, description="What becomes of GPUs that a task holds and does not use.")
+    defaults: Defaults | None = Field(
+        default=None, description="Settings of all nodes; a node can override each of them."
+    )
+    keep: Kept | None = Field(default=None, description="How long agentless keeps containers and logs of ended tasks.")
+    queue: Queue | None = Field(default=None, description="How agentless places and orders tasks.")
+    health: Health | None = Field(default=None, description="When a GPU counts as unhealthy, and until when.")
+    idle: Idle | None = Field(default=None, description="What to do about idle GPUs of tasks.")
     metrics: _Address | None = Field(
         default=None,
-        description="Where Prometheus may scrape /metrics: a port of this machine, like 9400, or an address and a port,"
-        " like 192.0.2.1:9400. Default: no port is opened.",
+        description="Where to serve /metrics for Prometheus: a port of this machine, like 9400, or an address and a port,"
+        " like 192.0.2.1:9400. Default: no port.",
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
-        description="The machines by the name that targets use, like node1 in node1::0.",
+        description="The machines by name. Targets use the name, like node1 in node1::0.",
         min_length=1,
         json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )

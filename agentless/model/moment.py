@@ -22,7 +22,7 @@ def parse_moment(text: str, now: float) -> float:
         return now if word == "now" else _date(word, now) if _is_date(word) else now + parse_duration(word)
     except (ValueError, OverflowError, UsageError):
         raise UsageError(
-            f"{text!r} is not a time; write 2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now"
+            f"{text!r} is not a time; use 2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h (from now), or now"
         ) from None
 
 
@@ -31,7 +31,7 @@ def parse_past(text: str, now: float) -> float:
     try:
         return _date(text, now) if _is_date(text) else now - parse_duration(text)
     except (ValueError, OverflowError, UsageError):
-        raise UsageError(f"{text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
+        raise UsageError(f"{text!r}: use 10min, 2h or a date like 2026-05-01T12:00") from None
 
 
 def parse_future(text: str, now: float) -> float:
@@ -39,14 +39,14 @@ def parse_future(text: str, now: float) -> float:
     try:
         wanted = _date(text, now)
     except (ValueError, OverflowError):
-        raise UsageError(f"{text!r}: write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z") from None
+        raise UsageError(f"{text!r}: use 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z") from None
     return check_future(wanted, now, text)
 
 
 def check_future(wanted: float, now: float, text: str) -> float:
     """The moment itself. Raises UsageError, with its `text`, if it is in the past."""
     if wanted < now - 60:
-        raise UsageError(f"{text!r} was {format_duration(now - wanted)} ago; write a time that is to come")
+        raise UsageError(f"{text!r} was {format_duration(now - wanted)} ago; use a time in the future")
     return wanted
 
 

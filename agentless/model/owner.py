@@ -14,8 +14,8 @@ def check_owner(name: str, said_by: str) -> str:
     """Check and return a name. Raises UsageError. `said_by` is the option or the variable with it."""
     if not _OWNER.fullmatch(name):
         raise UsageError(
-            f"{said_by} {name[:80]!r}: an owner has up to 127 letters, digits, '.', '_', '-' and '@', "
-            "and begins with a letter or digit"
+            f"{said_by} {name[:80]!r}: use up to 127 letters, digits, '.', '_', '-' and '@', "
+            "beginning with a letter or digit"
         )
     return name
 

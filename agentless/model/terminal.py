@@ -23,7 +23,7 @@ class Size:
         """Parse a size. Raises UsageError."""
         match = _SIZE.fullmatch(text)
         if match is None:
-            raise UsageError(f"{text[:80]!r} is no size of a terminal; write it as COLUMNSxROWS, like 80x24")
+            raise UsageError(f"{text[:80]!r} is not a terminal size; use COLUMNSxROWS, like 80x24")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

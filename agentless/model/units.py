@@ -62,7 +62,7 @@ def parse_size(text: str, of: Sizes | None = None) -> int:
                 if wrong := bare_size(text, of):
                     raise UsageError(f"{text!r} {wrong}")
                 return int(size)
-    raise UsageError(f"{text!r} is not a size; write a number with a unit, like 512M, 1.5GB or 16GiB")
+    raise UsageError(f"{text!r} is not a size; use a number with a unit, like 512M, 1.5GB or 16GiB")
 
 
 def bare_size(text: str, of: Sizes | None) -> str:
@@ -71,13 +71,13 @@ def bare_size(text: str, of: Sizes | None) -> str:
     if not match or match[2] or not (number := float(match[1])) or number > _LARGEST:
         return ""
     if of is None:
-        return "has no unit; write it like 512M, 1.5GB or 16GiB"
+        return "has no unit; use 512M, 1.5GB or 16GiB"
     if of.bare.start <= number < of.bare.stop:
         return ""
     meant = f"{match[1]}G" if number < of.bare.start else short_size(int(number))
     return (
         f"has no unit, and {match[1]} MB is implausible; "
-        f"did you mean {meant}? Write {meant}, or {match[1]}M for megabytes"
+        f"did you mean {meant}? Use {meant}, or {match[1]}M for megabytes"
     )
 
 
@@ -88,7 +88,7 @@ def least_size(size: int, of: Sizes) -> str:
     # Megabytes were taken for bytes, or the unit is too small.
     factor = 10**6 if size < _AS_MEGABYTES else 1000 if size % 1024 else 1024
     meant = short_size(size * factor)
-    return f"{short_size(size)} is implausible, the least is {format_size(of.least)}; did you mean {meant}?"
+    return f"{short_size(size)} is implausible, the minimum is {format_size(of.least)}; did you mean {meant}?"
 
 
 def format_size(size: int) -> str:
@@ -113,7 +113,7 @@ def parse_duration(text: str) -> float:
         seconds = sum(float(number) * _SECONDS[unit.lower()] for number, unit in parts)
         if seconds <= _LONGEST:
             return seconds
-    raise UsageError(f"{text!r} is not a duration; write it like 30s, 10min, 2h30m or 1d")
+    raise UsageError(f"{text!r} is not a duration; use 30s, 10min, 2h30m or 1d")
 
 
 def format_duration(seconds: float) -> str:

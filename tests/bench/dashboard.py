@@ -55,7 +55,7 @@ def rows(rng: random.Random) -> dict:
             owner=f"user{at % 20}@lab", created_at="2026-01-01T00:00:00Z", target="1x", labels={}, mine=at % 20 == 0,
             started_at="2026-01-01T00:00:00Z" if state != "pending" else None, intruders=[], priority=0, retries=0,
             ended_at="2026-01-01T01:00:00Z" if state == "completed" else None, attempt=1, moved=False, about=False,
-            position=at - NODES * GPUS + 101 if state == "pending" else None, reason="1 GPU is asked for and 0 are free"
+            position=at - NODES * GPUS + 101 if state == "pending" else None, reason="needs 1 GPU; 0 are free"
             if state == "pending" else None,
         ))  # fmt: skip
     for at in range(NODES * GPUS):

@@ -80,7 +80,7 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
 async def test_its_variables_are_not_for_tasks_to_set(desk):
     spec = TaskSpec(("true",), image="busybox", env={"ACME_VISIBLE_DEVICES": "ACME-a"})
     async with desk.running() as controller:
-        with pytest.raises(UsageError, match="environment variable ACME_VISIBLE_DEVICES is set by agentless"):
+        with pytest.raises(UsageError, match="variable ACME_VISIBLE_DEVICES is reserved for agentless"):
             await controller.submission.submit(Submit((spec,), {}, me(controller)))
 
 

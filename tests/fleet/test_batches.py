@@ -103,7 +103,7 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
     out, err = await typed(agentless, "submit", "1x", "--dry-run", "--", "true")
     assert out == ""
     assert "agentless: would wait: 1x cannot start now" in err
-    assert "n1: 1 GPU is asked for and 0 of 4 on n1 are free" in err
+    assert "n1: needs 1 GPU; 0 of 4 on n1 are free" in err
     _, err = await typed(agentless, "submit", "1x", "--no-queue", "--dry-run", "--", "true", code=3)
     assert "would wait" not in err
 

@@ -18,7 +18,7 @@ from tests.fleet.client import until
 from tests.fleet.desk import me
 
 NO_TOOLKIT = 'could not select device driver "" with capabilities: [[gpu]]'
-SENTENCE = "Docker on n1 cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
+SENTENCE = "Docker on n1 cannot use NVIDIA GPUs; install nvidia-container-toolkit there and run: "
 SLEEPS = ("sleep", "600")
 
 
@@ -184,7 +184,7 @@ async def test_an_image_for_which_every_driver_is_too_old_fails_in_words(desk, b
     async with desk.running() as controller:
         (start,) = await submit(controller, "1x")
         assert (start.task.state, start.exit_code) == ("failed", 1)
-        assert "the image requires cuda>=12.4, which the NVIDIA driver on n8 does not offer" in start.message
+        assert "the image requires cuda>=12.4, but the NVIDIA driver on n8 does not support it" in start.message
         assert [engine.refused for engine in broken.values()] == [1] * 8
         (start,) = await submit(controller, "n1::0")
         assert (start.task.state, start.exit_code) == ("failed", 1)
@@ -196,8 +196,8 @@ async def test_an_engine_without_control_groups_refuses_limits_and_pauses_before
         spec = TaskSpec(SLEEPS, needs=parse_target("n1::0"), memory=1 << 30)
         (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         assert (start.task, start.exit_code) == (None, 3)
-        assert "Docker on n1 cannot limit memory: it has no memory control group" in start.message
+        assert "Docker on n1 cannot limit memory: the memory control group is missing" in start.message
         (running,) = tasks(controller, await submit(controller, "n1::0"))
-        with pytest.raises(Refused, match="Docker on n1 cannot pause: it has no freezer control group"):
+        with pytest.raises(Refused, match="Docker on n1 cannot pause: the freezer control group is missing"):
             await controller.commands.pause(running.id)
         assert controller.lookup.find(running.id).state == "running"

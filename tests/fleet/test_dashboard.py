@@ -59,7 +59,7 @@ async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why
     submit(client, "n1 4x")
     async with looking() as eyes:
         await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 run", "1 wait")
-        await eyes.see("wants n1 4x", "4 GPUs are asked for and 3 of 4 on n1 are free")
+        await eyes.see("wants n1 4x", "needs 4 GPUs; 3 of 4 on n1 are free")
 
 
 async def test_what_another_shell_submits_appears_and_disappears_by_itself(client):

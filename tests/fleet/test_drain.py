@@ -239,7 +239,7 @@ async def test_a_gpu_that_has_vanished_is_still_listed(desk):
         gpus.vanish(3)
     async with desk.running() as controller:
         assert len(node(controller).gpus) == 4
-        assert (gpu(controller, 3).state, "it was there and is gone" in gpu(controller, 3).reason) == (
+        assert (gpu(controller, 3).state, "disappeared" in gpu(controller, 3).reason) == (
             "unhealthy",
             True,
         )

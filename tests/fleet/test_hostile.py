@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "many-gpus": (
         "nvidia-smi",
         f"case $* in *query-gpu*) seq 0 4499 | sed 's/.*/&, GPU-&, {ROW}/' ;; esac",
-        "degraded: nvidia-smi names more than 64 GPUs",
+        "degraded: nvidia-smi lists more than 64 GPUs",
     ),
     "other-gpus": (
         "nvidia-smi",
@@ -66,16 +66,16 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "many-processes": (
         "nvidia-smi",
         f"case $* in *y-gpu*) echo '0, GPU-0, {ROW}' ;; *) seq 4000001 4010000 | sed 's/.*/GPU-0, &, x, 1/' ;; esac",
-        "degraded: nvidia-smi names more than 1024 processes",
+        "degraded: nvidia-smi lists more than 1024 processes",
     ),
     "many-containers": (
         "docker",
         f"case $1 in ps) seq 10000 | sed 's/.*/{'0' * 60}&/; s/.*\\(.\\{{64\\}}\\)$/\\1 Up/' ;; " + OTHERWISE,
-        "degraded: it has more than 5000 containers of agentless",
+        "degraded: more than 5000 containers of agentless",
     ),
     "endless-list": (
         "docker", "case $1 in ps) exec yes ;; " + OTHERWISE,
-        "degraded: it has more than 5000 containers of agentless",
+        "degraded: more than 5000 containers of agentless",
     ),
     "endless-events": (
         "docker", "case $1 in events) exec yes start x ;; " + OTHERWISE,

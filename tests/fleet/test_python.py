@@ -138,7 +138,7 @@ def test_who_waits_knows_why(cluster, held):
 def test_what_would_become_of_a_task_is_told_and_nothing_is_submitted(cluster, held):
     found = cluster.explain("n3::0")
     assert "would be number 1 in the queue" in found.summary
-    assert found.remedies["n3"] == (f"once task {held.id} of {held.owner} has ended",)
+    assert found.remedies["n3"] == (f"when task {held.id} of {held.owner} ends",)
     assert cluster.explain(gpus=1).summary.startswith("1x would start now, on n")
     assert [task.id for task in cluster.tasks()] == [held.id]
 

@@ -180,7 +180,7 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
 
 @pytest.mark.parametrize(
     ("target", "why"),
-    [("n1::0", "GPU 0 is allocated: held by"), ("1x", "1 GPU is asked for and 0 of 4 on n1 and 0 of 1 on n2 are free")],
+    [("n1::0", "GPU 0 is allocated: held by"), ("1x", "needs 1 GPU; 0 of 4 on n1 and 0 of 1 on n2 are free")],
 )
 async def test_who_waits_is_told_why(desk, target, why):
     async with desk.running() as controller:
@@ -238,7 +238,7 @@ async def test_who_waits_for_a_process_is_told_so_and_blames_no_task(desk):
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
         found = controller.queue.explain(controller.lookup.find(task))
-        words = "is number 1 in the queue; it starts on n2 once the process outside agentless on GPU 0 has ended"
+        words = "is number 1 in the queue; starts on n2 when the foreign process on GPU 0 ends"
         assert words in found.summary
 
 
@@ -254,7 +254,7 @@ async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
         assert controller.lookup.find(first).state == "running"
         found = controller.queue.explain(controller.lookup.find(task))
         assert found.summary.endswith("in the queue; as the nodes are now, it can never start")
-        assert controller.queue.outlook(controller.lookup.find(task)).reason == "n1::0 can never be had here"
+        assert controller.queue.outlook(controller.lookup.find(task)).reason == "no node can run n1::0"
 
 
 async def test_what_would_start_now_is_told_with_the_time(desk):

@@ -104,7 +104,7 @@ async def test_what_runs_when_it_begins_goes_on_and_is_named(desk):
     async with desk.running() as controller:
         task = (await submit(controller, "n1::1")).task.id
         (made, other) = await reserve(controller, "n1::0,1", "n1::2")
-        assert made.in_the_way == (f"task {task} of {controller.tasks.owner}, and when it ends is not known",)
+        assert made.in_the_way == (f"task {task} of {controller.tasks.owner} (no time limit)",)
         assert other.in_the_way == ()
         assert states(controller, [task]) == ["running"]
 

@@ -38,7 +38,7 @@ async def test_a_bad_end_is_told_to_who_waits(agentless):
     assert err == f"{task}  failed (7)\n"
     limit = ("--time-limit", "1s", "--stop-grace", "0s")
     _, err = await typed(agentless, "submit", "1x", *limit, "--wait", "--", "sleep", "600", code=137)
-    assert err.splitlines()[-1].endswith("  timeout (137): its time limit is 1s")
+    assert err.splitlines()[-1].endswith("  timeout (137): reached its time limit of 1s")
 
 
 async def test_a_good_end_is_told_by_the_exit_code_alone(agentless):

@@ -145,7 +145,7 @@ def _wrong(view: View, container: Truth | None, jumps: Sequence[float]) -> Itera
     elif container.state in _STATE:
         if state != _STATE[container.state]:
             yield f"its container is {container.state}"
-        elif view["reason"] in ("stopping", "being killed"):
+        elif view["reason"] in ("stopping", "killing"):
             yield "its stop was forgotten"
     elif state in _LIVE:
         yield f"its container is {container.state}"

@@ -19,9 +19,14 @@ from agentless.rules.views.publish import checks
 from tests.pure.build import NOW, READY, cluster, reading, seen, spec, task
 
 WANTS: list[tuple[str, dict[str, Any], str, str]] = [
-    ("memory", {"memory": 1 << 30}, "node1::0", "Docker on node1 cannot limit memory: it has no memory control group"),
-    ("cpu", {"cores": 2.0}, "node1::0", "Docker on node1 cannot limit cores: it has no cpu control group"),
-    ("cpuset", {}, "node1:0::0", "Docker on node1 cannot pin to a NUMA node: it has no cpuset control group"),
+    (
+        "memory",
+        {"memory": 1 << 30},
+        "node1::0",
+        "Docker on node1 cannot limit memory: the memory control group is missing",
+    ),
+    ("cpu", {"cores": 2.0}, "node1::0", "Docker on node1 cannot limit cores: the cpu control group is missing"),
+    ("cpuset", {}, "node1:0::0", "Docker on node1 cannot pin to a NUMA node: the cpuset control group is missing"),
 ]
 in_each_way = pytest.mark.parametrize(("control", "wants", "target", "words"), WANTS, ids=[want[0] for want in WANTS])
 
@@ -71,12 +76,12 @@ def test_a_task_on_the_node_itself_needs_no_engine_for_it(
 )
 def test_who_cannot_have_it_is_told_what_to_leave_out(control: Control, option: str) -> None:
     said = why_lacking(NodeConfig("node1", "node1.lab"), control)
-    assert said.endswith(f"it has no {control} control group; leave out {option} or take another node")
+    assert said.endswith(f"the {control} control group is missing; omit {option} or use another node")
 
 
 def test_a_pause_that_cannot_be_had_is_nothing_to_leave_out() -> None:
     said = why_lacking(NodeConfig("node1", "node1.lab"), "freezer")
-    assert said == "Docker on node1 cannot pause: it has no freezer control group"
+    assert said == "Docker on node1 cannot pause: the freezer control group is missing"
 
 
 def test_however_little_of_it_is_wanted_it_is_lacking() -> None:
@@ -107,5 +112,7 @@ def test_nobody_who_has_not_asked_for_it_is_pinned_where_the_engine_cannot(
 def test_doctor_names_what_is_missing_and_nothing_else() -> None:
     (limits,) = [check for check in checks(cluster(without("memory", "cpuset")).nodes["node1"]) if not check.ok]
     assert (limits.check, limits.ok) == ("limits", False)
-    assert limits.detail.startswith("Docker cannot pin to a NUMA node, limit memory: no control group cpuset, memory; ")
+    assert limits.detail.startswith(
+        "Docker cannot pin to a NUMA node, limit memory: missing control groups: cpuset, memory; "
+    )
     assert all(check.check != "limits" for check in checks(cluster(seen()).nodes["node1"]))

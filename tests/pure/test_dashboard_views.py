@@ -108,14 +108,14 @@ async def test_the_reason_is_seen_where_there_is_little_room():
     assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
 
 
-@pytest.mark.parametrize("reason", ["stopping", "stopping: enough", "being killed", "being ended by its time limit"])
+@pytest.mark.parametrize("reason", ["stopping", "stopping: enough", "killing", "stopping at its time limit"])
 async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts(reason):
     text = await drawn(tasks({**RUNS, "reason": reason}), "4", size=(80, 24))
     assert "stopping" in text.split(RUNS["id"])[1].split()[:1]
 
 
 async def test_a_task_that_is_idle_runs():
-    assert "running" in await drawn(tasks({**RUNS, "reason": "idle for 45m 0s, to be stopped in 1h 15m"}), "4")
+    assert "running" in await drawn(tasks({**RUNS, "reason": "idle for 45m 0s, stops in 1h 15m"}), "4")
 
 
 def test_tasks_are_sorted_by_the_time_that_is_shown():

@@ -26,7 +26,7 @@ def test_time_alone_does_nothing_to_a_task_that_asks_for_nothing(state: str) -> 
 
 
 def test_a_scheduled_task_goes_into_the_queue_at_its_time() -> None:
-    assert due(wanting("scheduled")) == Due(NOW + 60, Queued(), "its time has come")
+    assert due(wanting("scheduled")) == Due(NOW + 60, Queued(), "its start time has come")
 
 
 def test_who_waits_gives_up_when_his_time_in_the_queue_is_over() -> None:
@@ -48,7 +48,7 @@ def test_who_does_not_want_to_wait_is_looked_at_once() -> None:
     waiting = apply(wanting("scheduled", wait_for=0.0), Queued(), NOW)
     coming = due(waiting)
     assert coming
-    assert (coming.at, coming.event) == (NOW + A_LOOK, GaveUp("there was no place for it at once (--no-queue)"))
+    assert (coming.at, coming.event) == (NOW + A_LOOK, GaveUp("could not start at once (--no-queue)"))
 
 
 def test_the_pause_before_the_next_try_does_not_count_as_waiting() -> None:
@@ -72,14 +72,14 @@ def test_who_is_refused_by_a_node_has_waited_all_the_time() -> None:
 @pytest.mark.parametrize("state", ["running", "paused"])
 def test_the_signal_comes_at_the_limit(state: str) -> None:
     coming = due(wanting(state, time_limit=3600.0))
-    assert coming == Due(NOW - 60 + 3600, StopAsked("timeout"), "its time limit is 1h 0m")
+    assert coming == Due(NOW - 60 + 3600, StopAsked("timeout"), "reached its time limit of 1h 0m")
 
 
 def test_the_signal_comes_before_the_limit_and_the_kill_at_it() -> None:
     coming = due(wanting("running", time_limit=3600.0, signal_before=300.0))
     assert coming
     assert (coming.at, coming.event) == (NOW - 60 + 3300, StopAsked("timeout", 300.0))
-    assert coming.cause == "SIGTERM 5m 0s before its end: its time limit is 1h 0m"
+    assert coming.cause == "SIGTERM 5m 0s before its time limit of 1h 0m"
 
 
 @pytest.mark.parametrize("stop", ["stop", "kill", "timeout"])

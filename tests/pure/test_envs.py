@@ -68,12 +68,12 @@ def test_what_is_no_name_is_refused_in_a_sentence(text):
 
 
 def test_null_is_no_env():
-    with pytest.raises(UsageError, match="NULL is no env"):
+    with pytest.raises(UsageError, match="NULL is not an env"):
         parse_ref("NULL")
 
 
 def test_null_in_other_letters_is_told_how_it_is_written():
-    with pytest.raises(UsageError, match="in capitals, --container NULL"):
+    with pytest.raises(UsageError, match="--container NULL in capitals"):
         parse_ref("null")
 
 
@@ -98,7 +98,7 @@ def test_what_is_not_called_like_a_version_is_none(name):
 
 def test_a_message_may_be_as_long_as_is_said():
     assert len(check_message("x" * MAX_MESSAGE)) == MAX_MESSAGE
-    with pytest.raises(UsageError, match=f"{MAX_MESSAGE + 1} characters; {MAX_MESSAGE} are the most"):
+    with pytest.raises(UsageError, match=f"{MAX_MESSAGE + 1} characters; the limit is {MAX_MESSAGE}"):
         check_message("x" * (MAX_MESSAGE + 1))
 
 
@@ -245,7 +245,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_name():
     records = {"torch": record(1, 2), "empty": EnvRecord(home="node1")}
     with pytest.raises(NotFound, match="did you mean 'torch'"):
         env_named(records, "troch")
-    with pytest.raises(NotFound, match="env torch has no version 9; there is 1, 2"):
+    with pytest.raises(NotFound, match="env torch has no version 9; versions: 1, 2"):
         version_named(records, EnvRef("torch", 9))
     with pytest.raises(Refused, match="no version yet"):
         version_named(records, EnvRef("empty"))
@@ -311,11 +311,11 @@ def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, foreign
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"container": "torch", "image": "busybox"}, "--container and --image both say"),
+        ({"container": "torch", "image": "busybox"}, "--container and --image exclude each other"),
         ({"container": "Torch"}, "env 'Torch'"),
-        ({"container": "torch", "pull": "always"}, "--pull is about an --image"),
-        ({"pull": "sometimes"}, "--pull 'sometimes': write missing, always or never"),
-        ({"image_id": "sha256:1"}, "no env is named"),
+        ({"container": "torch", "pull": "always"}, "--pull applies to --image"),
+        ({"pull": "sometimes"}, "--pull 'sometimes': use missing, always or never"),
+        ({"image_id": "sha256:1"}, "image_id needs an env"),
     ],
 )
 def test_what_contradicts_itself_is_refused(asked, words):

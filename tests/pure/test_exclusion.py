@@ -142,7 +142,7 @@ def test_what_no_reading_shows_passes_by_itself_only_when_the_reading_is_whole()
     watch = Watch(AUTOMATIC)
     watch.look(first(needs_reset=True))
     for unread in (first(memory_total_mib=None), GpuSample((), None, "the driver hangs")):
-        assert watch.look(unread, after=OUT_FOR) == "it needs a reset"
+        assert watch.look(unread, after=OUT_FOR) == "needs a reset"
     assert watch.look(first(), after=OUT_FOR) == ""
 
 
@@ -150,7 +150,7 @@ def test_a_gpu_that_was_gone_comes_back_by_itself_if_the_admin_says_so() -> None
     watch = Watch(AUTOMATIC)
     watch.look()
     assert watch.look(GpuSample(GPUS[1:]))
-    assert watch.look(GpuSample((), None, "the driver hangs"), after=OUT_FOR) == "it was there and is gone"
+    assert watch.look(GpuSample((), None, "the driver hangs"), after=OUT_FOR) == "disappeared"
     assert watch.look(after=OUT_FOR) == ""
 
 
@@ -178,7 +178,7 @@ def test_what_a_gpu_is_stays_known_while_it_cannot_be_read_and_changes_when_it_d
 def test_nothing_passes_by_itself_while_it_cannot_be_read(unread: GpuSample) -> None:
     watch = Watch(AUTOMATIC)
     watch.look(first(temperature_c=91))
-    assert watch.look(unread, after=10 * OUT_FOR) == "it has 91 °C, and the limit is 90 °C"
+    assert watch.look(unread, after=10 * OUT_FOR) == "too hot: 91 °C (limit: 90 °C)"
 
 
 def test_an_error_in_the_log_passes_by_itself_when_the_log_is_a_new_one_and_not_while_nobody_may_read_it() -> None:
@@ -192,10 +192,10 @@ def test_an_error_in_the_log_passes_by_itself_when_the_log_is_a_new_one_and_not_
 def test_a_gpu_that_was_gone_stays_out_when_it_is_back() -> None:
     watch = Watch()
     watch.look()
-    assert watch.look(GpuSample(GPUS[1:])) == "it was there and is gone"
-    assert watch.look() == "it was there and is gone"
+    assert watch.look(GpuSample(GPUS[1:])) == "disappeared"
+    assert watch.look() == "disappeared"
     assert watch.resume() == ""
-    assert watch.look(GpuSample(GPUS[1:])) == "it was there and is gone"
+    assert watch.look(GpuSample(GPUS[1:])) == "disappeared"
 
 
 OTHERS = GpuSample((replace(GPUS[0], uuid="GPU-of-another-machine"),))
@@ -210,9 +210,9 @@ def test_where_all_gpus_are_others_another_machine_has_the_name_and_none_has_van
 
 def test_what_keeps_a_gpu_out_is_remembered_while_another_machine_has_its_name() -> None:
     watch = Watch()
-    assert watch.look(first(needs_reset=True)) == "it needs a reset"
+    assert watch.look(first(needs_reset=True)) == "needs a reset"
     watch.look(OTHERS)
-    assert watch.look().startswith("it needs a reset")
+    assert watch.look().startswith("needs a reset")
 
 
 def test_what_the_log_says_when_it_is_read_for_the_first_time_is_old_however_late_that_is() -> None:
@@ -345,7 +345,7 @@ def test_an_excluded_gpu_is_excluded_however_it_is() -> None:
 
 
 def test_a_gpu_that_has_vanished_is_listed_last() -> None:
-    gone = GpuRecord(GpuReading(0, "GPU-gone"), (Trouble("gone", "it was there and is gone", NOW),))
+    gone = GpuRecord(GpuReading(0, "GPU-gone"), (Trouble("gone", "disappeared", NOW),))
     found = shown(NodeRecord(gpus={"GPU-gone": gone}))
     assert [(gpu.reading.index, gpu.state) for gpu in found.gpus] == [(0, "free"), (1, "free"), (0, "unhealthy")]
     on = Cluster({"node1": found})
@@ -463,10 +463,10 @@ def test_the_inventory_says_when_a_gpu_is_too_hot_and_when_it_comes_back(
     ("text", "words"),
     [
         ("health: {temprature: 90}", "health.temprature: unknown key 'temprature'; did you mean 'temperature'?"),
-        ("health: {temperature: hot}", "health.temperature: is 'hot'; wants a whole number, written plainly"),
-        ("health: {temperature: 0}", "health.temperature: is '0'; the least is 1"),
-        ("health: {resume: never}", "health.resume: is 'never'; wants 'manual' or 'automatic'"),
-        ("health: 90", "health: is '90'; wants a mapping, like {temperature: 90}"),
+        ("health: {temperature: hot}", "health.temperature: is 'hot'; must be a whole number"),
+        ("health: {temperature: 0}", "health.temperature: is '0'; must be at least 1"),
+        ("health: {resume: never}", "health.resume: is 'never'; must be 'manual' or 'automatic'"),
+        ("health: 90", "health: is '90'; must be a mapping, like {temperature: 90}"),
     ],
 )
 def test_a_mistake_about_health_is_told_with_what_is_wanted(tmp_path: Path, text: str, words: str) -> None:
@@ -521,7 +521,7 @@ def test_a_node_whose_gpus_are_others_at_every_look_has_none() -> None:
     for number in range(2, 9):
         known, sample = recognised(known, others(number), NOW + number)
         assert (sample.gpus, sample.processes) == ((), None)
-        assert "change their UUIDs all the time" in (sample.error or "")
+        assert "keep changing their UUIDs" in (sample.error or "")
         assert len(known) <= 2 * MOST_GPUS
     known, sample = recognised(known, others(1), NOW + 9)
     assert len(sample.gpus) == MOST_GPUS

@@ -156,7 +156,9 @@ def test_zipped_spans_go_in_step():
 
 
 def test_zipped_spans_of_unequal_length_are_refused_with_their_lengths():
-    assert "and lr has 3, seed has 2" in complaint("--lr", "span:{1..3}", "seed=span:{1..2}", zipped=True)
+    assert "spans of equal length; lr has 3, seed has 2" in complaint(
+        "--lr", "span:{1..3}", "seed=span:{1..2}", zipped=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,30 +196,30 @@ def test_a_combination_has_the_values_of_its_parameters():
 @pytest.mark.parametrize(
     ("word", "part"),
     [
-        ("span:", "write span:{1..10}"),
-        ("timespan:5", "write \\span: to mean the text"),
-        ("span:{a..3}", "this is no range; write span:{1..10}"),
-        ("span:{aa..cc}", "this is no range"),
+        ("span:", "use span:{1..10}"),
+        ("timespan:5", "for the literal text, use \\span:"),
+        ("span:{a..3}", "not a range; use span:{1..10}"),
+        ("span:{aa..cc}", "not a range"),
         ("span:{a..e..0}", "the step must not be 0"),
-        ("span:{1..3", "this is no range"),
-        ("span:{1,2}", "this is no range"),
-        ("span:{1..2..3..4}", "this is no range"),
-        ("span:{1 .. 3}", "this is no range"),
-        ("span:{١..٣}", "this is no range"),
+        ("span:{1..3", "not a range"),
+        ("span:{1,2}", "not a range"),
+        ("span:{1..2..3..4}", "not a range"),
+        ("span:{1 .. 3}", "not a range"),
+        ("span:{١..٣}", "not a range"),
         ("span:{1..3..0}", "the step must not be 0"),
         ("span:{1..3..0.0}", "the step must not be 0"),
         ("span:{0.1..0.5}", "needs a step, like span:{0.1..0.5..0.1}"),
-        ("span:[a,b", "this list has no ]"),
-        ("span:[]", "write '' to mean that"),
-        ("span:[a,,b]", "write '' to mean that"),
-        ("span:[a,]", "write '' to mean that"),
-        ("span:[[1],2]", "write an item in quotes"),
-        ("span:['a'b]", "write an item in quotes"),
-        ("span:['a]", "write an item in quotes"),
-        ("span:[a,span:{1..2}]", "no span inside a span"),
-        ("span: {1..2}", "there is a blank after 'span:'"),
+        ("span:[a,b", "the list has no closing ]"),
+        ("span:[]", "for an empty value, use ''"),
+        ("span:[a,,b]", "for an empty value, use ''"),
+        ("span:[a,]", "for an empty value, use ''"),
+        ("span:[[1],2]", "quote items that contain a comma or a bracket"),
+        ("span:['a'b]", "quote items that contain a comma or a bracket"),
+        ("span:['a]", "quote items that contain a comma or a bracket"),
+        ("span:[a,span:{1..2}]", "a span cannot contain a span"),
+        ("span: {1..2}", "remove the space after 'span:'"),
         ("span:[@]", "no file name"),
-        ("span:[@empty]", "empty has no lines"),
+        ("span:[@empty]", "empty has only blank lines"),
     ],
 )
 def test_what_is_no_span_is_refused_with_its_place_and_the_way_to_write_it(word, part):
@@ -243,11 +245,11 @@ def test_a_complaint_shows_only_the_beginning_of_a_long_word():
 @pytest.mark.parametrize("text", ["span:{1..3}", "--seed=span:{1..2}", "run_span:{a,b}.pt"])
 def test_a_span_that_the_shell_took_apart_is_told_to_be_quoted(text):
     words = subprocess.run(["bash", "-c", f"printf '%s\n' {text}"], capture_output=True, text=True, check=True).stdout
-    assert "put it in quotes, like 'span:{1..3}'" in complaint("t", *words.splitlines())
+    assert "quote it, like 'span:{1..3}'" in complaint("t", *words.splitlines())
 
 
 def test_a_span_without_a_bracket_before_a_whole_one_was_not_taken_apart():
-    assert "this is no span" in complaint("t", "span:", "span:{1..2}")
+    assert "not a span" in complaint("t", "span:", "span:{1..2}")
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -268,4 +270,4 @@ def test_the_largest_sweep_is_made(zipped):
     ],
 )
 def test_too_many_combinations_are_refused_before_they_are_made(words, count):
-    assert f"{count} combinations, and 10,000 is the most" in complaint(*words)
+    assert f"{count} combinations exceed the limit of 10,000" in complaint(*words)

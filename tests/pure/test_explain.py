@@ -45,18 +45,18 @@ def test_a_node_that_does_not_answer_is_no_refusal_but_exit_4(target: str) -> No
 
 def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
     held = task("t7", spec=spec(cores=30.0))
-    assert reason("node1", seen(), held, cores=2.5) == "node1: 2.5 cores are asked for and 2 of 32 are not set aside"
+    assert reason("node1", seen(), held, cores=2.5) == "node1: needs 2.5 cores; 2 of 32 are unallocated"
 
 
 def test_no_core_left_is_said_as_none() -> None:
     held = task("t7", spec=spec(cores=32.0))
-    assert reason("node1", seen(), held, cores=1.0) == "node1: 1 core is asked for and 0 of 32 are not set aside"
+    assert reason("node1", seen(), held, cores=1.0) == "node1: needs 1 core; 0 of 32 are unallocated"
 
 
 @pytest.mark.parametrize(("holders", "left"), [(1, "28 GiB"), (2, "0 B")])
 def test_memory_that_is_set_aside_is_refused_with_what_is_left(holders: int, left: str) -> None:
     held = [task(f"t{number}", "node1", spec=spec(memory=100 << 30)) for number in range(holders)]
-    words = f"node1: 64GiB of memory are asked for and {left} of 128 GiB are not set aside"
+    words = f"node1: needs 64GiB of memory; {left} of 128 GiB is unallocated"
     assert reason("node1", seen(), *held, memory=64 << 30) == words
 
 
@@ -72,64 +72,66 @@ FREE = "(no time limit, so no estimate)"
 def whose(on: Cluster, *gpus: int, **wanted: Any) -> str:
     """What has to end before a promise of these GPUs of node1 comes true."""
     words = when(Promise("node1", None, tuple(uuid("node1", gpu) for gpu in gpus)), on, spec(**wanted))
-    assert words.startswith("it starts on node1 once ")
-    assert words.endswith(f" ended {FREE}")
-    return words.removeprefix("it starts on node1 once ").removesuffix(f" ended {FREE}")
+    assert words.startswith("starts on node1 when ")
+    assert words.endswith(f" {FREE}")
+    return words.removeprefix("starts on node1 when ").removesuffix(f" {FREE}")
 
 
 def test_a_promise_without_a_time_names_the_task_that_has_its_gpu_and_no_limit() -> None:
     limited = task("t1", "node1::0", spec=spec(terms=Terms(time_limit=60.0)))
     both = cluster(seen(), (limited, task("t2", "node1::1")))
-    assert whose(both, 1) == whose(both, 0, 1) == "task t2 of me@here has"
+    assert whose(both, 1) == whose(both, 0, 1) == "task t2 of me@here ends"
 
 
 def test_a_promise_without_a_time_names_the_process_that_is_in_the_way_where_no_task_is() -> None:
     foreign = cluster(seen(processes=(process("node1", 0),)))
-    assert whose(foreign, 0, 1) == "the process outside agentless on GPU 0 has"
+    assert whose(foreign, 0, 1) == "the foreign process on GPU 0 ends"
     several = cluster(seen(processes=(process("node1", 0), process("node1", 1))))
-    assert whose(several, 0, 1) == "the processes outside agentless on GPUs 0,1 have"
+    assert whose(several, 0, 1) == "the foreign processes on GPUs 0,1 end"
 
 
 def test_a_process_and_a_task_that_are_both_in_the_way_are_both_named() -> None:
     both = cluster(seen(processes=(process("node1", 0),)), (task("t2", "node1::1"),))
-    assert whose(both, 0, 1) == "the process outside agentless on GPU 0 and task t2 of me@here have"
-    assert whose(both, 0, 1, share=True) == "task t2 of me@here has"
+    assert whose(both, 0, 1) == "the foreign process on GPU 0 and task t2 of me@here end"
+    assert whose(both, 0, 1, share=True) == "task t2 of me@here ends"
 
 
 def test_who_holds_another_gpu_is_not_blamed_for_a_promise() -> None:
-    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0) == "a task before it in the queue has"
+    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0) == "a task ahead of it in the queue ends"
 
 
 def test_of_many_that_have_to_end_a_few_are_named() -> None:
     many = cluster(seen(gpus=5), tuple(task(f"t{gpu}", f"node1::{gpu}") for gpu in range(5)))
     named = " and ".join(f"task t{gpu} of me@here" for gpu in range(3))
-    assert whose(many, *range(5)) == f"{named} and 2 more have"
+    assert whose(many, *range(5)) == f"{named} and 2 more end"
 
 
 def test_who_has_the_cores_or_the_whole_node_is_named() -> None:
     cores = [task(f"t{number}", spec=spec(cores=16.0)) for number in range(2)]
-    assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here has"
-    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "some of 2 tasks there have"
-    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here has"
+    assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here ends"
+    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "enough of its 2 tasks end"
+    assert (
+        whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here ends"
+    )
 
 
 def test_one_of_a_batch_waits_for_another_of_it() -> None:
     words = when(Promise("node1", None), cluster(seen()), spec(), held_back=True)
-    assert words == f"it starts on node1 once a task of its batch has ended {FREE}"
+    assert words == f"starts on node1 when a task of its batch ends {FREE}"
 
 
 def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
     words = when(Promise("gone", None), cluster(seen()), spec())
-    assert words == f"it starts on gone once a task before it in the queue has ended {FREE}"
+    assert words == f"starts on gone when a task ahead of it in the queue ends {FREE}"
 
 
 @pytest.mark.parametrize(
     ("promise", "words"),
     [
-        (None, "when it starts is not known yet"),
-        (Promise("node1", NOW + 0.5), "it may start any moment, on node1"),
-        (Promise("node1", NOW + 1), "it starts in 1s at the latest, on node1"),
-        (Promise("node1", NOW + 1, about=True), "it starts in about 1s, on node1, as far as earlier tasks tell"),
+        (None, "start time not known yet"),
+        (Promise("node1", NOW + 0.5), "may start any moment on node1"),
+        (Promise("node1", NOW + 1), "starts within 1s on node1"),
+        (Promise("node1", NOW + 1, about=True), "starts in about 1s on node1 (estimated from earlier tasks)"),
     ],
 )
 def test_when_it_starts_is_said_as_surely_as_it_is_known(promise: Promise | None, words: str) -> None:
@@ -143,8 +145,8 @@ def test_an_explanation_tells_of_each_node_what_is_in_the_way_and_what_would_hel
     ahead = Ahead([first], {"w1": Promise("node2", NOW + 60, (uuid("node2", 0), uuid("node2", 1)))}, POLICIES)
     found = explanation(on, wish("a", "2x"), "it waits", Promise("node1", NOW), ahead)
     assert [(each.node, each.text) for each in found.obstacles] == [
-        ("node1", "2 GPUs are asked for and 1 of 2 on node1 are free"),
-        ("node2", "what is free on node2 is promised to tasks before it"),
+        ("node1", "needs 2 GPUs; 1 of 2 on node1 is free"),
+        ("node2", "the free resources of node2 are promised to tasks ahead of it"),
     ]
     assert found.expected_start == "2027-01-15T08:00:00.000Z"
     assert found.remedies["node1"][0] == "--gpus 1"
@@ -172,7 +174,7 @@ def test_a_gpu_that_another_controller_holds_is_refused_with_its_holder() -> Non
 def test_a_gpu_with_a_foreign_process_is_refused_with_its_user() -> None:
     foreign = seen(processes=(process("node1", 1),))
     assert reason("node1::1", foreign) == (
-        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (--share to run beside it)"
+        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (add --share to run beside it)"
     )
 
 
@@ -193,11 +195,11 @@ def test_an_excluded_gpu_is_refused() -> None:
 
 def test_a_gpu_with_unknown_memory_is_refused() -> None:
     unknown = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=None),)))
-    assert reason("node1::0", unknown) == "node1::0: GPU 0 is unknown: its memory cannot be read"
+    assert reason("node1::0", unknown) == "node1::0: GPU 0 is unknown: cannot read its memory"
 
 
 def test_a_gpu_with_unknown_processes_is_refused() -> None:
-    assert reason("node1::0", seen(processes=None)) == "node1::0: GPU 0 is unknown: its processes cannot be read"
+    assert reason("node1::0", seen(processes=None)) == "node1::0: GPU 0 is unknown: cannot read its processes"
 
 
 @pytest.mark.parametrize("target", ["node1", "node1::0", "node1::7"])
@@ -214,21 +216,21 @@ def test_what_a_driver_that_does_not_answer_has_not_listed_is_waited_for(gpus: i
     assert never(cluster(hung), spec(needs=parse_target("2x"))) is None
 
 
-@pytest.mark.parametrize(("gpus", "have"), [(0, "no GPU"), (1, "only GPU 0"), (4, "GPUs 0-3")])
+@pytest.mark.parametrize(("gpus", "have"), [(0, " and no others"), (1, ", only GPU 0"), (4, ", only GPUs 0-3")])
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -> None:
-    assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"
+    assert reason("node1::7", seen(gpus=gpus)) == f"node1::7: node1 has no GPU 7{have}"
 
 
 def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
-    assert reason("node1:5", seen()) == "node1:5: NUMA node 5 is not there (node1 has 0, 1)"
+    assert reason("node1:5", seen()) == "node1:5: node1 has no NUMA node 5, only 0, 1"
     assert never(cluster(seen()), spec(needs=parse_target("node1:5")))
-    assert reason("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: NUMA node 0 is not there (node1 has none)"
-    assert reason("node1:0", seen(host=None)) == "node1:0: NUMA node 0 is not there (node1 has none)"
+    assert reason("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: node1 has no NUMA node 0"
+    assert reason("node1:0", seen(host=None)) == "node1:0: node1 has no NUMA node 0"
 
 
 def test_more_cores_or_memory_than_the_node_has_is_refused() -> None:
-    assert reason("node1", seen(), cores=64.0) == "node1: 64 cores are asked for and node1 has 32"
-    assert "1TiB of memory are asked for and node1 has 128 GiB" in reason("node1", seen(), memory=2**40)
+    assert reason("node1", seen(), cores=64.0) == "node1: needs 64 cores; node1 has 32"
+    assert "needs 1TiB of memory; node1 has 128 GiB" in reason("node1", seen(), memory=2**40)
 
 
 @pytest.mark.parametrize("wanted", [{"cores": 32.0}, {"memory": 2**37}, {"cores": 0.1, "memory": 2**20}])
@@ -242,7 +244,7 @@ def test_limits_of_a_node_that_is_not_known_are_not_guessed() -> None:
 
 def test_all_reasons_are_given_at_once() -> None:
     sentence = reason("node1:5::0,1,2", seen(processes=(process("node1", 1),)), task("t7"), cores=64.0)
-    for part in ("GPU 0 is allocated", "GPU 1 is foreign", "GPU 2 is not there", "NUMA node 5", "64 cores"):
+    for part in ("GPU 0 is allocated", "GPU 1 is foreign", "no GPU 2", "NUMA node 5", "64 cores"):
         assert part in sentence
 
 
@@ -250,9 +252,9 @@ def test_any_gpus_are_refused_with_what_is_in_the_way_on_each_node() -> None:
     busy = two_nodes(runs("t7", "node1::0"), runs("t8", "node2::0,1"), gpus=2)
     assert str(why("2x", busy)) == (
         "2x cannot start now:\n"
-        "  node1: 2 GPUs are asked for and 1 of 2 on node1 are free "
+        "  node1: needs 2 GPUs; 1 of 2 on node1 is free "
         "(GPU 0 is allocated: held by task t7 of me@here)\n"
-        "  node2: 2 GPUs are asked for and 0 of 2 on node2 are free "
+        "  node2: needs 2 GPUs; 0 of 2 on node2 are free "
         "(GPUs 0,1 are allocated: held by task t8 of me@here)"
     )
 
@@ -260,9 +262,7 @@ def test_any_gpus_are_refused_with_what_is_in_the_way_on_each_node() -> None:
 def test_what_comes_and_goes_is_not_told_beside_what_can_never_be_had() -> None:
     busy = two_nodes(runs("t7", "node1::0,1"), gpus=2)
     assert never(busy, spec(needs=parse_target("1x"), cores=999.0)) == (
-        "1x can never be had here:\n"
-        "  node1: 999 cores are asked for and node1 has 32\n"
-        "  node2: 999 cores are asked for and node2 has 32"
+        "no node can run 1x:\n  node1: needs 999 cores; node1 has 32\n  node2: needs 999 cores; node2 has 32"
     )
 
 
@@ -302,17 +302,17 @@ def test_the_nearest_reason_is_that_of_the_node_where_the_least_is_in_the_way() 
     busy = {"node1": seen(gpus=1, error="no route"), "node2": seen("node2", gpus=1), "node3": seen("node3", gpus=0)}
     on = cluster(busy, (runs("t7", "node2::0", cores=32.0), runs("t8", "node1::0")))
     wish = spec(needs=parse_target("1x"), cores=1.0)
-    assert brief(on, wish) == "node1 cannot be reached: no route; 1 GPU is asked for and 0 of 1 on node1 are free"
+    assert brief(on, wish) == "node1 cannot be reached: no route; needs 1 GPU; 0 of 1 on node1 are free"
     assert brief(cluster(busy), wish) == ""
 
 
 def test_the_nearest_reason_where_no_node_will_ever_do_is_just_that() -> None:
-    assert brief(cluster(seen(gpus=0)), spec(needs=parse_target("1x"))) == "1x can never be had here"
+    assert brief(cluster(seen(gpus=0)), spec(needs=parse_target("1x"))) == "no node can run 1x"
 
 
 def test_the_nearest_reason_names_every_node_that_has_too_few_gpus_the_best_first() -> None:
     on = cluster({name: seen(name) for name in ("node1", "node2")}, (runs("t1", "node1::0,1"), runs("t2", "node2::0")))
-    words = "2 GPUs are asked for and 1 of 2 on node2 and 0 of 2 on node1 are free"
+    words = "needs 2 GPUs; 1 of 2 on node2 and 0 of 2 on node1 are free"
     assert brief(on, spec(needs=parse_target("2x"))) == words
 
 
@@ -320,13 +320,13 @@ def test_of_many_nodes_the_nearest_reason_names_a_few_and_counts_the_others() ->
     names = [f"node{number}" for number in range(1, 7)]
     on = cluster({name: seen(name) for name in names}, tuple(runs(f"t{name}", f"{name}::0") for name in names))
     most = ", ".join(f"1 of 2 on {name}" for name in names[:3])
-    words = f"2 GPUs are asked for and {most} and no more on 3 other nodes are free"
+    words = f"needs 2 GPUs; {most} and no more on 3 other nodes are free"
     assert brief(on, spec(needs=parse_target("2x"))) == words
 
 
 def test_a_gpu_that_is_not_there_is_told_with_those_that_are() -> None:
     gap = seen(sample=GpuSample((reading("node1", 0), reading("node1", 2)), ()))
-    assert "GPU 1 is not there (node1 has GPUs 0,2)" in reason("node1::1", gap)
+    assert "node1 has no GPU 1, only GPUs 0,2" in reason("node1::1", gap)
 
 
 def test_sharing_with_a_process_is_not_offered_to_who_shares_with_tasks() -> None:
@@ -344,16 +344,16 @@ def test_exactly_as_much_gpu_memory_as_there_is_is_fine(target: str) -> None:
 
 def test_memory_that_is_not_free_is_told_with_what_is() -> None:
     crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=12000),)))
-    assert "GPU 0 has 10.8 GiB of memory free, not 16G" in str(why("1x:16G", cluster(crowded)))
+    assert "GPU 0 has 10.8 GiB of free memory, not 16G" in str(why("1x:16G", cluster(crowded)))
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(["t7"], "task t7 of me@here"), (["t7", "t8"], "task t7 of me@here and 1 more")]
+    ("names", "words"), [(["t7"], "task t7 of me@here runs"), (["t7", "t8"], "task t7 of me@here and 1 more run")]
 )
 def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: str) -> None:
     on = cluster(seen(), tuple(runs(name, f"node1::{index}") for index, name in enumerate(names)))
     found = refusal(on, wish("a", "node1", needs={"exclusive": True}).spec)
-    assert str(found) == f"node1 exclusive: it wants node1 alone, and there is {words}"
+    assert str(found) == f"node1 exclusive: needs node1 to itself; {words} there"
 
 
 @pytest.mark.parametrize(
@@ -361,8 +361,8 @@ def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: st
     [
         ("1x:90G", "GPUs 0,1 have 79.6 GiB of memory, not 90G"),
         ("1xT4", "GPUs 0,1 are NVIDIA H100 PCIe"),
-        ("4x", "4 GPUs are asked for and node2 has 3 that will do"),
-        ("node1::7", "GPU 7 is not there"),
+        ("4x", "needs 4 GPUs; only 3 on node2 match"),
+        ("node1::7", "node1 has no GPU 7, only GPU"),
     ],
 )
 def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: str) -> None:
@@ -374,19 +374,19 @@ def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: st
 def test_what_can_never_be_had_is_repeated_with_what_it_was() -> None:
     found = never(cluster(seen()), spec(cores=64.0, memory=2**41, needs=Needs()))
     assert found is not None
-    assert found.startswith("64 cores and 2TiB of memory on any node can never be had here: 64 cores are asked")
+    assert found.startswith("no node can run 64 cores and 2TiB of memory on any node: needs 64 cores")
 
 
 def test_a_node_that_is_left_out_is_said_to_be() -> None:
     found = never(cluster(seen()), spec(needs=Needs(gpus=1, exclude=("node1",))))
-    assert found == "1x not on node1 can never be had here: node1 is left out (--exclude)"
+    assert found == "no node can run 1x not on node1: node1 is excluded (--exclude)"
 
 
 def test_a_gpu_that_is_held_and_reserved_is_said_to_be_both() -> None:
     held = reserve(cluster(seen(), (task("t7"),)), reserved("node1::0", begin=HOUR, end=2 * HOUR))
     sentence = str(refusal(held, spec(needs=parse_target("node1::0"))))
     assert "GPU 0 is allocated: held by task t7 of me@here; reserved for ann from " in sentence
-    assert sentence.endswith("and it has no --time-limit that is over by then")
+    assert sentence.endswith("the task has no --time-limit that ends before")
 
 
 @pytest.mark.parametrize("target", ["3x", "1xA100", "node1::1"])

@@ -123,13 +123,13 @@ def test_an_output_comes_where_people_expect_it_and_several_not_over_each_other(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"upload": ":x"}, "write PATH, or PATH:DEST"),
-        ({"upload": "x:/proc/1"}, "/proc/1 is no folder for files in a container"),
-        ({"output": "/"}, "that is the whole container; name what the task makes"),
-        ({"output": "x:"}, "write PATH, or PATH:LOCAL"),
+        ({"upload": ":x"}, "use PATH or PATH:DEST"),
+        ({"upload": "x:/proc/1"}, "/proc/1 cannot hold files in a container"),
+        ({"output": "/"}, "this is the whole container"),
+        ({"output": "x:"}, "use PATH or PATH:LOCAL"),
         (
             {"upload": "a:/data/a", "mount": "/d:/data"},
-            "/data/a is in the mount /d:/data, which is a folder of the node",
+            "/data/a is inside the mount /d:/data",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_links_stay_links_and_what_is_no_file_is_left_out_and_said(folder: Path)
 def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, a="xxx", b="")
     monkeypatch.setattr("agentless.client.files.snapshot.MAX_BYTES", 2)
-    with pytest.raises(UsageError, match=r"more than 1 GiB to upload; .* --mount, or leave it out"):
+    with pytest.raises(UsageError, match=r"more than 1 GiB to upload; .* --mount, or exclude files"):
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
         scan(folder / "nope", _Known("nope"))
@@ -237,7 +237,7 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
 def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
     """Some hundred more, and Python would give up."""
     os.makedirs(folder / "/".join("d" * 300))
-    with pytest.raises(UsageError, match="more than 256 folders below each other in it; put it on the nodes"):
+    with pytest.raises(UsageError, match="more than 256 folders below each other in it; copy data to the nodes"):
         scan(folder, _Known(str(folder)))
 
 
@@ -289,7 +289,7 @@ ROOT = ["", "d", 0o755, 0, ""]
     ],
 )
 def test_what_is_no_line_of_a_snapshot_is_said(row: list[object]) -> None:
-    with pytest.raises(UsageError, match="is no line of a snapshot"):
+    with pytest.raises(UsageError, match="is not a line of a snapshot"):
         parse_snapshot([ROOT, row])
 
 
@@ -309,7 +309,7 @@ def test_so_many_files_and_bytes_are_uploaded_and_no_more() -> None:
 
 def test_a_snapshot_begins_with_what_it_is_of() -> None:
     assert parse_snapshot([["", "f", 0o644, 1, SHA]])
-    with pytest.raises(UsageError, match="begins with the folder or file that it is of"):
+    with pytest.raises(UsageError, match="must begin with its own folder or file"):
         parse_snapshot([])
 
 
@@ -404,7 +404,7 @@ def test_the_names_of_files_in_an_image_stay_what_they_were() -> None:
 def test_folders_of_the_image_stay_as_they_are_and_two_uploads_do_not_fight() -> None:
     tree = tree_of([(Upload("/h", "/"), {"": FOLDER, "etc": FOLDER, "etc/x": FILE})], "/w")
     assert tree == {"/etc/x": FILE}
-    with pytest.raises(UsageError, match="/w/a would be a file and a folder"):
+    with pytest.raises(UsageError, match="/w/a would be both a file and a folder"):
         tree_of([(Upload("/h", "a"), {"": FILE}), (Upload("/g", "a"), {"": FOLDER})], "/w")
 
 

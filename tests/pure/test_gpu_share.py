@@ -79,9 +79,9 @@ def gpu_of(on: Cluster) -> Gpu:
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Needs(gpus=1, gpu_share=3), "--gpu-share 3: say with --gpu-memory how much of each GPU it takes"),
-        (Needs(gpu_share=3), "--gpu-share 3: no GPU is asked for"),
-        (Needs(gpus=1, gpu_memory=GIB, gpu_share=0), "--gpu-share 0: write how many tasks may be on a GPU, from 1"),
+        (Needs(gpus=1, gpu_share=3), "--gpu-share 3 needs --gpu-memory"),
+        (Needs(gpu_share=3), "--gpu-share 3: no GPUs requested"),
+        (Needs(gpus=1, gpu_memory=GIB, gpu_share=0), "--gpu-share 0: use a number of tasks per GPU from 1"),
         (Needs(gpus=1, gpu_memory=GIB, gpu_share=101), "from 1 to 100"),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(needs: Needs, words:
 
 
 def test_a_gpu_is_shared_with_tasks_or_with_strangers_and_not_with_both() -> None:
-    with pytest.raises(UsageError, match="leave out one of them"):
+    with pytest.raises(UsageError, match="exclude each other; use one"):
         check_spec(spec(needs=Needs(gpus=1, **shares()), share=True))
 
 
@@ -276,8 +276,8 @@ def test_a_gpu_that_one_has_alone_is_shown_as_ever() -> None:
         (({},), shares(), "GPU 0 is allocated: held by task t0 of me@here"),
         ((shares(),), {}, "GPU 0 is allocated: 1 of 2 shares held by task t0 of me@here"),
         ((shares(2), shares(2)), shares(2), "2 of 2 shares held by task t0 of me@here, task t1 of me@here"),
-        ((shares(4), shares(4)), shares(2), "task t1 of me@here, and it wants to be one of 2 at most"),
-        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory not set aside, not 4GiB"),
+        ((shares(4), shares(4)), shares(2), "task t1 of me@here; the task allows 2 tasks per GPU"),
+        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory is unallocated, not 4GiB"),
     ],
 )
 def test_why_there_is_no_share_is_told(there: tuple[dict[str, Any], ...], new: dict[str, Any], words: str) -> None:
@@ -302,7 +302,7 @@ def test_no_reason_is_told_where_there_is_a_share(there: tuple[dict[str, Any], .
 def test_why_nobody_may_join_is_told() -> None:
     sample = GpuSample((in_its_mode(reading("node1", 0, compute_mode="Exclusive_Process")),))
     found = refusal(one_gpu(on_gpu("t1", **shares()), sample=sample), spec(needs=Needs(gpus=1, **shares())))
-    assert "its compute mode lets only one compute" in str(found)
+    assert "its compute mode allows only one process" in str(found)
 
 
 def test_processes_of_all_who_share_are_no_intruders() -> None:

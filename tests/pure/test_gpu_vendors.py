@@ -79,10 +79,14 @@ def test_a_process_without_a_container_is_told_of_its_gpus() -> None:
 @pytest.mark.parametrize(
     ("env", "container", "words"),
     [
-        ("NVIDIA_VISIBLE_DEVICES", None, "environment variable NVIDIA_VISIBLE_DEVICES is set by agentless; choose"),
-        ("ACME_VISIBLE_DEVICES", None, "environment variable ACME_VISIBLE_DEVICES is set by agentless; choose"),
-        ("NVIDIA_VISIBLE_DEVICES", "NULL", "environment variable NVIDIA_VISIBLE_DEVICES is set by agentless; choose"),
-        ("CUDA_VISIBLE_DEVICES", "NULL", "CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for"),
+        ("NVIDIA_VISIBLE_DEVICES", None, "variable NVIDIA_VISIBLE_DEVICES is reserved for agentless; choose"),
+        ("ACME_VISIBLE_DEVICES", None, "variable ACME_VISIBLE_DEVICES is reserved for agentless; choose"),
+        ("NVIDIA_VISIBLE_DEVICES", "NULL", "variable NVIDIA_VISIBLE_DEVICES is reserved for agentless; choose"),
+        (
+            "CUDA_VISIBLE_DEVICES",
+            "NULL",
+            "CUDA_VISIBLE_DEVICES is reserved for agentless with --container NULL; request",
+        ),
     ],
 )
 def test_the_variables_of_a_vendor_are_not_for_tasks_to_set(env: str, container: str | None, words: str) -> None:

@@ -69,7 +69,7 @@ def test_heat_is_one_trouble_however_hot() -> None:
 
 def test_a_gpu_that_needs_a_reset_is_kept_out() -> None:
     """The driver says so itself, in words that the probe knows."""
-    assert reasons(first(needs_reset=True)) == {FIRST: "it needs a reset"}
+    assert reasons(first(needs_reset=True)) == {FIRST: "needs a reset"}
 
 
 # ---------------------------------------------------------------------- gone
@@ -77,13 +77,13 @@ def test_a_gpu_that_needs_a_reset_is_kept_out() -> None:
 
 def test_a_gpu_that_is_gone_is_named() -> None:
     """It was there at an earlier look; the others are not touched by it."""
-    assert reasons(GpuSample(GPUS[1:])) == {FIRST: "it was there and is gone"}
+    assert reasons(GpuSample(GPUS[1:])) == {FIRST: "disappeared"}
 
 
 def test_a_gpu_that_the_driver_cannot_reach_is_named() -> None:
     """The driver's complaint makes the answer one that is not whole, and says which GPU it is about."""
     sample = GpuSample(GPUS[1:], None, "GPU 0000:01:00.0 does not answer", lost=("0000:01:00.0",))
-    assert reasons(sample) == {FIRST: "the driver cannot reach it, it may have fallen off the bus"}
+    assert reasons(sample) == {FIRST: "the driver cannot reach it; it may have fallen off the bus"}
 
 
 def test_the_only_gpu_is_missed_too_when_the_driver_cannot_reach_it() -> None:
@@ -97,7 +97,7 @@ def test_the_only_gpu_is_missed_too_when_the_driver_cannot_reach_it() -> None:
 @pytest.mark.parametrize(
     "sample",
     [
-        GpuSample(GPUS[1:], None, "the answer about its GPUs was cut off; the next sample may be whole"),
+        GpuSample(GPUS[1:], None, "the GPU sample was cut off; agentless retries with the next sample"),
         GpuSample((), None, "nvidia-smi did not answer within 10 s", hung=True),
         GpuSample(),
     ],
@@ -189,9 +189,9 @@ ASKS = "GPU recovery action changed from 0x0 (None) to "
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (f"{ASKS}0x1 (GPU Reset Required)", "the driver asks for an action: GPU Reset Required"),
-        (f"{ASKS}0x2 (Node Reboot Required)", "the driver asks for an action: Node Reboot Required"),
-        (f"{ASKS}0x4 (Drain and Reset)", "the driver asks for an action: Drain and Reset"),
+        (f"{ASKS}0x1 (GPU Reset Required)", "the driver requires an action: GPU Reset Required"),
+        (f"{ASKS}0x2 (Node Reboot Required)", "the driver requires an action: Node Reboot Required"),
+        (f"{ASKS}0x4 (Drain and Reset)", "the driver requires an action: Drain and Reset"),
         ("something new", "the recovery action changed"),
     ],
 )
@@ -215,4 +215,4 @@ def test_everything_against_a_gpu_is_told() -> None:
 
 def test_a_finding_is_what_a_memory_needs() -> None:
     """Which GPU, which trouble, in words."""
-    assert find_faults(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, "reset", "it needs a reset"),)
+    assert find_faults(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, "reset", "needs a reset"),)

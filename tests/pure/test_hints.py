@@ -45,7 +45,7 @@ def test_a_count_may_have_a_large_x() -> None:
 
 
 def test_what_is_no_time_is_told_that_dates_are_fine() -> None:
-    with pytest.raises(UsageError, match="'yesterday': write 10min, 2h or a date like 2026-05-01T12:00"):
+    with pytest.raises(UsageError, match="'yesterday': use 10min, 2h or a date like 2026-05-01T12:00"):
         parse_past("yesterday", 0.0)
 
 

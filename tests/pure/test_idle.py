@@ -182,7 +182,7 @@ def test_what_is_said_of_it() -> None:
     assert words(IdleGpus({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
     assert words(IdleGpus({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
     assert words(IdleGpus({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
-    assert words(IdleGpus({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
+    assert words(IdleGpus({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, stops in 2m 55s"
     assert farewell(IdleGpus({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
 
 
@@ -234,12 +234,12 @@ def test_the_inventory_says_what_becomes_of_them(tmp_path: Path, text: str, poli
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{report: 0}", "idle.report: is '0'; wants a time above 0"),
-        ("{stop: soon}", "idle.stop: is 'soon'; wants a time above 0, like 2h, or never"),
-        ("{stop: 30min}", "idle.stop: is '30min'; wants a time longer than report: (30m 0s), which is the warning"),
-        ("{report: 2h, stop: 1h}", "wants a time longer than report: (2h 0m)"),
+        ("{report: 0}", "idle.report: is '0'; must be a duration above 0"),
+        ("{stop: soon}", "idle.stop: is 'soon'; must be a duration above 0, like 2h, or never"),
+        ("{stop: 30min}", "idle.stop: is '30min'; must be longer than report: (30m 0s), the time of the warning"),
+        ("{report: 2h, stop: 1h}", "must be longer than report: (2h 0m)"),
         ("{repot: 2h}", "unknown key 'repot'; did you mean 'report'?"),
-        ("never", "idle: is 'never'; wants a mapping, like {report: 30min}"),
+        ("never", "idle: is 'never'; must be a mapping, like {report: 30min}"),
     ],
 )
 def test_what_cannot_be_meant_is_told(tmp_path: Path, text: str, what: str) -> None:

@@ -129,7 +129,7 @@ def test_names_of_nodes_are_valid_and_unique(tmp_path: Path) -> None:
     "text", ["", "@", "me@", "-x", "me@-x", "a b", "gpu1:0", "gpu1:65536", "gpu1:ssh", "10", "a@b@c:x"]
 )
 def test_a_host_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"host {text!r}: write [user@]host[:port]")):
+    with pytest.raises(UsageError, match=re.escape(f"host {text!r}: use [user@]host[:port]")):
         first_inventory([text])
 
 
@@ -139,7 +139,9 @@ def test_no_host_is_answered_with_how_to_name_one() -> None:
 
 
 def test_what_was_left_out_is_said_in_a_comment() -> None:
-    assert "  # Left out, for they serve git: github.com, forge\n" in first_inventory(["gpu1"], ["github.com", "forge"])
+    assert "  # Left out, because they are git servers: github.com, forge\n" in first_inventory(
+        ["gpu1"], ["github.com", "forge"]
+    )
 
 
 def test_every_key_is_explained() -> None:
@@ -181,7 +183,7 @@ def test_writing_makes_the_folder(tmp_path: Path) -> None:
 def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "inventory.yaml"
     path.write_text("mine")
-    with pytest.raises(InventoryError, match="is there already; edit it, or write over it with --force"):
+    with pytest.raises(InventoryError, match="already exists; edit it, or replace it with --force"):
         write_first(path, "text", force=False)
     assert (path.read_text(), os.listdir(tmp_path)) == ("mine", ["inventory.yaml"])
 
@@ -208,12 +210,12 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InventoryError, match="cannot be written: No space left on device"):
+    with pytest.raises(InventoryError, match=r"cannot write .*: No space left on device"):
         write_first(path, "text", force=True)
     assert (path.read_text(), os.listdir(tmp_path)) == ("mine", ["inventory.yaml"])
 
 
 def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
-    with pytest.raises(InventoryError, match=r"cannot be written: .*name another place"):
+    with pytest.raises(InventoryError, match=r"cannot write .*: .*; choose another path"):
         write_first(tmp_path / "a" / "inventory.yaml", "text", force=False)

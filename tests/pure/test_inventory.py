@@ -126,7 +126,7 @@ def test_what_is_no_address_for_metrics_is_refused(tmp_path: Path, text: str) ->
     said = message(
         tmp_path, f"version: 1\nmetrics: {text if text[0] in '{[' else repr(text)}\nnodes: {{a: {{host: h}}}}"
     )
-    assert re.search(r":2:10: metrics: is .*; wants a port on this machine, like 9400", said)
+    assert re.search(r":2:10: metrics: is .*; must be a port of this machine, like 9400", said)
 
 
 def test_names_that_yaml_takes_for_something_else_are_names(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_one_mistake_made_many_times_is_told_often_enough(tmp_path: Path) -> Non
     lines = message(tmp_path, text).splitlines()
     assert (len(lines), lines[-1]) == (
         MAX_MISTAKES + 1,
-        f"{tmp_path}/inventory.yaml: there is more; correct these 100 first",
+        f"{tmp_path}/inventory.yaml: more errors; correct these 100 first",
     )
 
 

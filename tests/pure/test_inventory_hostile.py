@@ -43,7 +43,7 @@ def test_a_small_file_cannot_stand_for_a_huge_one(tmp_path: Path, bomb: str) -> 
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    assert "is it the right file?" in message(tmp_path, "#" * (MAX_BYTES + 1))
+    assert "is this the right file?" in message(tmp_path, "#" * (MAX_BYTES + 1))
 
 
 def test_a_binary_file_is_no_text(tmp_path: Path) -> None:
@@ -51,12 +51,12 @@ def test_a_binary_file_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_answered_with_init(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"none\.yaml: no such file; write one with: agentless init"):
+    with pytest.raises(InventoryError, match=r"none\.yaml: no such file; create one with: agentless init"):
         load(tmp_path / "none.yaml")
 
 
 def test_a_directory_is_no_inventory(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="is a directory; name the inventory file in it"):
+    with pytest.raises(InventoryError, match="is a folder; specify the inventory file in it"):
         load(tmp_path)
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_may_not_be_read_says_why(tmp_path: Path, monkeypatch: pytes
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert message(tmp_path, "version: 1").endswith("cannot be read: Permission denied")
+    assert message(tmp_path, "version: 1").endswith("cannot read the inventory: Permission denied")
 
 
 keys = st.sampled_from(

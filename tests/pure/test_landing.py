@@ -101,7 +101,7 @@ def test_what_is_in_a_folder_goes_into_the_folder():
 
 def test_several_go_into_a_folder_only():
     assert put((FILE, "file"), (FOLDER, "folder"), to="/d", kind="folder") == [("/d/x", False), ("/d/src", True)]
-    with pytest.raises(CopyFailed, match="node1:/d is no folder, and 2 sources"):
+    with pytest.raises(CopyFailed, match="node1:/d is not a folder; 2 sources"):
         put((FILE, "file"), (FOLDER, "folder"), to="/d", kind="nothing")
 
 
@@ -111,13 +111,13 @@ def test_several_go_into_a_folder_only():
         ((FILE, "nothing"), "/d", "folder", "data/x: no such file or folder"),
         ((FILE, "orphan"), "/d", "folder", "data/x: no such file or folder"),
         ((FILE, "denied"), "/d", "folder", "data/x: permission denied"),
-        ((FILE, "other"), "/d", "folder", "is neither a file nor a folder, and cannot be copied"),
-        ((FOLDER, "file"), "/d", "folder", "is a file and no folder; leave out the slash"),
+        ((FILE, "other"), "/d", "folder", "is neither a file nor a folder; copy only"),
+        ((FOLDER, "file"), "/d", "folder", "is a file, not a folder; remove the slash"),
         ((FILE, "file"), "/d", "denied", "node1:/d: permission denied"),
-        ((FILE, "file"), "/d", "orphan", "there is no such folder to put it into"),
+        ((FILE, "file"), "/d", "orphan", "the parent folder does not exist"),
         ((FILE, "file"), "/d", "other", "is neither a file nor a folder; choose another name"),
-        ((FILE, "file"), "/d/", "nothing", "is no folder; make it first"),
-        ((FOLDER, "folder"), "/d", "file", "node1:/d is a file, and src/ a folder"),
+        ((FILE, "file"), "/d/", "nothing", "is not a folder; create it first"),
+        ((FOLDER, "folder"), "/d", "file", "node1:/d is a file and src/ is a folder"),
     ],
 )
 def test_what_does_not_fit_is_told(source, to, kind, words):
@@ -131,7 +131,7 @@ def test_two_of_one_name_would_be_one():
 
 
 def test_a_folder_is_named_itself():
-    with pytest.raises(UsageError, match="name the folder itself"):
+    with pytest.raises(UsageError, match="specify the folder by its own path"):
         put((Location(None, "a/.."), "folder"), to="/d", kind="folder")
 
 
@@ -173,8 +173,8 @@ def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
         ("tar: t/sub/x: Cannot write: No space left on device", ["the disk of node1 is full"]),
         ("tar: t/sub/x: Cannot open: Permission denied", ["data/sub/x: Permission denied"]),
         ("tar: can't open './x': Permission denied", ["x: Permission denied"]),
-        ("sh: 3: tar: not found", ["there is no tar on node1; install it there, or rsync here and there"]),
-        ("sh: tar: command not found", ["there is no tar on node1; install it there, or rsync here and there"]),
+        ("sh: 3: tar: not found", ["tar not found on node1; install it there, or install rsync on both machines"]),
+        ("sh: tar: command not found", ["tar not found on node1; install it there, or install rsync on both machines"]),
         ("mkdir: cannot create directory './.agentless-00ff': Permission denied", ["its folder: Permission denied"]),
         ("sh: 5: cd: can't cd to ./x", ["cd: can't cd to ./x"]),
         ("a/x: is a folder, which a file does not replace", ["a/x: is a folder, which a file does not replace"]),

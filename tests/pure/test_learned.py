@@ -241,5 +241,5 @@ def test_the_inventory_says_whether_to_learn(tmp_path: Path, text: str, learn: b
 def test_anything_but_true_or_false_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "inventory.yaml"
     path.write_text("version: 1\nqueue: {learn: maybe}\nnodes: {node1: {host: h}}\n")
-    with pytest.raises(InventoryError, match=r"queue\.learn: is 'maybe'; wants true or false"):
+    with pytest.raises(InventoryError, match=r"queue\.learn: is 'maybe'; must be true or false"):
         load(path)

@@ -151,7 +151,7 @@ def test_the_word_for_an_ending(stop: str | None, exited: Exited, state: str) ->
 
 
 def test_out_of_memory_and_the_engines_own_error_are_reasons() -> None:
-    assert ended_of(task(), Exited(137, oom_killed=True)).reason == "out of memory: the kernel ended it"
+    assert ended_of(task(), Exited(137, oom_killed=True)).reason == "out of memory: killed by the kernel"
     assert ended_of(task(), Exited(128, error="no such device")).reason == "no such device"
     assert ended_of(task(), Exited(1)).reason is None
 

@@ -130,5 +130,5 @@ def test_a_position_is_a_word_that_is_read_back():
      '["x",[0,0],[["2026-13-24T07:45:10.406937539Z",1],null,null]]', '["x",[true,0],null]', "[" * 100_000],
 )  # fmt: skip
 def test_another_word_is_no_position(text):
-    with pytest.raises(UsageError, match="no position in a log"):
+    with pytest.raises(UsageError, match="not a position in a log"):
         LogCursor.parse(text)

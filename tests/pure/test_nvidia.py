@@ -61,7 +61,7 @@ def test_a_section_that_never_came_is_no_idle_node() -> None:
     """The answer broke off before the probe's section: nothing is known, and that is said."""
     sample = Nvidia().parse({})
     assert (sample.gpus, sample.processes) == ((), None)
-    assert sample.error == "the answer about its GPUs was cut off; the next sample may be whole"
+    assert sample.error == "the GPU sample was cut off; agentless retries with the next sample"
 
 
 # ---------------------------------------------------------------------- what no GPU has
@@ -103,7 +103,7 @@ def test_a_gpu_whose_memory_is_unbelievable_is_not_given_away(text: str) -> None
     cells[ORDER.index("memory_total_mib")] = text
     sample = parse(f"{', '.join(cells)}\n@gpus 0\n@end 0\n")
     (gpu,) = cluster(seen(sample=sample)).nodes["node1"].gpus
-    assert (gpu.state, gpu.reason) == ("unknown", "its memory cannot be read")
+    assert (gpu.state, gpu.reason) == ("unknown", "cannot read its memory")
 
 
 def test_long_names_are_cut() -> None:

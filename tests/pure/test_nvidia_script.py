@@ -204,7 +204,7 @@ def test_a_driver_that_fails_is_not_asked_for_processes(node: Node) -> None:
     node.answers("Failed to initialize NVML: Driver/library version mismatch\n", gpus_exit=18)
     sample = node.sample()
     assert sample.error == (
-        "the NVIDIA driver was updated while the old one is loaded; reboot the node, or reload the nvidia modules"
+        "the NVIDIA driver was updated, but the old one is still loaded; reboot the node, or reload the nvidia modules"
     )
     assert len(node.calls()) == 1
 
@@ -303,7 +303,7 @@ def test_processes_without_end_are_not_looked_up_without_end(node: Node) -> None
     sample = Nvidia().parse(split_sections(output))
     assert b"\n@command " not in output
     assert sample.processes is None
-    assert "nvidia-smi names more than 1024 processes" in (sample.error or "")
+    assert "nvidia-smi lists more than 1024 processes" in (sample.error or "")
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox"], indirect=True)

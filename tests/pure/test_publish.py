@@ -73,9 +73,9 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
     [
         ("running", None, None),
         ("running", "stop", "stopping"),
-        ("paused", "kill", "being killed"),
+        ("paused", "kill", "killing"),
         ("assigning", "stop", "stopping"),
-        ("lost before an answer", "kill", "being killed, as soon as it is sure that it will not start"),
+        ("lost before an answer", "kill", "killing when node1 confirms that it has not started"),
         ("lost", None, "cut off"),
     ],
 )
@@ -182,13 +182,13 @@ def test_a_healthy_node_passes_every_check() -> None:
 
 
 def test_the_engine_is_called_by_its_name() -> None:
-    assert doctor()["toolkit"][1] == "Docker can hand out GPUs"
+    assert doctor()["toolkit"][1] == "Docker can use GPUs"
 
 
 def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
     found = doctor(error="no route")
     assert found.pop("reach") == (False, "no route")
-    assert set(found.values()) == {(None, "needs the step above")}
+    assert set(found.values()) == {(None, "skipped; fix the check above first")}
 
 
 def test_each_check_that_fails_has_its_own_words() -> None:
@@ -225,7 +225,7 @@ def test_what_has_not_answered_yet_is_neither_well_nor_ill(missing: str) -> None
 @pytest.mark.parametrize(("fault", "check"), [("engine", "docker"), ("start", "docker"), ("gpus", "toolkit")])
 def test_a_launch_that_failed_is_told_where_the_trouble_is(fault: Any, check: str) -> None:
     found = doctor(broken=Breakdown("no hook", fault, bare=False, again=NOW, pause=5))
-    assert found.pop(check) == (False, "no hook; then: agentless nodes resume node1, or wait for the next task")
+    assert found.pop(check) == (False, "no hook; then run: agentless nodes resume node1, or wait for the next task")
     assert {ok for ok, _ in found.values()} == {True}
 
 

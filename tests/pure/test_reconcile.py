@@ -89,7 +89,7 @@ def test_a_second_look_at_the_same_container_changes_nothing(state: str, shown: 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])
 def test_a_container_that_is_gone_ends_its_task(state: str) -> None:
     (event,) = reconcile(task(state=state), None, NOW)
-    assert event == Vanished("its container was removed on the node by somebody else")
+    assert event == Vanished("its container was removed on the node, outside agentless")
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])
@@ -100,7 +100,7 @@ def test_a_service_is_forgotten_by_systemd_when_its_node_goes_down(state: str) -
     assert reconcile(bare, None, NOW, began + 1) == (Exited(255, error="the node went down while it ran"),)
     for booted in (None, began - 1):
         (event,) = reconcile(bare, None, NOW, booted)
-        assert event == Vanished("its service is gone: somebody stopped it on the node, or the node went down")
+        assert event == Vanished("its service ended: stopped on the node outside agentless, or the node went down")
 
 
 @pytest.mark.parametrize("state", ["assigning", "lost before an answer"])

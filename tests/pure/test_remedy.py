@@ -45,17 +45,17 @@ BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
 
 def test_of_two_ends_that_would_do_the_earlier_one_is_named() -> None:
     on = cluster(seen(gpus=4), (runs("t1", "node1::0", 60, 7200), runs("t2", "node1::1", 60, 3600)))
-    assert helps(on, wish("a", "3x")) == ["--gpus 2", "once task t2 of me@here has ended, in 59m 0s at the latest"]
+    assert helps(on, wish("a", "3x")) == ["--gpus 2", "when task t2 of me@here ends, within 59m 0s"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (wish("a", "3x"), ["--gpus 2", "once task t1 of me@here has ended, in 59m 0s at the latest"]),
-        (wish("a", "4x"), ["--gpus 2", "once task t1 of me@here, task t2 of me@here have ended"]),
+        (wish("a", "3x"), ["--gpus 2", "when task t1 of me@here ends, within 59m 0s"]),
+        (wish("a", "4x"), ["--gpus 2", "when task t1 of me@here, task t2 of me@here end"]),
         (
             wish("a", "node1::0"),
-            ["--gpus 1 in place of exactly this one", "once task t1 of me@here has ended, in 59m 0s at the latest"],
+            ["--gpus 1 (any GPU)", "when task t1 of me@here ends, within 59m 0s"],
         ),
         (wish("a", "2x"), []),
     ],
@@ -100,16 +100,16 @@ def test_the_gpu_with_the_most_memory_is_named() -> None:
 
 def test_each_option_that_would_do_is_named() -> None:
     on = cluster(seen(gpus=2, processes=(process("node1", 0),)))
-    assert helps(on, wish("a", "node1::0")) == ["--gpus 1 in place of exactly this one", "--share"]
+    assert helps(on, wish("a", "node1::0")) == ["--gpus 1 (any GPU)", "--share"]
     on = reserve(cluster(seen(gpus=2)), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
     assert helps(on, wish("a", "node1::0")) == [
-        "--gpus 1 in place of exactly this one", "--time-limit 1h59m or less"
+        "--gpus 1 (any GPU)", "--time-limit 1h59m or less"
     ]  # fmt: skip
 
 
 def test_any_gpus_in_place_of_exactly_these() -> None:
     on = cluster(seen(gpus=4), BUSY[:1])
-    assert helps(on, wish("a", "node1::0,1"))[0] == "--gpus 2 in place of exactly these"
+    assert helps(on, wish("a", "node1::0,1"))[0] == "--gpus 2 (any GPUs)"
 
 
 def test_one_gpu_is_named_where_two_are_too_many() -> None:
@@ -136,7 +136,7 @@ def test_a_stranger_is_shared_with() -> None:
 def test_who_wants_to_be_alone_is_told_who_is_there() -> None:
     on = two_nodes(BUSY[1])
     wanted = wish("a", "node1", needs={"exclusive": True})
-    assert helps(on, wanted) == ["without --exclusive", "once task t2 of me@here has ended"]
+    assert helps(on, wanted) == ["without --exclusive", "when task t2 of me@here ends"]
 
 
 def test_nothing_helps_against_silence() -> None:
@@ -191,7 +191,7 @@ def test_what_is_free_and_promised_is_named_with_who_it_is_promised_to() -> None
     first = wish("w1", "node1", needs={"gpus": 8})
     first = replace(first, spec=replace(first.spec, name="big"))
     assert in_the_way(on, wish("a", "node1", needs={"gpus": 1}), first) == [
-        "GPU 7 is free and promised to task w1 of me@here (big), in 59m 0s"
+        "GPU 7 is free but promised to task w1 of me@here (big), starting in 59m 0s"
     ]
     assert in_the_way(on, wish("a", "node1", 600, needs={"gpus": 1}), first) == []
     assert in_the_way(on, wish("a", "node2", needs={"gpus": 1}), first, node="node2") == []
@@ -206,14 +206,14 @@ def test_a_time_limit_with_which_it_is_over_before_a_promise() -> None:
 def test_any_time_limit_where_nobody_knows_when_the_promise_comes_true() -> None:
     on = two_nodes(runs("t1", "node1::0-6"), gpus=8)
     wanted, first = wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 8})
-    assert in_the_way(on, wanted, first) == ["GPU 7 is free and promised to task w1 of me@here"]
+    assert in_the_way(on, wanted, first) == ["GPU 7 is free but promised to task w1 of me@here"]
     assert behind(on, wanted, first)[0] == "--time-limit of any length"
 
 
 def test_cores_and_a_whole_node_are_promised_too() -> None:
     holder = replace(runs("t1", "node1", 60, 3600), spec=replace(runs("t1", "node1").spec, cores=8.0))
     on = two_nodes(replace(holder, spec=replace(holder.spec, terms=PROMISED.spec.terms)))
-    part = "a part of it is promised to task w1 of me@here, in 59m 0s"
+    part = "part of the node is promised to task w1 of me@here, starting in 59m 0s"
     assert in_the_way(on, wish("a", "node1", cores=8.0), wish("w1", "node1", cores=30.0)) == [part]
     assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", needs={"exclusive": True})) == [part]
     assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", cores=30.0)) == []
@@ -227,20 +227,20 @@ def promised(one: Task, *before: tuple[Task, Promise | None], lengths: dict[str,
 
 
 BOTH = (uuid("node1", 0), uuid("node1", 1))
-BEFORE = "what is free on node1 is promised to tasks before it"
+BEFORE = "the free resources of node1 are promised to tasks ahead of it"
 
 
 @pytest.mark.parametrize(
     ("promise", "words"),
     [
-        (Promise("node1", NOW + 0.9, BOTH), "promised to task w of me@here, any moment"),
-        (Promise("node1", NOW + 1, BOTH), "promised to task w of me@here, in 1s"),
-        (Promise("node1", NOW + 60, BOTH, about=True), "promised to task w of me@here, in about 1m 0s"),
+        (Promise("node1", NOW + 0.9, BOTH), "promised to task w of me@here, starting any moment"),
+        (Promise("node1", NOW + 1, BOTH), "promised to task w of me@here, starting in 1s"),
+        (Promise("node1", NOW + 60, BOTH, about=True), "promised to task w of me@here, starting in about 1m 0s"),
         (Promise("node1", None, BOTH), "promised to task w of me@here"),
     ],
 )
 def test_it_is_said_for_when_a_gpu_is_promised(promise: Promise, words: str) -> None:
-    assert promised(wish("a"), (wish("w"), promise)) == [f"{BEFORE}: GPUs 0,1 are free and {words}"]
+    assert promised(wish("a"), (wish("w"), promise)) == [f"{BEFORE}: GPUs 0,1 are free but {words}"]
 
 
 @pytest.mark.parametrize(("limit", "length", "count"), [(60, None, 0), (61, None, 1), (None, 60, 0), (None, None, 1)])
@@ -256,7 +256,7 @@ def test_who_is_over_when_a_promise_begins_may_go_first(limit: float | None, len
 def test_of_gpus_that_are_promised_only_those_are_told_that_it_would_get() -> None:
     before = (wish("w"), Promise("node1", None, BOTH))
     words = "promised to task w of me@here"
-    assert promised(wish("a", "node1::1"), before) == [f"{BEFORE}: GPU 1 is free and {words}"]
+    assert promised(wish("a", "node1::1"), before) == [f"{BEFORE}: GPU 1 is free but {words}"]
     assert promised(wish("a", "1xH100"), before) == []
     assert promised(wish("a", "node1"), before) == []
     assert promised(wish("a"), (wish("w"), Promise("node2", None, BOTH)), (wish("v"), None)) == []
@@ -265,7 +265,7 @@ def test_of_gpus_that_are_promised_only_those_are_told_that_it_would_get() -> No
 def test_one_who_comes_late_enough_does_not_hide_the_next() -> None:
     before = [(wish(name), Promise("node1", NOW + start, BOTH[:1])) for name, start in (("late", 500), ("soon", 50))]
     assert promised(wish("a", limit=100), *before) == [
-        f"{BEFORE}: GPU 0 is free and promised to task soon of me@here, in 50s"
+        f"{BEFORE}: GPU 0 is free but promised to task soon of me@here, starting in 50s"
     ]
 
 
@@ -287,38 +287,38 @@ def test_without_gpus_two_are_in_each_others_way_where_they_want_the_same(
     one: dict[str, Any], other: dict[str, Any], compete: bool
 ) -> None:
     found = promised(wish("a", "node1", **one), (wish("w", "node1", **other), Promise("node1", None)))
-    assert found == [f"{BEFORE}: a part of it is promised to task w of me@here"] * compete
+    assert found == [f"{BEFORE}: part of the node is promised to task w of me@here"] * compete
 
 
 def test_what_is_promised_of_gpus_and_of_the_rest_is_told_together() -> None:
     before = (wish("w"), Promise("node1", None, BOTH[:1])), (wish("v", "node1", cores=8.0), Promise("node1", None))
     assert promised(wish("a", cores=1.0), *before) == [
-        f"{BEFORE}: GPU 0 is free and promised to task w of me@here",
-        f"{BEFORE}: a part of it is promised to task v of me@here",
+        f"{BEFORE}: GPU 0 is free but promised to task w of me@here",
+        f"{BEFORE}: part of the node is promised to task v of me@here",
     ]
 
 
 def test_whose_end_would_only_help_those_before_it_is_not_named() -> None:
     on = two_nodes(runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60, 7200), gpus=2)
     ends = behind(on, wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 1}))
-    assert ends == ["once task t1 of me@here, task t2 of me@here have ended, in 1h 59m at the latest"]
+    assert ends == ["when task t1 of me@here, task t2 of me@here end, within 1h 59m"]
 
 
 def test_whose_end_is_not_needed_is_not_named() -> None:
     on = cluster(seen(gpus=3), tuple(runs(f"t{n}", f"node1::{n}", 60, 3600 + n) for n in range(3)))
-    ends = "once task t1 of me@here, task t2 of me@here have ended, in 59m 2s at the latest"
+    ends = "when task t1 of me@here, task t2 of me@here end, within 59m 2s"
     assert helps(on, wish("a", "node1::1,2"))[-1] == ends
 
 
 def test_who_wants_a_gpu_alone_waits_for_all_who_share_it() -> None:
     on = cluster(seen(gpus=1), (on_gpu("t1", **shares()), on_gpu("t2", **shares())))
-    assert helps(on, wish("a", "node1::0")) == ["once task t1 of me@here, task t2 of me@here have ended"]
+    assert helps(on, wish("a", "node1::0")) == ["when task t1 of me@here, task t2 of me@here end"]
 
 
 def test_the_end_of_a_task_gives_all_memory_of_its_gpu_back() -> None:
     on = cluster(seen(gpus=1), BUSY[:1])
     wanted = wish("a", "node1::0", needs={"gpu_memory": 23034 << 20})
-    assert helps(on, wanted)[-1] == "once task t1 of me@here has ended, in 59m 0s at the latest"
+    assert helps(on, wanted)[-1] == "when task t1 of me@here ends, within 59m 0s"
 
 
 @given(clusters(), wishes())
@@ -355,7 +355,7 @@ def test_a_gpu_that_a_stranger_has_with_a_task_is_not_free_when_that_has_ended()
     shared = runs("t1", "node1::0", 0, 12, share=True)
     on = cluster(seen(gpus=1, processes=(process("node1", 0),), containers=[boxed(shared)]), (shared,))
     assert helps(on, wish("a", "node1::0")) == []
-    assert helps(on, wish("a", "node1::0", share=True)) == ["once task t1 of me@here has ended, in 12s at the latest"]
+    assert helps(on, wish("a", "node1::0", share=True)) == ["when task t1 of me@here ends, within 12s"]
 
 
 def begun(on: Cluster, queue: list[Task]) -> tuple[Cluster, list[Task]]:

@@ -265,7 +265,7 @@ def test_the_reservation_is_named_with_its_owner_times_and_reason() -> None:
     assert why(node, "node1::1") == f"node1::1: GPU 1 is reserved for ann {when} (deadline)"
     assert f"(GPUs 0,1 are reserved for ann {when} (deadline))" in why(node, "1x")
     alone = str(refusal(node, replace(spec(), needs=replace(parse_target("node1"), exclusive=True)), "bob@b"))
-    assert f"it wants node1 alone, and node1::0,1 is reserved for ann {when} (deadline)" in alone
+    assert f"needs node1 to itself; node1::0,1 is reserved for ann {when} (deadline)" in alone
 
 
 def test_a_whole_node_is_named_as_such() -> None:
@@ -275,8 +275,8 @@ def test_a_whole_node_is_named_as_such() -> None:
 
 def test_in_front_of_a_window_it_is_said_what_would_help() -> None:
     node = on(cluster(seen(gpus=1)), reserved("node1::0", begin=60, end=120))
-    assert why(node, "node1::0").endswith(", and it has no --time-limit that is over by then")
-    assert why(node, "node1::0", terms=Terms(time_limit=HOUR)).endswith(", and it may run for 1h 0m")
+    assert why(node, "node1::0").endswith("; the task has no --time-limit that ends before")
+    assert why(node, "node1::0", terms=Terms(time_limit=HOUR)).endswith("; the task may run for 1h 0m")
 
 
 def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not() -> None:
@@ -307,8 +307,8 @@ def test_tasks_of_others_that_may_still_be_there_are_in_the_way() -> None:
     )
     node = cluster(seen(gpus=4), tasks).nodes["node1"]
     assert in_the_way(reserved("node1::0,1,2", begin=100, end=200), node) == (
-        "task endless of me@here, and when it ends is not known",
-        f"task long of me@here, which may run until {format_moment(NOW + 500)}",
+        "task endless of me@here (no time limit)",
+        f"task long of me@here (may run until {format_moment(NOW + 500)})",
     )
 
 
@@ -318,13 +318,13 @@ def test_tasks_of_others_that_may_still_be_there_are_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("new", "error", "words"),
     [
-        (reserved("node1", begin=10, end=10), UsageError, "it would end at"),
-        (reserved("node1", begin=-HOUR, end=HOUR), UsageError, "which is in the past"),
-        (reserved("node1", end=LATEST - NOW), UsageError, "so far away that nobody can mean it"),
-        (reserved("node1", begin=-LATEST - NOW), UsageError, "so far away that nobody can mean it"),
-        (reserved("node1::0,2"), Refused, "node1::0,2: GPU 2 is not there; agentless gpus node1 shows what is"),
-        (reserved("node1", ""), UsageError, "owner '': write USER@HOST"),
-        (reserved("node1", "ann smith"), UsageError, "write USER@HOST, as agentless ps shows it, or USER"),
+        (reserved("node1", begin=10, end=10), UsageError, "the end, "),
+        (reserved("node1", begin=-HOUR, end=HOUR), UsageError, "is over"),
+        (reserved("node1", end=LATEST - NOW), UsageError, "out of range"),
+        (reserved("node1", begin=-LATEST - NOW), UsageError, "out of range"),
+        (reserved("node1::0,2"), Refused, "node1::0,2: no GPU 2; list GPUs with: agentless gpus node1"),
+        (reserved("node1", ""), UsageError, "owner '': use USER@HOST"),
+        (reserved("node1", "ann smith"), UsageError, "use USER@HOST, as in agentless ps, or USER"),
         (reserved("node1", "a\x1b[2J"), UsageError, "owner 'a\\x1b[2J'"),
         (reserved("node1", reason="two\nlines"), UsageError, "one line"),
         (reserved("node1", reason="x" * 201), UsageError, "at most 200 characters"),
@@ -345,7 +345,7 @@ def test_a_begin_that_was_now_when_it_was_sent_is_not_in_the_past() -> None:
 def test_a_gpu_of_a_node_that_nobody_has_seen_is_not_reserved_but_the_whole_node_is() -> None:
     unseen = cluster(seen(error="no route", sample=None)).nodes["node1"]
     check_reservation(reserved("node1", None), (), unseen, NOW)
-    with pytest.raises(Unreachable, match="whether there is a GPU 0 is not known"):
+    with pytest.raises(Unreachable, match="cannot tell whether GPU 0 exists"):
         check_reservation(reserved("node1::0"), (), unseen, NOW)
 
 
@@ -368,7 +368,9 @@ def test_the_same_is_not_reserved_for_two_owners_at_a_time(other: Reservation, c
     if not clashes:
         check_reservation(new, [other], node, NOW)
         return
-    with pytest.raises(Refused, match=f"{other.target} is reserved for .* already; agentless unreserve r1"):
+    with pytest.raises(
+        Refused, match=f"{other.target} is already reserved for .*; cancel that with: agentless unreserve r1"
+    ):
         check_reservation(new, [other], node, NOW)
 
 
@@ -445,13 +447,13 @@ def test_a_date_without_a_zone_is_local_time_and_is_shown_with_one(
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "-2h", "0001-01-01", "2026-11-22T25:00", "T"])
 def test_what_is_no_moment_is_refused_with_what_would_be(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a time; write 2026-11-22T08:00"):
+    with pytest.raises(UsageError, match="is not a time; use 2026-11-22T08:00"):
         parse_moment(text, NOW)
 
 
 def test_a_minute_ago_is_still_meant_and_what_is_before_is_over() -> None:
     assert check_future(NOW - 60, NOW, "x") == NOW - 60
-    with pytest.raises(UsageError, match="'x' was 1m 0s ago; write a time that is to come"):
+    with pytest.raises(UsageError, match="'x' was 1m 0s ago; use a time in the future"):
         check_future(NOW - 60.5, NOW, "x")
 
 
@@ -502,7 +504,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     [
         ("node1 --from now --to 2h", "for whom? Write --for OWNER"),
         ("node1 --for ann --maintenance --from now --to 2h", "for whom? Write --for OWNER"),
-        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; write 2026-11-22T08:00"),
+        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; use 2026-11-22T08:00"),
         ("node1 --for ann --from now", "Missing option '--to'"),
         ("--for ann --from now --to 2h", "Missing argument 'TARGET...'"),
     ],

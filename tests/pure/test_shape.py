@@ -40,9 +40,9 @@ def test_the_first_type_is_the_best_and_without_types_each_gpu_is(types, name, r
     [
         ({}, ""),
         ({"nodes": ("node2", "node1")}, ""),
-        ({"nodes": ("node2",)}, "node1 is not among the nodes asked for"),
+        ({"nodes": ("node2",)}, "node1 is not among the requested nodes"),
         ({"exclude": ("node2",)}, ""),
-        ({"exclude": ("node1",)}, "node1 is left out (--exclude)"),
+        ({"exclude": ("node1",)}, "node1 is excluded (--exclude)"),
         ({"on": {"rack": "a"}}, ""),
         ({"on": {"rack": "a", "site": "b"}}, "node1 has no label site=b"),
     ],

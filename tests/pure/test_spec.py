@@ -67,17 +67,17 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"name": "-a"}, "name '-a'"),
         ({"name": "é"}, "name 'é'"),
         ({"name": "x" * 64}, "up to 63"),
-        ({"env": {"1A": ""}}, "environment variable '1A'"),
-        ({"env": {"A=B": ""}}, "environment variable 'A=B'"),
-        ({"env": {"": ""}}, "environment variable ''"),
-        ({"env": {"A\n": ""}}, "environment variable 'A\\n'"),
+        ({"env": {"1A": ""}}, "variable '1A'"),
+        ({"env": {"A=B": ""}}, "variable 'A=B'"),
+        ({"env": {"": ""}}, "variable ''"),
+        ({"env": {"A\n": ""}}, "variable 'A\\n'"),
         ({"env": {"A": "x\0"}}, "NUL"),
-        ({"env": {"AGENTLESS_NODE": "x"}}, "AGENTLESS_NODE is set by agentless"),
-        ({"secret_env": ("AGENTLESS_X",)}, "AGENTLESS_X is set by agentless"),
-        ({"secret_env": ("a b",)}, "environment variable 'a b'"),
+        ({"env": {"AGENTLESS_NODE": "x"}}, "AGENTLESS_NODE is reserved for agentless"),
+        ({"secret_env": ("AGENTLESS_X",)}, "AGENTLESS_X is reserved for agentless"),
+        ({"secret_env": ("a b",)}, "variable 'a b'"),
         ({"secret_env": ("PATH",)}, "PATH cannot be a secret"),
         ({"secret_env": ("DOCKER_HOST",)}, "DOCKER_HOST cannot be a secret"),
-        ({"labels": {"agentless.task": "x"}}, "are agentless's own"),
+        ({"labels": {"agentless.task": "x"}}, "is reserved; choose another name"),
         ({"labels": {"a b": "x"}}, "label 'a b'"),
         ({"labels": {"a": "\0"}}, "NUL"),
         ({"mounts": (Mount("/a\0", "/b"),)}, "NUL"),
@@ -93,11 +93,11 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"cores": math.inf}, "--cores inf"),
         ({"memory": 0}, "--memory 0"),
         ({"memory": -5}, "--memory -5"),
-        ({"memory": 32768}, "--memory 32768B is implausible, the least is 6 MiB; did you mean 32768M?"),
-        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the least is 6 MiB; did you mean 5G?"),
-        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the least is 6 MiB; did you mean 4GiB?"),
-        ({"shm_size": 64}, "--shm-size 64B is implausible, the least is 1 MiB; did you mean 64M?"),
-        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the least is 1 MiB"),
+        ({"memory": 32768}, "--memory 32768B is implausible, the minimum is 6 MiB; did you mean 32768M?"),
+        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the minimum is 6 MiB; did you mean 5G?"),
+        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the minimum is 6 MiB; did you mean 4GiB?"),
+        ({"shm_size": 64}, "--shm-size 64B is implausible, the minimum is 1 MiB; did you mean 64M?"),
+        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the minimum is 1 MiB"),
         ({"shm_size": 2**63}, "--shm-size"),
         ({"stop_grace": -0.1}, "--stop-grace"),
         ({"stop_grace": math.inf}, "--stop-grace"),
@@ -154,21 +154,21 @@ def test_a_count_or_a_time_of_0_stays_what_it_is() -> None:
 
 def test_a_secret_is_refused_beyond_what_linux_gives_a_program() -> None:
     check_secrets({"TOKEN": "x" * (MAX_VARIABLE - 6)})
-    with pytest.raises(UsageError, match=r"secret TOKEN is 131,072 bytes long, .* more than 131,071; put the value"):
+    with pytest.raises(UsageError, match=r"secret TOKEN has 131,072 bytes; .* 131,071; move the value"):
         check_secrets({"TOKEN": "x" * (MAX_VARIABLE - 5)})
-    with pytest.raises(UsageError, match=r"secret TOKEN is 131,072 bytes long"):
+    with pytest.raises(UsageError, match=r"secret TOKEN has 131,072 bytes"):
         check_secrets({"TOKEN": "é" * (MAX_VARIABLE // 2 - 2)})
 
 
 @pytest.mark.parametrize("value", ["hush\0", "hush\udc80"])
 def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(value: str) -> None:
-    with pytest.raises(UsageError, match="secret TOKEN has a NUL") as refused:
+    with pytest.raises(UsageError, match="secret TOKEN contains NUL") as refused:
         check_secrets({"TOKEN": value})
     assert "hush" not in str(refused.value)
 
 
 def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_once() -> None:
-    with pytest.raises(UsageError, match=r"the secrets are 1,100,\d+ bytes long, and 1,048,576 is the most"):
+    with pytest.raises(UsageError, match=r"the secrets have 1,100,\d+ bytes; the limit per task is 1,048,576"):
         check_secrets({f"S{number}": "x" * 100_000 for number in range(11)})
 
 
@@ -177,19 +177,22 @@ def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_
     [
         (Needs(gpus=-1), "--gpus -1"),
         (Needs(gpus=MAX_GPUS + 1), "--gpus 10001"),
-        (Needs(gpu_memory=5), "and no GPU"),
-        (Needs(gpu_types=("A100",)), "and no GPU"),
+        (Needs(gpu_memory=5), "without GPUs; set the number with --gpus"),
+        (Needs(gpu_types=("A100",)), "without GPUs; set the number with --gpus"),
         (Needs(gpus=1, gpu_memory=0), "--gpu-memory 0"),
         (Needs(gpus=1, gpu_memory=2**63), "--gpu-memory 9223372036854775808"),
-        (Needs(gpu_share=2), "--gpu-share 2: no GPU is asked for"),
-        (Needs(gpus=1, gpu_share=2), "--gpu-share 2: say with --gpu-memory"),
-        (Needs(gpus=1, indices=(0,)), "exact GPUs are those of one node"),
-        (Needs(gpus=1, nodes=("a", "b"), indices=(0,)), "exact GPUs are those of one node"),
-        (Needs(gpus=2, nodes=("a",), indices=(0,)), "as many as are named"),
-        (Needs(numa=0), "a NUMA node is one of a named node"),
-        (Needs(nodes=("a b",)), "'a b' is no node name"),
-        (Needs(exclude=("-a",)), "'-a' is no node name"),
-        (Needs(nodes=("a",), numa=2**63), "a number of the task is greater than 9,223,372,036,854,775,807"),
+        (Needs(gpu_share=2), "--gpu-share 2: no GPUs requested"),
+        (Needs(gpus=1, gpu_share=2), "--gpu-share 2 needs --gpu-memory"),
+        (Needs(gpus=1, indices=(0,)), "GPU indices need exactly one node"),
+        (Needs(gpus=1, nodes=("a", "b"), indices=(0,)), "GPU indices need exactly one node"),
+        (Needs(gpus=2, nodes=("a",), indices=(0,)), "a matching number of GPUs"),
+        (Needs(numa=0), "a NUMA node needs a node"),
+        (Needs(nodes=("a b",)), "'a b' is not a node name"),
+        (Needs(exclude=("-a",)), "'-a' is not a node name"),
+        (
+            Needs(nodes=("a",), numa=2**63),
+            "a number of the task is greater than the limit of 9,223,372,036,854,775,807",
+        ),
     ],
     ids=str,
 )
@@ -210,15 +213,15 @@ def test_needs_that_contradict_themselves_or_are_too_many_are_refused(needs: Nee
         (Terms(wait_for=math.inf), "--wait-for inf"),
         (Terms(start_at=-1), "--at -1"),
         (Terms(start_at=1e11), "--at 1e+11"),
-        (Terms(start_at=5, wait_for=0), "--no-queue is for now"),
-        (Terms(signal="USR1"), "--signal USR1 is sent when the --time-limit is over"),
-        (Terms(signal_before=5), "--signal-before is the time before the end of the --time-limit"),
+        (Terms(start_at=5, wait_for=0), "--no-queue starts the task now"),
+        (Terms(signal="USR1"), "--signal USR1 needs a --time-limit"),
+        (Terms(signal_before=5), "--signal-before needs a --time-limit"),
         (Terms(time_limit=9, signal_before=0), "--signal-before 0s"),
         (Terms(time_limit=9, signal_before=9), "--signal-before 9s"),
         (Terms(retries=-1), "--retries -1"),
         (Terms(retries=MAX_RETRIES + 1), "--retries 1001"),
         (Terms(max_parallel=0), "--max-parallel 0"),
-        (Terms(max_parallel=1, wait_for=0), "--max-parallel makes tasks wait"),
+        (Terms(max_parallel=1, wait_for=0), "--max-parallel and --no-queue exclude each other"),
         (Terms(backoff=-1), "--backoff -1"),
         (Terms(backoff=math.inf), "--backoff inf"),
     ],
@@ -233,9 +236,9 @@ def test_terms_that_nobody_could_keep_are_refused(terms: Terms, words: str) -> N
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"uploads": (Upload("/a", "x"),)}, "--upload and --output are about a container"),
-        ({"outputs": (Output("x", "/a"),)}, "--upload and --output are about a container"),
-        ({"volumes": (Volume("data", "/x"),)}, "--volume is about a container"),
+        ({"uploads": (Upload("/a", "x"),)}, "--upload and --output need a container"),
+        ({"outputs": (Output("x", "/a"),)}, "--upload and --output need a container"),
+        ({"volumes": (Volume("data", "/x"),)}, "--volume needs a container"),
     ],
 )
 def test_without_a_container_nothing_goes_into_one(fields: dict[str, Any], words: str) -> None:
@@ -246,19 +249,19 @@ def test_without_a_container_nothing_goes_into_one(fields: dict[str, Any], words
 @pytest.mark.parametrize(("workdir", "target"), [(None, "/data"), ("/w", "/w/data"), ("/w", "/w")])
 def test_an_upload_into_a_mount_is_refused_also_below_the_working_folder(workdir: str | None, target: str) -> None:
     asked = spec(workdir=workdir, uploads=(Upload("/a", "data"),), mounts=(Mount("/d", target),))
-    with pytest.raises(UsageError, match=f"is in the mount /d:{target}"):
+    with pytest.raises(UsageError, match=f"is inside the mount /d:{target}"):
         check_spec(asked)
 
 
 def test_processes_of_strangers_and_shares_of_tasks_are_two_things() -> None:
-    with pytest.raises(UsageError, match="leave out one of them"):
+    with pytest.raises(UsageError, match="exclude each other; use one"):
         check_spec(spec(share=True, needs=Needs(gpus=1, gpu_memory=2**20, gpu_share=2)))
 
 
 def test_a_spec_may_be_as_long_as_is_said() -> None:
     rest = MAX_SPEC - len(json.dumps(asdict(spec(""))))
     check_spec(spec("x" * rest))
-    with pytest.raises(UsageError, match="120,001 bytes long and 120,000 is the most"):
+    with pytest.raises(UsageError, match="120,001 bytes; the limit is 120,000"):
         check_spec(spec("x" * (rest + 1)))
 
 

@@ -110,39 +110,39 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpu": 1}, "there is no option 'gpu' (did you mean 'gpus'?)"),
+        ({"gpu": 1}, "no option 'gpu' (did you mean 'gpus'?)"),
         ({"gpus": "two"}, "--gpus takes a whole number, not 'two'"),
         ({"gpus": True}, "--gpus takes a whole number, not True"),
         ({"cores": True}, "--cores takes a number, not True"),
         ({"cores": "four"}, "--cores takes a number, not 'four'"),
-        ({"image": 7}, "--image takes a text, not 7"),
-        ({"node": 7}, "--node takes a text, not 7"),
-        ({"env": {"A": 1}}, "--env takes a text, not 1"),
-        ({"on": "rack"}, "--on 'rack': write KEY=VALUE"),
-        ({"env": "NOWHERE"}, "--env NOWHERE: there is no such variable in your environment; write NOWHERE=VALUE"),
-        ({"time_limit": "soon"}, "--time-limit 'soon' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
-        ({"at": "tomorrow"}, "--at 'tomorrow': write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),
-        ({"at": "2026-05-01T10:20:00Z"}, "--at '2026-05-01T10:20:00Z' was 1h 0m ago; write a time that is to come"),
+        ({"image": 7}, "--image takes text, not 7"),
+        ({"node": 7}, "--node takes text, not 7"),
+        ({"env": {"A": 1}}, "--env takes text, not 1"),
+        ({"on": "rack"}, "--on 'rack': use KEY=VALUE"),
+        ({"env": "NOWHERE"}, "--env NOWHERE: not set in your environment; use NOWHERE=VALUE"),
+        ({"time_limit": "soon"}, "--time-limit 'soon' is not a duration; use 30s, 10min, 2h30m or 1d"),
+        ({"at": "tomorrow"}, "--at 'tomorrow': use 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),
+        ({"at": "2026-05-01T10:20:00Z"}, "--at '2026-05-01T10:20:00Z' was 1h 0m ago; use a time in the future"),
         (
             {"at": datetime(2026, 5, 1, tzinfo=UTC)},
-            "'2026-05-01 00:00:00+00:00' was 11h 20m ago; write a time that is to come",
+            "'2026-05-01 00:00:00+00:00' was 11h 20m ago; use a time in the future",
         ),
-        ({"at": "12:00", "after": "1h"}, "--at and --in say the same in two ways; leave one of them out"),
-        ({"zipped": True}, "--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'"),
-        ({"max_parallel": 2}, "--max-parallel is about several tasks, and this is one; leave it out, or write a span"),
-        ({"retry_on": "oom"}, "--retry-on says when to try again; say how often, too: --retries 3"),
-        ({"after": ""}, "--in '' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
-        ({"at": date(2026, 5, 1)}, "--at takes a text or a datetime, not datetime.date(2026, 5, 1)"),
-        ({"at": "30min"}, "--at '30min' is a time from now; write --in 30min"),
-        ({"after": "2026-12-24T08:00"}, "--in '2026-12-24T08:00' is a date; write --at 2026-12-24T08:00"),
-        ({"signal": "USR1"}, "--signal USR1 is sent when the --time-limit is over, or nearly; say that, too"),
+        ({"at": "12:00", "after": "1h"}, "--at and --in exclude each other; use one of them"),
+        ({"zipped": True}, "--zip needs a span in the command, like 'span:{1..3}'"),
+        ({"max_parallel": 2}, "--max-parallel needs more than one task; omit it, or add a span or a target"),
+        ({"retry_on": "oom"}, "--retry-on needs --retries; for example: --retries 3"),
+        ({"after": ""}, "--in '' is not a duration; use 30s, 10min, 2h30m or 1d"),
+        ({"at": date(2026, 5, 1)}, "--at takes text or a datetime, not datetime.date(2026, 5, 1)"),
+        ({"at": "30min"}, "--at '30min' is a delay; use --in 30min"),
+        ({"after": "2026-12-24T08:00"}, "--in '2026-12-24T08:00' is a date; use --at 2026-12-24T08:00"),
+        ({"signal": "USR1"}, "--signal USR1 needs a --time-limit"),
         (
             {"no_queue": True, "wait_for": "5m"},
-            "--no-queue is not to wait, and --wait-for to wait; leave one of them out",
+            "--no-queue and --wait-for exclude each other; use one of them",
         ),
-        ({"on": ["rack=a", "rack=b"]}, "--on rack is given twice, as a and as b"),
-        ({"memory": -1}, "--memory '-1' is not a size; write a number with a unit, like 512M, 1.5GB or 16GiB"),
-        ({"priority": 5000}, "--priority 5000: write a number from -1000 to 1000; the higher ones come first"),
+        ({"on": ["rack=a", "rack=b"]}, "--on rack has two values, a and b; keep one"),
+        ({"memory": -1}, "--memory '-1' is not a size; use a number with a unit, like 512M, 1.5GB or 16GiB"),
+        ({"priority": 5000}, "--priority 5000: use a number from -1000 to 1000; higher ones start first"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
@@ -200,15 +200,15 @@ def test_a_limit_of_0_is_as_one_that_is_left_out(options):
 
 @pytest.mark.parametrize("options", [{"cores": 0}, {"memory": "0"}], ids=str)
 def test_no_limit_is_no_word_on_what_a_task_needs(options):
-    with pytest.raises(errors.UsageError, match="what does it need"):
+    with pytest.raises(errors.UsageError, match="no resources requested"):
         ask(targets=(), **options)
 
 
 def test_a_secret_that_no_program_could_have_is_refused_before_anything_is_sent():
-    with pytest.raises(errors.UsageError, match=r"secret TOKEN is 5,000,006 bytes long, .* more than 131,071"):
+    with pytest.raises(errors.UsageError, match=r"secret TOKEN has 5,000,006 bytes; .* 131,071"):
         ask(secret_env={"TOKEN": "x" * 5_000_000})
     with pytest.raises(
-        errors.UsageError, match=r"the command and its environment are 5,\d+,\d+ bytes long and 120,000"
+        errors.UsageError, match=r"the command and its variables have 5,\d+,\d+ bytes; the limit is 120,000"
     ):
         ask(env={"A": "x" * 5_000_000})
 
@@ -224,12 +224,12 @@ def test_spans_make_a_sweep():
 
 @pytest.mark.parametrize("command", [(["python", "train.py"],), ("sleep", 7)])
 def test_a_command_that_is_not_all_words_is_refused(command):
-    with pytest.raises(errors.UsageError, match="a command is words, one by one"):
+    with pytest.raises(errors.UsageError, match="a command is a list of words"):
         ask(*command)
 
 
 def test_a_submit_that_needs_nothing_is_refused():
-    with pytest.raises(errors.UsageError, match="what does it need"):
+    with pytest.raises(errors.UsageError, match="no resources requested"):
         ask(targets=())
 
 

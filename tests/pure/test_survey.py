@@ -135,12 +135,12 @@ def test_a_process_in_a_container_of_ours_is_foreign_on_a_gpu_that_the_container
 @pytest.mark.parametrize("field", ["memory_total_mib", "memory_used_mib"])
 def test_a_gpu_whose_memory_is_unknown_is_unknown(field: str) -> None:
     found = gpu(seen(sample=GpuSample((reading("node1", 0, **{field: None}),))))
-    assert (found.state, found.reason) == ("unknown", "its memory cannot be read")
+    assert (found.state, found.reason) == ("unknown", "cannot read its memory")
 
 
 def test_gpus_whose_processes_are_unknown_are_unknown() -> None:
     found = node(seen(processes=None))
-    assert [(g.state, g.reason) for g in found.gpus] == [("unknown", "its processes cannot be read")] * 2
+    assert [(g.state, g.reason) for g in found.gpus] == [("unknown", "cannot read its processes")] * 2
 
 
 def test_an_excluded_gpu_is_excluded_whatever_else_is_known_of_it() -> None:
@@ -153,12 +153,12 @@ def test_an_excluded_gpu_is_excluded_whatever_else_is_known_of_it() -> None:
     [
         (Observation(), "offline", "not connected yet"),
         (seen(error="no route to host"), "offline", "no route to host"),
-        (seen(sample=None), "degraded", "no sample has arrived yet"),
-        (seen(engine=None), "degraded", "no sample has arrived yet"),
+        (seen(sample=None), "degraded", "no sample yet"),
+        (seen(engine=None), "degraded", "no sample yet"),
         (seen(sample=GpuSample((reading("node1", 0),), None, "the driver hangs")), "degraded", "the driver hangs"),
         (seen(sampled_at=NOW - STALE_AFTER - 5), "degraded", "its last sample is 20 s old"),
         (seen(engine=EngineFacts(error="the daemon does not run")), "degraded", "the daemon does not run"),
-        (seen(engine=EngineFacts("28.2.2")), "degraded", "its containers cannot be listed"),
+        (seen(engine=EngineFacts("28.2.2")), "degraded", "cannot list its containers"),
     ],
 )
 def test_a_node_that_is_not_well_has_no_free_gpu_and_a_reason(
@@ -254,7 +254,7 @@ def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stra
     stranger = process("node1", 0, pid=2)
     found = gpu(seen(processes=(process("node1", 0, pid=1, container=CID), stranger)), task("t1", state="assigning"))
     assert (found.strangers, found.intruders) == ((stranger,), ())
-    assert found.closed == "who uses it is not known yet"
+    assert found.closed == "its processes are not known yet"
 
 
 @pytest.mark.parametrize(("changes", "words"), [({"mig": True}, "MIG"), ({"compute_mode": "Prohibited"}, "mode")])

@@ -211,12 +211,12 @@ def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"image": "busybox"}, "--image is about a container"),
-        ({"mounts": (Mount("/a", "/b"),)}, "--mount is about a container"),
-        ({"network": "host"}, "--network is about a container"),
-        ({"privileged": True}, "--privileged is about a container"),
-        ({"shm_size": 1 << 30}, "--shm-size is about a container"),
-        ({"workdir": "here"}, "--workdir 'here': with --container NULL it is a folder of the node"),
+        ({"image": "busybox"}, "--image needs a container"),
+        ({"mounts": (Mount("/a", "/b"),)}, "--mount needs a container"),
+        ({"network": "host"}, "--network needs a container"),
+        ({"privileged": True}, "--privileged needs a container"),
+        ({"shm_size": 1 << 30}, "--shm-size needs a container"),
+        ({"workdir": "here"}, "--workdir 'here': with --container NULL, use an absolute path on the node"),
     ],
 )
 def test_what_only_a_container_can_have_is_refused(fields, words):

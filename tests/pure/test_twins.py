@@ -82,9 +82,7 @@ def test_the_gpu_is_counted_once_and_nothing_is_placed_by_the_second_name() -> N
         ("one", "online", 2),
         ("two", "degraded", 0),
     ]
-    assert {(gpu.state, gpu.reason) for gpu in nodes["two"].gpus} == {
-        ("excluded", "it is one's, which names the same GPU; counted there")
-    }
+    assert {(gpu.state, gpu.reason) for gpu in nodes["two"].gpus} == {("excluded", "same GPU as on one; counted there")}
     words = twin_words("two", both["two"], homes)
     assert nodes["two"].reason == words
     assert [check.ok for check in checks(nodes["two"], words) if check.check == "identity"] == [False]
@@ -92,7 +90,7 @@ def test_the_gpu_is_counted_once_and_nothing_is_placed_by_the_second_name() -> N
 
 def test_one_gpu_that_another_node_names_as_well_is_said_by_number() -> None:
     lying = machine(engine="e2", gpus=1)
-    assert twin_words("two", lying, {uuid("one", 0): "one"}).startswith("1 of its GPUs is one of one;")
+    assert twin_words("two", lying, {uuid("one", 0): "one"}).startswith("1 of its GPUs belongs to one;")
 
 
 def test_a_machine_was_rebooted_when_it_is_the_same_in_another_boot() -> None:

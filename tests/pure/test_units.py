@@ -118,7 +118,7 @@ def test_a_number_without_a_unit_is_megabytes_for_every_size(text: str, of: Size
     ],
 )
 def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str, of: Sizes, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"'{text}' has no unit, .* did you mean {meant}[?] Write {meant}, or {text}M"):
+    with pytest.raises(UsageError, match=f"'{text}' has no unit, .* did you mean {meant}[?] Use {meant}, or {text}M"):
         parse_size(text, of)
 
 

@@ -262,7 +262,7 @@ def test_a_span_is_divided_without_a_rest(begin, span):
 
 @pytest.mark.parametrize("begin", [NOW, NOW + 1, NOW - 20 * 365 * 86400])
 def test_what_is_no_span_is_refused(begin):
-    with pytest.raises(UsageError, match="write 12h, 7d or a date"):
+    with pytest.raises(UsageError, match="use 12h, 7d or a date"):
         periods(begin, NOW)
 
 

@@ -61,8 +61,8 @@ def stranger(tmp_path_factory):
         (("submit", "node1:x::0", "--", "true"), "agentless: target 'node1:x::0': NUMA node 'x' is not a number"),
         (("submit", "node1::-1", "--", "true"), "agentless: target 'node1::-1': GPU '-1' is not a number; "),
         (("submit", "-5", "--", "true"), "agentless: No such option: -5"),
-        (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is no node name; "),
-        (("submit", "--", "true"), "agentless: what does it need? Name GPUs, like node1::0"),
+        (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is not a node name; "),
+        (("submit", "--", "true"), "agentless: no resources requested; Name GPUs, like node1::0"),
         # sizes, times and numbers
         (
             ("submit", "node1", "--memory", "-1", "--", "true"),
@@ -79,21 +79,21 @@ def stranger(tmp_path_factory):
             "agentless: --stop-grace 'soon' is not a duration; ",
         ),
         (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: write a number above 0"),
-        (("submit", "--cores", "0", "--memory", "0", "--", "true"), "agentless: what does it need?"),
+        (("submit", "--cores", "0", "--memory", "0", "--", "true"), "agentless: no resources requested;"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command
         (("submit", "node1"), "agentless: no command: write it after '--', for example: "),
         (("submit", "node1", "--"), "agentless: no command: write it after '--', for example: "),
         (("submit", "node1", "python", "train.py"), "agentless: no command: write it after '--', for example: "),
-        (("submit", "node1", "--", *["x" * 100_000] * 10), "agentless: the command and its environment are 1,0"),
+        (("submit", "node1", "--", *["x" * 100_000] * 10), "agentless: the command and its variables have 1,0"),
         # words
         (("submit", "node1", "--name", "a\nb", "--", "true"), r"agentless: name 'a\nb': use up to 63 letters, "),
         (("submit", "node1", "--name", "", "--", "true"), "agentless: name '': use up to 63 letters, "),
-        (("submit", "node1", "-e", "1A=x", "--", "true"), "agentless: environment variable '1A': use letters, "),
+        (("submit", "node1", "-e", "1A=x", "--", "true"), "agentless: variable '1A': use letters, "),
         (("submit", "node1", "-e", "NOT_SET", "--", "true"), "agentless: --env NOT_SET: there is no such variable in "),
         (("submit", "node1", "-s", "NOT_SET", "--", "true"), "agentless: --secret-env NOT_SET: there is no such "),
-        (("submit", "node1", "-e", "AGENTLESS_NODE=x", "--", "true"), "agentless: environment variable AGENTLESS_NODE"),
-        (("submit", "node1", "--label", "x", "--", "true"), "agentless: --label 'x': write KEY=VALUE"),
+        (("submit", "node1", "-e", "AGENTLESS_NODE=x", "--", "true"), "agentless: variable AGENTLESS_NODE"),
+        (("submit", "node1", "--label", "x", "--", "true"), "agentless: --label 'x': use KEY=VALUE"),
         (("submit", "node1", "--label", "agentless.task=x", "--", "true"), "agentless: label 'agentless.task': "),
         (("submit", "node1", "--mount", "data:/data", "--", "true"), "agentless: mount 'data:/data': write /path/on/"),
         (("submit", "node1", "--image", "", "--", "true"), "agentless: --image '' is empty, "),
@@ -109,7 +109,7 @@ def stranger(tmp_path_factory):
         (("logs", "a/b"), "agentless: nothing is named 'a/b'; "),
         (("nodes", "trust", "../x"), "agentless: nothing is named '../x'; "),
         (("ps", "--limit", "9" * 30), "agentless: Invalid value for '--limit': "),
-        (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is no node name; "),
+        (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is not a node name; "),
         (("submit", "node1", "--", b"\xff"), r"agentless: '\udcff' is no UTF-8 text; "),
         (("sbumit", "node1"), "agentless: there is no verb 'sbumit' (did you mean 'submit'?)"),
         (("ps", "--jsn"), "agentless: No such option: --jsn"),
@@ -193,9 +193,7 @@ except agentless.UsageError as error:
 """
     arrived, refused = agentless.python(script).splitlines()
     assert arrived == "131065"
-    assert refused.startswith(
-        "secret TOKEN is 5,000,006 bytes long, and Linux gives a program no variable of more than"
-    )
+    assert refused.startswith("secret TOKEN has 5,000,006 bytes; the limit of Linux is")
 
 
 def test_an_image_that_cannot_be_had(agentless):
@@ -248,7 +246,7 @@ def test_a_broken_inventory(careless, text, where, sentence):
 
 def test_an_inventory_that_is_a_directory(careless):
     said = refuse(careless, 2, "--inventory", str(careless.config), "gpus")
-    assert said == f"agentless: {careless.config} is a directory; name the inventory file in it\n"
+    assert said == f"agentless: {careless.config} is a folder; specify the inventory file in it\n"
 
 
 def test_an_inventory_that_is_not_there(careless):

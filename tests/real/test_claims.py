@@ -64,7 +64,7 @@ def test_a_gpu_that_a_foreign_process_uses(agentless, node):
     assert [(p["pid"], p["command"], p["memory_mib"]) for p in gpu["processes"]] == [(pid, "sleep 300", 2048)]
     assert refused(agentless, "node1::0") == (
         f"agentless: node1::0: GPU 0 is foreign: used by root's process {pid} (sleep 300, 2 GiB) "
-        "(--share to run beside it)"
+        "(add --share to run beside it)"
     )
 
 
@@ -97,7 +97,7 @@ def test_a_gpu_that_the_admin_excludes(lab):
     try:
         assert (
             refused(cli, "node1::1")
-            == "agentless: node1::1 can never be had here: GPU 1 is excluded: excluded by the inventory"
+            == "agentless: no node can run node1::1: GPU 1 is excluded: excluded by the inventory"
         )
     finally:
         cli.close()
@@ -105,14 +105,14 @@ def test_a_gpu_that_the_admin_excludes(lab):
 
 def test_a_gpu_that_is_not_there(agentless):
     line = refused(agentless, "node1::2")
-    assert line == "agentless: node1::2 can never be had here: GPU 2 is not there (node1 has GPUs 0,1)"
+    assert line == "agentless: no node can run node1::2: node1 has no GPU 2, only GPUs 0,1"
 
 
 def test_a_gpu_whose_memory_cannot_be_read(agentless, node):
     """It is not taken for an idle one."""
     node.set_gpus([{"memory.used": "[Unknown Error]"}, {}])
     until(lambda: agentless.gpu("node1::0")["state"] == "unknown")
-    assert refused(agentless, "node1::0") == "agentless: node1::0: GPU 0 is unknown: its memory cannot be read"
+    assert refused(agentless, "node1::0") == "agentless: node1::0: GPU 0 is unknown: cannot read its memory"
 
 
 def test_of_what_can_never_be_had_all_that_lasts_is_told_and_nothing_else(agentless, node):

@@ -229,7 +229,7 @@ def test_what_a_hook_says_last_is_what_is_told(agentless, node):
     hook.write_text(f"#!/bin/sh\nprintf \"Auto-detected mode as 'legacy'\\n{said}\\n\" >&2\nexit 1\n")
     try:
         refused = agentless("submit", "node1::0", "--", "true", code=1).err
-        assert "node1: the image requires cuda>=12.6, which the NVIDIA driver on node1 does not offer" in refused
+        assert "node1: the image requires cuda>=12.6, but the NVIDIA driver on node1 does not support it" in refused
         hook.write_text(hook.read_text().replace("requirement error", "ldcache error"))
         cause = "nvidia-container-cli: ldcache error: unsatisfied condition: cuda>=12.6, please update your driver"
         error = agentless("submit", "node1::0", "--", "true", code=1).err
@@ -265,7 +265,7 @@ def unlimited(agentless, node):
 def test_a_limit_that_docker_would_leave_out_with_a_mere_warning_is_refused(agentless, unlimited):
     """And who does not insist on the node is limited on the other one."""
     said = agentless("submit", "node1::0", "--memory", "64M", "--", "true", code=3).err
-    assert "Docker on node1 cannot limit memory: it has no memory control group; leave out --memory" in said
+    assert "Docker on node1 cannot limit memory: the memory control group is missing; leave out --memory" in said
     assert containers(unlimited) == []
     task = agentless.submit("1x", "--memory", "64M", "--", "true")
     assert agentless.json("wait", task)[0]["node"] == "node2"
@@ -309,7 +309,7 @@ def test_a_node_without_gpus_runs_what_needs_none(agentless, node):
     node.set_gpus(0)
     until(lambda: agentless.node("node1")["gpus"] == 0)
     agentless("submit", "node1", "--wait", "--", "true")
-    assert "GPU 0 is not there (node1 has no GPU)" in agentless("submit", "node1::0", "--", "true", code=3).err
+    assert "node1 has no GPU 0 and no others" in agentless("submit", "node1::0", "--", "true", code=3).err
 
 
 # ---------------------------------------------------------------------- the network

@@ -64,7 +64,7 @@ def test_a_queued_submit_says_so_and_where_to_look(agentless):
 
 def test_a_task_for_more_memory_than_there_is_is_refused_at_once(agentless):
     done = agentless("submit", "1x:500G", "--", "true", code=3)
-    assert "1x:500G can never be had here:\n  node1: " in done.err
+    assert "no node can run 1x:500G:\n  node1: " in done.err
     assert agentless.json("ps") == []
 
 
@@ -89,7 +89,7 @@ def test_cores_that_are_set_aside_are_waited_for(agentless):
     cores = agentless.node("node1")["cores"]
     first = agentless.submit("node1", "--cores", str(cores), "--", "sleep", "60")
     second = agentless.submit("node1", "--cores", "1", "--", "true")
-    assert "1 core is asked for and 0 of" in agentless.task(second)["reason"]
+    assert "needs 1 core; 0 of" in agentless.task(second)["reason"]
     agentless("kill", first)
     assert agentless("wait", second).code == 0
 

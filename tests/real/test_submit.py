@@ -274,8 +274,8 @@ def test_a_target_that_cannot_be_served_fails_alone(agentless):
     """With its reason, and each of them with its own; the others run."""
     done = agentless("submit", "node1::7", "node1::0", "node2:9", "--json", "--", "sleep", "60", code=3)
     assert [task["target"] for task in done.json] == ["node1::0"]
-    assert "node1::7 can never be had here: GPU 7 is not there (node1 has GPUs 0,1)" in done.err
-    assert "node2:9 can never be had here: NUMA node 9 is not there (node2 has 0)" in done.err
+    assert "no node can run node1::7: node1 has no GPU 7, only GPUs 0,1" in done.err
+    assert "no node can run node2:9: node2 has no NUMA node 9, only 0" in done.err
 
 
 def test_two_targets_of_a_batch_cannot_have_one_gpu(agentless):

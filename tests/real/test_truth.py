@@ -94,7 +94,7 @@ def test_a_container_that_is_removed_by_hand_is_a_failed_task_that_says_so(agent
     task = running(agentless)
     node.sh(f"docker rm --force agentless-{task}")
     until(lambda: state_of(agentless, task) == "failed")
-    assert agentless.task(task)["reason"] == "its container was removed on the node by somebody else"
+    assert agentless.task(task)["reason"] == "its container was removed on the node, outside agentless"
 
 
 def test_labels_that_somebody_damaged_still_hold_their_gpu_and_are_shown(agentless, node):

@@ -16,7 +16,7 @@ _KNOWN = (
             r"(unknown or invalid runtime name:|Unknown runtime specified) nvidia)"
         ),
         (
-            "Docker on {node} cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
+            "Docker on {node} cannot use NVIDIA GPUs; install nvidia-container-toolkit there and run: "
             "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
         ),
         "gpus",
@@ -24,7 +24,7 @@ _KNOWN = (
     Known(
         r"NVIDIA Container Runtime Hook directly .*is not supported",
         (
-            "{engine} on {node} gives out GPUs only with NVIDIA's runtime; on the node run: "
+            "{engine} on {node} can use GPUs only with NVIDIA's runtime; run there: "
             "sudo nvidia-ctk runtime configure --runtime=docker --set-as-default && sudo systemctl restart docker"
         ),
         "gpus",
@@ -32,7 +32,7 @@ _KNOWN = (
     Known(
         r"requirement.*unsatisfied condition: (?P<what>[^,\n(\\]+)",
         (
-            "the image requires {what}, which the NVIDIA driver on {node} does not offer; update the driver there, or "
+            "the image requires {what}, but the NVIDIA driver on {node} does not support it; update the driver, or "
             "use an image for an earlier CUDA version"
         ),
         "fit",
@@ -42,7 +42,7 @@ _KNOWN = (
             r"(device error: (unknown device id: )?|unresolvable CDI devices \S*=)"
             r"(?P<what>MIG-[\w/-]+|[0-9]+:[0-9]+(?=: unknown device))"
         ),
-        "the MIG instance {what} does not exist on {node} any more; list what is there with: nvidia-smi -L",
+        "MIG instance {what} no longer exists on {node}; list instances there with: nvidia-smi -L",
         "fit",
     ),
     Known(
@@ -50,69 +50,69 @@ _KNOWN = (
             rf"{_CLI}(?P<what>device error: [^\n]*|"
             r"[^\n]*/proc/driver/nvidia/gpus/[^\n]*: no such file or directory)"
         ),
-        "{engine} on {node} does not find the GPU ({what}); look at nvidia-smi there, and reboot the node",
+        "{engine} on {node} cannot find the GPU ({what}); check nvidia-smi there, and reboot the node",
         "gpus",
     ),
     Known(
         rf"{_CLI}(?P<what>[^\n]*(device or resource busy|in use by another client))",
         (
-            "a GPU of {node} is busy and cannot be given to a container ({what}); end what holds it, which nvidia-smi "
-            "lists there, or allow sharing with: sudo nvidia-smi -c DEFAULT"
+            "a GPU of {node} is busy ({what}); end its processes, which nvidia-smi lists there, "
+            "or allow sharing with: sudo nvidia-smi -c DEFAULT"
         ),
         "gpus",
     ),
     Known(
         r"load library failed: (?P<what>[^\s:]+)",
         (
-            "the library {what} of the NVIDIA driver is missing on {node}; install the driver there until nvidia-smi "
-            "works, then run: sudo ldconfig"
+            "{what} of the NVIDIA driver is missing on {node}; reinstall the driver there, check nvidia-smi, "
+            "then run: sudo ldconfig"
         ),
         "gpus",
     ),
     Known(
         rf"{_CLI}.*driver/library version mismatch",
-        "the NVIDIA driver on {node} was updated while the old one is still loaded; reboot the node",
+        "the NVIDIA driver on {node} was updated, but the old one is still loaded; reboot the node",
         "gpus",
     ),
     Known(
         rf"{_CLI}(?P<what>initialization error: [^\n]*timed out)",
         (
-            "the NVIDIA driver on {node} answers too late ({what}); keep it loaded with: "
-            "sudo nvidia-smi -pm 1, and look at nvidia-smi there"
+            "the NVIDIA driver on {node} is too slow to answer ({what}); keep it loaded with: "
+            "sudo nvidia-smi -pm 1, and check nvidia-smi there"
         ),
         "gpus",
     ),
     Known(
         rf"{_CLI}(?P<what>(initialization|detection) error: [^\n]*)",
-        "the NVIDIA driver on {node} fails for containers ({what}); look at nvidia-smi there, and reboot the node",
+        "the NVIDIA driver on {node} fails in containers ({what}); check nvidia-smi there, and reboot the node",
         "gpus",
     ),
     Known(
         r"(bpf_prog_query\(BPF_CGROUP_DEVICE\) failed|/devices\.allow): operation not permitted",
         (
-            "{engine} on {node} may not open GPUs for a container; if it runs without root, run there: "
+            "{engine} on {node} has no permission to give GPUs to a container; if it is rootless, run there: "
             "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
         ),
         "gpus",
     ),
     Known(
         rf"{_CLI}mount error: file creation failed: \S*/merged(?P<what>/\S+): file exists",
-        "the image contains {what}, which is a file of the NVIDIA driver of the node; remove it from the image",
+        "the image contains {what}, a file of the node's NVIDIA driver; remove it from the image",
         "task",
     ),
     Known(
         r"unresolvable CDI devices (?P<what>[^\n]*)",
-        "{engine} on {node} knows no such GPU ({what}); install nvidia-container-toolkit there and run: {cdi}",
+        "{engine} on {node} does not know the GPU ({what}); install nvidia-container-toolkit there and run: {cdi}",
         "gpus",
     ),
     Known(
         r"failed to stat CDI host device \"?(?P<what>[^\s\"\\]+)",
-        "{engine} on {node} wants to hand out {what}, which is not there; bring its list up to date with: {cdi}",
+        "{engine} on {node} cannot find {what}; update its device list there with: {cdi}",
         "gpus",
     ),
     Known(
         r"stat nvidia\.com/gpu=\S+: no such file",
-        "{engine} on {node} is too old to hand out GPUs (CDI needs podman 4.1); update it there",
+        "{engine} on {node} is too old to use GPUs (CDI needs podman 4.1); update it there",
         "gpus",
     ),
     Known(
@@ -120,13 +120,13 @@ _KNOWN = (
             rf"({ENGINE_ITSELF}exec: [\\\"]*|fork/exec |hook: stat )(\S*/)?"
             rf"(?P<what>nvidia-(container-(runtime|cli|toolkit)[\w.-]*|ctk|cdi-hook))[\\\"]*: ({_GONE})"
         ),
-        "{engine} on {node} cannot hand out GPUs: there is no {what} there; install nvidia-container-toolkit again",
+        "{engine} on {node} cannot use GPUs: {what} is missing; reinstall nvidia-container-toolkit there",
         "gpus",
     ),
     Known(
         r"error executing hook `(\S*/)?(?P<what>nvidia-[\w.-]+` \(exit code: \d+\))",
         (
-            "{engine} on {node} cannot hand out GPUs: `{what}; look at nvidia-smi there, update "
+            "{engine} on {node} cannot use GPUs: `{what}; check nvidia-smi there, update "
             "nvidia-container-toolkit, then run: {cdi}"
         ),
         "gpus",

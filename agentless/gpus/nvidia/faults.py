@@ -113,4 +113,4 @@ def meaning(code: int, message: str) -> str | None:
     action = _ACTION.search(message)
     if action is None:
         return "the recovery action changed"
-    return None if action[1] == "None" else f"the driver asks for an action: {action[1]}"
+    return None if action[1] == "None" else f"the driver requires an action: {action[1]}"

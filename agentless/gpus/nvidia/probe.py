@@ -108,44 +108,44 @@ _ANSWERED = frozenset({"0", "14"})
 """14: the GPU's infoROM is damaged; the readings are there all the same."""
 _HUNG = frozenset({"124", "137", "143"})
 """`timeout` ended it: as coreutils says so, after -k, and as busybox says so."""
-_HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; see dmesg on the node, and reboot it"
+_HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; check dmesg on the node, and reboot it"
 _PIPE_CLOSED = "141"
 """By SIGPIPE: it had more to say than it may."""
-_CUT_OFF = "the answer about its GPUs was cut off; the next sample may be whole"
-_LOOK = "run nvidia-smi on the node to see more"
-_TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB, which is no answer about GPUs; {_LOOK}"
+_CUT_OFF = "the GPU sample was cut off; agentless retries with the next sample"
+_LOOK = "check nvidia-smi on the node"
+_TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB; {_LOOK}"
 _NO_DEVICES = "No devices were found"
 
 _REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
 _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"Driver/library version mismatch"),
-        "the NVIDIA driver was updated while the old one is loaded; reboot the node, or reload the nvidia modules",
+        "the NVIDIA driver was updated, but the old one is still loaded; reboot the node, or reload the nvidia modules",
     ),
     (
         re.compile(r"couldn't communicate with the NVIDIA driver"),
-        "the NVIDIA driver is not loaded; reboot the node, or reinstall the driver for the kernel that runs there",
+        "the NVIDIA driver is not loaded; reboot the node, or reinstall the driver for its kernel",
     ),
     (
         re.compile(r"couldn't find libnvidia-ml"),
-        "nvidia-smi does not find libnvidia-ml.so; reinstall the NVIDIA driver on the node",
+        "nvidia-smi cannot find libnvidia-ml.so; reinstall the NVIDIA driver on the node",
     ),
     (
         re.compile(r"Failed to initialize NVML: Insufficient Permissions"),
-        "this user may not open /dev/nvidia* on the node; add it to the group that owns them (often video or render)",
+        "the login user has no permission for /dev/nvidia*; add it to their group on the node (often video or render)",
     ),
     (
         re.compile(r"Failed to initialize NVML: (.+)"),
-        "the NVIDIA driver cannot be used ({}); reboot the node, or reinstall the driver",
+        "the NVIDIA driver does not work ({}); reboot the node, or reinstall the driver",
     ),
     (
         re.compile(r"the device handle for GPU ?(.+?)(?:: [A-Z].*)?$", re.MULTILINE),
-        "GPU {} does not answer, it may have fallen off the bus; reboot the node, check its seat, power and cooling",
+        "GPU {} does not answer; it may have fallen off the bus; reboot the node, check the card, its power and cooling",
     ),
-    (_REFUSED, "the NVIDIA driver on the node is too old, it does not know {}; update it"),
+    (_REFUSED, "the NVIDIA driver on the node is too old: it does not know {}; update it"),
     (
         re.compile(r"timeout: .*(?:not found|No such file)"),
-        "there is no timeout command; install coreutils on the node",
+        "timeout not found on the node; install coreutils there",
     ),
 )
 
@@ -170,8 +170,8 @@ _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
 _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
 _LISTER = "nvidia-smi -L"
-_BY_MODE = "(nvidia-smi -c DEFAULT changes it)"
-_IN_MIG_MODE = "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
+_BY_MODE = "(change it with: nvidia-smi -c DEFAULT)"
+_IN_MIG_MODE = "in MIG mode, but agentless uses whole GPUs only (turn it off with: nvidia-smi -mig 0)"
 _UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
@@ -196,7 +196,7 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
         return GpuSample()
     rows, messages = _sorted(said)
     if len(rows) > MOST_GPUS:
-        return _silent(f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
+        return _silent(f"nvidia-smi lists more than {MOST_GPUS} GPUs; {_LOOK}")
     if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
         return _silent(_TOO_LONG)
     gpus, error = _gpus(rows, messages, code)
@@ -243,8 +243,8 @@ def _gpus(rows: Sequence[str], messages: Sequence[str], code: str | None) -> tup
     gpus = tuple(gpu for gpu, _ in found if gpu)
     error = _complaint(messages, code) or next((problem for _, problem in found if problem), None)
     if len({gpu.index for gpu in gpus}) < len(gpus) or len({gpu.uuid for gpu in gpus}) < len(gpus):
-        gpus, error = (), error or f"nvidia-smi names one GPU twice, with different readings; {_LOOK}"
-    return gpus, error or (None if rows else f"nvidia-smi names no GPU; {_LOOK}")
+        gpus, error = (), error or f"nvidia-smi lists a GPU twice with different readings; {_LOOK}"
+    return gpus, error or (None if rows else f"nvidia-smi lists no GPU; {_LOOK}")
 
 
 @lru_cache(maxsize=4096)
@@ -256,12 +256,12 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
     if surplus > 0 and _WHOLE_UUID.fullmatch(cells[1]):
         cells[2 : 3 + surplus] = [", ".join(cells[2 : 3 + surplus])]
     if len(cells) < 3 or not _INDEX.fullmatch(cells[0]) or not _UUID.fullmatch(cells[1]):
-        return None, "nvidia-smi cannot read one of the GPUs; see dmesg on the node, and reboot it"
+        return None, "nvidia-smi cannot read one of the GPUs; check dmesg on the node, and reboot it"
     index, uuid = int(cells[0]), cells[1]
     bus = pci_bus_id(cells[4]) if len(cells) == columns else None
     in_place = bus or (surplus == 0 and _UNAVAILABLE.fullmatch(cells[4]))
     if not in_place or row.count("GPU-") > 1:  # two, where two rows ran together
-        return GpuReading(index, uuid, vendor=VENDOR), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
+        return GpuReading(index, uuid, vendor=VENDOR), f"nvidia-smi prints a damaged line about GPU {index}; {_LOOK}"
     identity = (index, uuid, _known(cells[2]), _known(cells[3]), bus)
     if not _DEAD.isdisjoint(cells):
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
@@ -295,9 +295,9 @@ def in_its_mode(reading: GpuReading) -> GpuReading:
     if reading.mig:
         return replace(reading, barred=_IN_MIG_MODE)
     if reading.compute_mode == "Prohibited":
-        return replace(reading, barred=f"its compute mode lets nobody compute {_BY_MODE}")
+        return replace(reading, barred=f"its compute mode prohibits compute processes {_BY_MODE}")
     if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
-        return replace(reading, solo=f"its compute mode lets only one compute {_BY_MODE}")
+        return replace(reading, solo=f"its compute mode allows only one process {_BY_MODE}")
     return reading
 
 
@@ -320,12 +320,12 @@ def _processes(
     if error := _complaint(messages[:_MAX_MESSAGES], code):
         return None, error
     if len(rows) > PROCESSES:
-        return None, f"nvidia-smi names more than {PROCESSES} processes, which is all that is looked up; {_LOOK}"
+        return None, f"nvidia-smi lists more than {PROCESSES} processes, the limit of agentless; {_LOOK}"
     processes: list[GpuProcess] = []
     for row in rows:
         uuid, pid, rest = (*row.split(", ", 2), "", "")[:3]
         if uuid not in uuids or not _WHOLE.fullmatch(pid) or any(other in rest for other in uuids):
-            hidden = f"nvidia-smi does not tell which processes use the GPUs ({_printable(row)[:80]})"
+            hidden = f"nvidia-smi does not show the processes on the GPUs ({_printable(row)[:80]})"
             return None, f"{hidden}; {_LOOK}"
         owner, command = details.get(("@owner", pid), ""), details.get(("@command", pid), "")
         processes.append(_process(row, owner, command, details.get(("@cgroup", pid))))
@@ -373,7 +373,7 @@ def _complaint(messages: Sequence[str], code: str | None) -> str | None:
         return _CUT_OFF
     if code in _ANSWERED:
         return None
-    return f"nvidia-smi ended with exit code {code} ({_printable(text) or 'without a word'}); {_LOOK}"
+    return f"nvidia-smi ended with exit code {code} ({_printable(text) or 'no output'}); {_LOOK}"
 
 
 def _known(cell: str) -> str | None:

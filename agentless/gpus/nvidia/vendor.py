@@ -15,7 +15,7 @@ _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"
 _CUDA_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CDI = "nvidia.com/gpu"
-_INSTALL = "install nvidia-container-toolkit, then"
+_INSTALL = "install nvidia-container-toolkit, then run"
 
 
 class Nvidia:

@@ -36,7 +36,7 @@ class Location:
 def parse_location(text: str) -> Location:
     """Parse `NODE:PATH`, `TASK:PATH` or a local path. A slash before the first colon makes it local: `./a:b`."""
     if not text or "\0" in text:
-        raise UsageError("a path is empty, or has a NUL in it; write NODE:PATH, TASK:PATH, or a path here")
+        raise UsageError("a path is empty or contains NUL; use NODE:PATH, TASK:PATH or a local path")
     at, colon, path = text.partition(":")
     return Location(at, path) if colon and at and "/" not in at else Location(None, text)
 
@@ -66,7 +66,7 @@ def decoded(text: str) -> str:
     try:
         path = unquote_to_bytes(text)
     except UnicodeEncodeError:
-        raise UsageError("a path is no UTF-8 text; percent-encode its bytes") from None
+        raise UsageError("a path is not UTF-8; percent-encode its bytes") from None
     if b"\0" in path:
-        raise UsageError("a NUL character cannot be part of a path")
+        raise UsageError("a path cannot contain NUL")
     return path.decode("utf-8", "surrogateescape")

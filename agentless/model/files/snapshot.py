@@ -50,25 +50,25 @@ def snapshot_id(snapshot: Snapshot) -> str:
 def parse_snapshot(rows: Sequence[Sequence[object]]) -> dict[str, Entry]:
     """Parse rows. Raises UsageError if a path leads out of the folder, or the snapshot is too large."""
     if len(rows) > MAX_FILES:
-        raise UsageError(f"more than {MAX_FILES:,} files are too many to upload; {INSTEAD}")
+        raise UsageError(f"more than {MAX_FILES:,} files to upload; {INSTEAD}")
     found: dict[str, Entry] = {}
     for row in rows:
         match row:
             case [str(path), str(letter), int(mode), int(size), str(content)] if _is_plain(path) and letter in _LETTERS:
                 entry = Entry(_LETTERS[letter], mode & 0o777, size, content)
             case _:
-                raise UsageError(f"{str(row)[:80]} is no line of a snapshot")
+                raise UsageError(f"{str(row)[:80]} is not a line of a snapshot")
         if path in found or size < 0 or (entry.kind == "file" and not _SHA256.fullmatch(content)):
-            raise UsageError(f"{str(row)[:80]} is no line of a snapshot")
+            raise UsageError(f"{str(row)[:80]} is not a line of a snapshot")
         found[path] = entry
     for path in found:
         above = found.get(posixpath.dirname(path))
         if path and (above is None or above.kind != "folder"):
-            raise UsageError(f"{path[:80]!r} is in no folder of the snapshot")
+            raise UsageError(f"{path[:80]!r} is not in any folder of the snapshot")
     if "" not in found:
-        raise UsageError("a snapshot begins with the folder or file that it is of")
+        raise UsageError("a snapshot must begin with its own folder or file")
     if sum(entry.size for entry in found.values()) > MAX_BYTES:
-        raise UsageError(f"more than 1 GiB is too much to upload; {INSTEAD}")
+        raise UsageError(f"more than 1 GiB to upload; {INSTEAD}")
     return found
 
 

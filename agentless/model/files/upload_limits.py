@@ -8,5 +8,5 @@ MAX_BYTES = 1 << 30
 """Bytes of one upload."""
 MOST_LEVELS = 256
 """Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
-INSTEAD = "put it on the nodes and see it there with --mount, or leave it out by a line in .gitignore"
+INSTEAD = "copy data to the nodes and use --mount, or exclude files in .gitignore"
 """What to do about an upload that is too large."""

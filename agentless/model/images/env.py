@@ -176,9 +176,9 @@ class ImageFacts:
 def check_name(name: str) -> str:
     """Check and return the name of an env. Raises UsageError."""
     if name == NULL:
-        raise UsageError("NULL is no env: as --container NULL it means no container at all")
+        raise UsageError("NULL is not an env: --container NULL means no container")
     if name.upper() == NULL:
-        raise UsageError(f"{name!r} is the name of no env; in capitals, --container NULL means no container at all")
+        raise UsageError(f"{name!r} is not a valid env name; for no container, use --container NULL in capitals")
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise UsageError(
             f"env {name[:80]!r}: use up to {MAX_NAME} lowercase letters and digits, with single '.', '_' or '-' "
@@ -194,7 +194,7 @@ def parse_ref(text: str) -> EnvRef:
     if not colon:
         return EnvRef(name)
     if not _NUMBER.fullmatch(number):
-        raise UsageError(f"{text[:80]!r}: the version of an env is a number from 1 on, like {name}:3")
+        raise UsageError(f"{text[:80]!r}: a version is a number from 1, like {name}:3")
     return EnvRef(name, int(number))
 
 
@@ -223,7 +223,7 @@ def check_message(text: str) -> str:
     """The message in one line. Raises UsageError if it is too long."""
     line = " ".join(printable(text).split())
     if len(line) > MAX_MESSAGE:
-        raise UsageError(f"the message has {len(line)} characters; {MAX_MESSAGE} are the most")
+        raise UsageError(f"the message has {len(line)} characters; the limit is {MAX_MESSAGE}")
     return line
 
 

@@ -124,4 +124,4 @@ def naming(node: str, text: str, otherwise: str | None = None) -> str:
 
 def unreachable(node: str, reason: str | None) -> str:
     """The message that a node cannot be reached, and why."""
-    return naming(node, reason or "it has not answered yet", f"{node} cannot be reached")
+    return naming(node, reason or "no answer yet", f"{node} cannot be reached")

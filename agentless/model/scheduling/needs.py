@@ -22,7 +22,7 @@ from agentless.model.units import GPU_MEMORY, parse_size, short_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
-_HOW = "write HOST, HOST::GPU,… or HOST:NUMA::GPU,…, for example node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G"
+_HOW = "use HOST, HOST::GPU,… or HOST:NUMA::GPU,…, like node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G"
 _COUNTED = re.compile(r"([0-9]{1,5})[xX](.*)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
@@ -84,7 +84,7 @@ def parse_target(text: str) -> Needs:
     place, separator, gpu_text = text.partition("::")
     host, colon, numa_text = place.partition(":")
     if not NODE_NAME.fullmatch(host):
-        raise UsageError(f"target {text!r}: {'no node' if not host else f'{host!r} is no node name'}; {_HOW}")
+        raise UsageError(f"target {text!r}: {f'{host!r} is not a node name' if host else 'no node'}; {_HOW}")
     if colon and not _is_index(numa_text):
         raise UsageError(f"target {text!r}: NUMA node {numa_text!r} is not a number; {_HOW}")
     numa = int(numa_text) if colon else None
@@ -99,13 +99,13 @@ def parse_target(text: str) -> Needs:
 def joined(needs: Needs, target: Needs, text: str) -> Needs:
     """The needs of options, extended by a target. Raises UsageError if they contradict each other."""
     if target.indices and (needs.gpus or needs.gpu_types):
-        raise UsageError(f"target {text!r} names its GPUs; leave out --gpus and --gpu-type, or write {target.node}")
+        raise UsageError(f"target {text!r} specifies its GPUs; omit --gpus and --gpu-type, or use {target.node}")
     if target.gpus and needs.gpus:
-        raise UsageError(f"target {text!r} says how many GPUs; leave out --gpus")
+        raise UsageError(f"target {text!r} specifies the number of GPUs; omit --gpus")
     if (target.gpu_types and needs.gpu_types) or (target.gpu_memory and needs.gpu_memory):
-        raise UsageError(f"target {text!r} says which GPUs; leave out --gpu-type and --gpu-memory")
+        raise UsageError(f"target {text!r} specifies the kind of GPU; omit --gpu-type and --gpu-memory")
     if target.nodes and (needs.nodes or needs.exclude):
-        raise UsageError(f"target {text!r} names its node; leave out --node and --exclude")
+        raise UsageError(f"target {text!r} specifies its node; omit --node and --exclude")
     return replace(
         needs,
         gpus=target.gpus or needs.gpus,
@@ -122,7 +122,7 @@ def parse_gpu_types(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     for part in found:
         if not _TYPE.fullmatch(part):
-            raise UsageError(f"GPU type {part!r}: write a part of its name, like A100, or a pattern, like RTX*")
+            raise UsageError(f"GPU type {part!r}: use a part of its name, like A100, or a pattern, like RTX*")
     return found
 
 
@@ -140,7 +140,7 @@ def is_type(name: str | None, pattern: str) -> bool:
 def _counted(text: str, count: int, rest: str) -> Needs:
     types, colon, size = rest.partition(":")
     if not 1 <= count <= MAX_GPUS:
-        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write 1x to {MAX_GPUS}x, or a node for none")
+        raise UsageError(f"target {text!r}: {count} GPUs are out of range; use 1x to {MAX_GPUS}x, or a node for no GPU")
     if colon and not size:
         raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
     try:
@@ -159,11 +159,11 @@ def _indices(text: str, gpu_text: str) -> tuple[int, ...]:
             raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; write {last}-{first}")
+            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; use {last}-{first}")
         found += range(first, last + 1)
     twice = sorted({gpu for gpu in found if found.count(gpu) > 1}) if len(set(found)) < len(found) else ()
     if twice:
-        raise UsageError(f"target {text!r}: GPU {twice[0]} is named twice; name each GPU once")
+        raise UsageError(f"target {text!r}: GPU {twice[0]} is listed twice; list each GPU once")
     return tuple(found)
 
 

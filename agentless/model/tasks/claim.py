@@ -174,7 +174,7 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
         whole = _WHOLE.validate_json(container.labels[SPEC])
         check_numbers(whole.spec)
         if whole.spec.on_node_itself != container.on_node_itself:
-            raise ValueError("what runs it is not what its spec says")
+            raise ValueError("the container does not match its spec")
         if whole.version == 1:
             # Another controller may have another name for the node.
             whole = replace(whole, spec=replace(whole.spec, needs=replace(parse_target(whole.target), nodes=(node,))))

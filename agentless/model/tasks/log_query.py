@@ -69,7 +69,7 @@ class LogCursor:
                 place = LogPosition(_stamp(place[0]), _stamp(place[1]), _time(place[2]))
             return cls(task, (out, err), place)
         except (ValueError, TypeError, KeyError, IndexError, RecursionError):
-            raise UsageError("this is no position in a log; give one that a frame of kind 5 had") from None
+            raise UsageError("not a position in a log; use one from a frame of kind 5") from None
 
 
 @dataclass(frozen=True, slots=True)

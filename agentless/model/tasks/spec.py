@@ -147,14 +147,14 @@ def parse_mount(text: str) -> Mount:
     """`HOST:CONT[:ro]` as a mount; both paths absolute."""
     if (parts := _mount_parts(text)) and parts[0].startswith("/"):
         return Mount(*parts)
-    raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
+    raise UsageError(f"mount {text!r}: use /path/on/node:/path/in/container, or …:ro for read-only")
 
 
 def parse_volume(text: str) -> Volume:
     """`NAME:/path[:ro]` as a volume."""
     if parts := _mount_parts(text):
         return Volume(check_volume(parts[0]), *parts[1:])
-    raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+    raise UsageError(f"--volume {text[:80]!r}: use NAME:/path/in/container, or …:ro for read-only")
 
 
 def _mount_parts(text: str) -> tuple[str, str, bool] | None:
@@ -170,7 +170,7 @@ def check_volume(name: str) -> str:
     if not _VOLUME.fullmatch(name):
         raise UsageError(
             f"volume {name[:80]!r}: use 2 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit; "
-            "a folder of the node is a --mount"
+            "for a folder of the node, use --mount"
         )
     return name
 
@@ -206,7 +206,7 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
 def check_spec(spec: TaskSpec) -> None:
     """Raise UsageError for a spec that no engine can run, or would run in an unexpected way."""
     if spec.traits.needs_command and not spec.command:
-        raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
+        raise UsageError("no command; add it after '--', for example: agentless submit node1::0 -- python train.py")
     _check_container(spec)
     _check_texts(spec)
     _check_uploads(spec)
@@ -220,9 +220,7 @@ def check_spec(spec: TaskSpec) -> None:
         _check_without_container(spec)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
-        raise UsageError(
-            "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
-        )
+        raise UsageError("--share (with foreign processes) and --gpu-share (with tasks) exclude each other; use one")
     _check_terms(spec.terms)
     check_numbers(spec)
 
@@ -243,8 +241,8 @@ def _check_length(spec: TaskSpec) -> None:
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
-            f"the command and its environment are {length:,} bytes long and {MAX_SPEC:,} is the most; "
-            "put them into a file on the node and --mount it"
+            f"the command and its variables have {length:,} bytes; the limit is {MAX_SPEC:,}; "
+            "move them into a file on the node and --mount it"
         )
 
 
@@ -255,31 +253,31 @@ def _check_names(spec: TaskSpec) -> None:
         )
     for name in spec.env_names:
         if not _ENV_NAME.fullmatch(name):
-            raise UsageError(f"environment variable {name[:80]!r}: use letters, digits and '_'")
+            raise UsageError(f"variable {name[:80]!r}: use letters, digits and '_'")
         if name.startswith(_OURS):
             raise _is_ours(name)
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
-        raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
+        raise UsageError(f"{reserved[0]} cannot be a secret, because it changes how docker runs; use --env")
     for key in spec.labels:
         if not LABEL_KEY.fullmatch(key):
             raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
         if key.startswith("agentless."):
-            raise UsageError(f"label {key[:80]!r}: labels that begin with 'agentless.' are agentless's own")
+            raise UsageError(f"label {key[:80]!r}: the prefix 'agentless.' is reserved; choose another name")
 
 
 def _check_single_words(spec: TaskSpec) -> None:
     for option, value in _single_words(spec).items():
         if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
-            raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
+            raise UsageError(f"--{option} {value[:80]!r} must be one word that does not begin with '-'")
 
 
 def _check_limits(spec: TaskSpec) -> None:
     if spec.cores is not None and not 0 < spec.cores < math.inf:
-        raise UsageError(f"--cores {spec.cores:g}: write a number above 0, or leave it out for no limit")
+        raise UsageError(f"--cores {spec.cores:g}: use a number above 0, or omit it for no limit")
     _check_size("--memory", spec.memory, MEMORY)
     _check_size("--shm-size", spec.shm_size, SHM)
     if not 0 <= spec.stop_grace < math.inf:
-        raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+        raise UsageError(f"--stop-grace {spec.stop_grace:g}: use a duration of 0 or more")
 
 
 def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_nodes: Sequence[str]) -> None:
@@ -288,36 +286,36 @@ def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_node
         if name.startswith(tuple(in_containers)):
             raise _is_ours(name)
         if spec.on_node_itself and name in on_nodes:
-            raise UsageError(f"{name} is set by agentless with --container NULL; ask for GPUs with --gpus")
+            raise UsageError(f"{name} is reserved for agentless with --container NULL; request GPUs with --gpus")
 
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Raise UsageError for invalid values of secrets. The message has none of the values."""
     for name, value in secrets.items():
         if re.search(r"[\0\ud800-\udfff]", value):
-            raise UsageError(f"secret {name} has a NUL character in it or is no UTF-8 text; no variable can be so")
+            raise UsageError(f"secret {name} contains NUL or is not UTF-8; variables cannot hold such values")
     lengths = {name: len(f"{name}={value}".encode()) for name, value in secrets.items()}
     for name, length in lengths.items():
         if length > MAX_VARIABLE:
             raise UsageError(
-                f"secret {name} is {length:,} bytes long, and Linux gives a program no variable of more than "
-                f"{MAX_VARIABLE:,}; put the value into a file on the node and --mount it"
+                f"secret {name} has {length:,} bytes; the limit of Linux is {MAX_VARIABLE:,}; "
+                "move the value into a file on the node and --mount it"
             )
     if (total := sum(lengths.values())) > MAX_SECRETS:
         raise UsageError(
-            f"the secrets are {total:,} bytes long, and {MAX_SECRETS:,} is the most for all of a task; "
-            "put large values into a file on the node and --mount it"
+            f"the secrets have {total:,} bytes; the limit per task is {MAX_SECRETS:,}; "
+            "move large values into a file on the node and --mount it"
         )
 
 
 def check_numbers(spec: TaskSpec) -> None:
     """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
     if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
-        raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
+        raise UsageError(f"a number of the task is greater than the limit of {MAX_NUMBER:,}")
 
 
 def _is_ours(variable: str) -> UsageError:
-    return UsageError(f"environment variable {variable} is set by agentless; choose another name")
+    return UsageError(f"variable {variable} is reserved for agentless; choose another name")
 
 
 def _check_without_container(spec: TaskSpec) -> None:
@@ -331,39 +329,38 @@ def _check_without_container(spec: TaskSpec) -> None:
     }
     for option, value in asked.items():
         if value:
-            raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
+            raise UsageError(f"--{option} needs a container; omit it, or omit --container NULL")
     if spec.workdir is not None and not spec.workdir.startswith("/"):
         raise UsageError(
-            f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL, use an absolute path on the node, like /data"
         )
 
 
 def _check_container(spec: TaskSpec) -> None:
     if spec.container is None:
         if spec.image_id is not None:
-            raise UsageError("image_id says which image an env has to be, and no env is named; leave it out")
+            raise UsageError("image_id needs an env; omit it")
         if spec.pull not in (None, *PULL):
-            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: use {', '.join(PULL[:-1])} or {PULL[-1]}")
         return
     if spec.pull is not None:
-        raise UsageError("--pull is about an --image; an env is brought from the nodes that have it; leave one out")
+        raise UsageError("--pull applies to --image, not to an env; omit one of them")
     if spec.container == NULL:
         return
     if spec.image not in (None, parse_ref(spec.container).image):
-        raise UsageError("--container and --image both say what to run it in; leave one of them out")
+        raise UsageError("--container and --image exclude each other; use one of them")
 
 
 def _check_uploads(spec: TaskSpec) -> None:
     if spec.on_node_itself and (spec.uploads or spec.outputs):
-        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+        raise UsageError("--upload and --output need a container; omit them, or omit --container NULL")
     seen: tuple[Mount | Volume, ...] = (*spec.mounts, *spec.volumes)
     for upload in spec.uploads:
         goes = within(spec.workdir or "/", upload.target)
         for mount in seen:
             if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
                 raise UsageError(
-                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
-                    "choose another place, as PATH:DEST"
+                    f"--upload {upload.source}: {goes} is inside the mount {mount}; choose another PATH:DEST"
                 )
 
 
@@ -371,66 +368,65 @@ def _check_size(option: str, size: int | None, of: Sizes) -> None:
     if size is None:
         return
     if not 0 < size < 2**63:
-        raise UsageError(f"{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
+        raise UsageError(f"{option} {size}: use a size above 0 and below 8 EiB")
     if wrong := least_size(size, of):
         raise UsageError(f"{option} {wrong}")
 
 
 def _check_needs(needs: Needs) -> None:
     if not 0 <= needs.gpus <= MAX_GPUS:
-        raise UsageError(f"--gpus {needs.gpus}: write a number from 0 to {MAX_GPUS:,}")
+        raise UsageError(f"--gpus {needs.gpus}: use a number from 0 to {MAX_GPUS:,}")
     if not needs.gpus and (needs.gpu_memory is not None or needs.gpu_types):
-        raise UsageError("GPU memory or a GPU type is asked for and no GPU; say how many with --gpus")
+        raise UsageError("GPU memory or a GPU type without GPUs; set the number with --gpus")
     _check_size("--gpu-memory", needs.gpu_memory, GPU_MEMORY)
     if not 1 <= needs.gpu_share <= MAX_SHARES:
-        raise UsageError(f"--gpu-share {needs.gpu_share}: write how many tasks may be on a GPU, from 1 to {MAX_SHARES}")
+        raise UsageError(f"--gpu-share {needs.gpu_share}: use a number of tasks per GPU from 1 to {MAX_SHARES}")
     if needs.gpu_share > 1 and not needs.gpus:
-        raise UsageError(f"--gpu-share {needs.gpu_share}: no GPU is asked for; say how many with --gpus")
+        raise UsageError(f"--gpu-share {needs.gpu_share}: no GPUs requested; set the number with --gpus")
     if needs.gpu_share > 1 and needs.gpu_memory is None:
         raise UsageError(
-            f"--gpu-share {needs.gpu_share}: say with --gpu-memory how much of each GPU it takes, like 8G; "
-            "otherwise nobody knows what is left for the others"
+            f"--gpu-share {needs.gpu_share} needs --gpu-memory, the memory that the task uses of each GPU, like 8G"
         )
     if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
-        raise UsageError("exact GPUs are those of one node, and as many as are named; write them like node1::0,1")
+        raise UsageError("GPU indices need exactly one node and a matching number of GPUs; use node1::0,1")
     if needs.numa is not None and needs.node is None:
-        raise UsageError("a NUMA node is one of a named node; write it like node1:0")
+        raise UsageError("a NUMA node needs a node; use node1:0")
     for name in (*needs.nodes, *needs.exclude):
         if not NODE_NAME.fullmatch(name):
-            raise UsageError(f"{name[:80]!r} is no node name; agentless nodes lists them")
+            raise UsageError(f"{name[:80]!r} is not a node name; list nodes with: agentless nodes")
 
 
 def _check_terms(terms: Terms) -> None:
     if not -1000 <= terms.priority <= 1000:
-        raise UsageError(f"--priority {terms.priority}: write a number from -1000 to 1000; the higher ones come first")
+        raise UsageError(f"--priority {terms.priority}: use a number from -1000 to 1000; higher ones start first")
     if terms.time_limit is not None and not 0 < terms.time_limit < math.inf:
-        raise UsageError(f"--time-limit {terms.time_limit:g}: a task needs more than 0 seconds")
+        raise UsageError(f"--time-limit {terms.time_limit:g}: use a duration above 0")
     if terms.wait_for is not None and not 0 <= terms.wait_for < math.inf:
-        raise UsageError(f"--wait-for {terms.wait_for:g}: a time cannot be negative or endless")
+        raise UsageError(f"--wait-for {terms.wait_for:g}: use a duration of 0 or more")
     if terms.start_at is not None and not 0 <= terms.start_at < 1e11:
-        raise UsageError(f"--at {terms.start_at:g}: a time is in Unix seconds")
+        raise UsageError(f"--at {terms.start_at:g}: use Unix seconds")
     if terms.start_at is not None and terms.wait_for == 0:
-        raise UsageError("--no-queue is for now, and --at and --in are for later; leave one of them out")
+        raise UsageError("--no-queue starts the task now, --at and --in later; use one of them")
     parse_signal(terms.signal)
     if terms.time_limit is None and parse_signal(terms.signal) != "TERM":
-        raise UsageError(f"--signal {terms.signal} is sent when the --time-limit is over, or nearly; say that, too")
+        raise UsageError(f"--signal {terms.signal} needs a --time-limit")
     if terms.signal_before is not None:
         if terms.time_limit is None:
-            raise UsageError("--signal-before is the time before the end of the --time-limit; say that, too")
+            raise UsageError("--signal-before needs a --time-limit")
         if not 0 < terms.signal_before < terms.time_limit:
             raise UsageError(
-                f"--signal-before {terms.signal_before:g}s: it is more than 0 and less than the --time-limit, "
+                f"--signal-before {terms.signal_before:g}s: use a duration above 0 and below the --time-limit of "
                 f"{terms.time_limit:g}s"
             )
     if not 0 <= terms.retries <= MAX_RETRIES:
-        raise UsageError(f"--retries {terms.retries}: write a number from 0 to {MAX_RETRIES}")
+        raise UsageError(f"--retries {terms.retries}: use a number from 0 to {MAX_RETRIES}")
     if terms.max_parallel is not None and terms.max_parallel < 1:
-        raise UsageError(f"--max-parallel {terms.max_parallel}: one task at a time is the least")
+        raise UsageError(f"--max-parallel {terms.max_parallel}: use at least 1")
     if terms.max_parallel is not None and terms.wait_for == 0:
-        raise UsageError("--max-parallel makes tasks wait, and --no-queue lets none; leave one of them out")
+        raise UsageError("--max-parallel and --no-queue exclude each other; use one of them")
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
-        raise UsageError(f"--backoff {terms.backoff:g}: a time cannot be negative or endless")
+        raise UsageError(f"--backoff {terms.backoff:g}: use a duration of 0 or more")
 
 
 def _whole_numbers(value: object) -> Iterator[int]:
@@ -444,6 +440,6 @@ def _whole_numbers(value: object) -> Iterator[int]:
 def _check_text(words: Iterable[str]) -> None:
     for word in words:
         if "\0" in word:
-            raise UsageError("a NUL character cannot be part of a command, a value or a path")
+            raise UsageError("a command, value or path cannot contain NUL")
         if re.search(r"[\ud800-\udfff]", word):
-            raise UsageError(f"{word[:80]!r} is no UTF-8 text; write it otherwise, or put it into a file on the node")
+            raise UsageError(f"{word[:80]!r} is not UTF-8; encode it, or move it into a file on the node")

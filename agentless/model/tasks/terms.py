@@ -51,7 +51,7 @@ def parse_signal(text: str) -> str:
     """`USR1` out of `SIGUSR1`, `usr1` or `USR1`."""
     name = text.upper().removeprefix("SIG")
     if name not in SIGNALS:
-        raise UsageError(f"--signal {text[:80]!r}: write one of {', '.join(SIGNALS)}")
+        raise UsageError(f"--signal {text[:80]!r}: use one of {', '.join(SIGNALS)}")
     return name
 
 
@@ -61,5 +61,5 @@ def parse_retry_on(text: str) -> tuple[str, ...]:
     for part in parts:
         code = _EXIT.fullmatch(part)
         if part not in _KINDS and not (code and 0 < int(code[1]) < 256):
-            raise UsageError(f"--retry-on {part[:80]!r}: write {', '.join(_KINDS)} or exit:CODE, like exit:75")
+            raise UsageError(f"--retry-on {part[:80]!r}: use {', '.join(_KINDS)} or exit:CODE, like exit:75")
     return parts

@@ -56,12 +56,12 @@ class Ahead:
                 continue
             words = f"promised to {_called(each)}{_when(promise, now)}"
             if wanted := [fit[uuid] for uuid in promise.gpu_uuids if uuid in fit]:
-                found += [Flaw(index, "is", f"free and {words}") for index in wanted]
+                found += [Flaw(index, "is", f"free but {words}") for index in wanted]
             elif _compete(task.spec, each.spec):
-                others.append(f"a part of it is {words}")
+                others.append(f"part of the node is {words}")
         if not found and not others:
             return ()
-        text = f"what is free on {node.name} is promised to tasks before it"
+        text = f"the free resources of {node.name} are promised to tasks ahead of it"
         return (Obstacle(text, details=(*flaw_sentences(found), *others)),)
 
 
@@ -79,4 +79,4 @@ def _when(promise: Promise, now: float) -> str:
     if promise.start is None:
         return ""
     left = promise.start - now
-    return f", in {'about ' * promise.about}{format_duration(left)}" if left >= 1 else ", any moment"
+    return f", starting in {'about ' * promise.about}{format_duration(left)}" if left >= 1 else ", starting any moment"

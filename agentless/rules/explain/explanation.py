@@ -44,22 +44,22 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
 def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False) -> str:
     """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached."""
     if promise is None:
-        return "when it starts is not known yet"
+        return "start time not known yet"
     if promise.start is None:
-        whose = "a task of its batch has" if held_back else _endless(promise, cluster, spec)
-        return f"it starts on {promise.node} once {whose} ended (no time limit, so no estimate)"
+        whose = "a task of its batch ends" if held_back else _endless(promise, cluster, spec)
+        return f"starts on {promise.node} when {whose} (no time limit, so no estimate)"
     left = promise.start - cluster.at
     if left < 1:
-        words = f"it may start any moment, on {promise.node}"
+        words = f"may start any moment on {promise.node}"
     elif promise.about:
-        words = f"it starts in about {format_duration(left)}, on {promise.node}"
+        words = f"starts in about {format_duration(left)} on {promise.node}"
     else:
-        words = f"it starts in {format_duration(left)} at the latest, on {promise.node}"
-    return words + (", as far as earlier tasks tell" if promise.about else "")
+        words = f"starts within {format_duration(left)} on {promise.node}"
+    return words + (" (estimated from earlier tasks)" if promise.about else "")
 
 
 def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
-    """The tasks without a known end that a promise waits for, in words, with `has` or `have`."""
+    """The tasks without a known end that a promise waits for, in words, with `ends` or `end`."""
     node = cluster.nodes.get(promise.node)
     gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
     endless = [each for each in node.allocations if each.ends_at is None] if node else []
@@ -69,13 +69,13 @@ def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
     whose = [str(each) for each in endless if each.task in held or each.exclusive or alone]
     if foreign:
         processes, number = ("process", "GPU") if len(foreign) == 1 else ("processes", "GPUs")
-        whose.insert(0, f"the {processes} outside agentless on {number} {format_indices(foreign)}")
+        whose.insert(0, f"the foreign {processes} on {number} {format_indices(foreign)}")
     if not whose:
         rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
         if len(rivals) > 1:
-            return f"some of {len(rivals)} tasks there have"
-        whose = rivals or ["a task before it in the queue"]
+            return f"enough of its {len(rivals)} tasks end"
+        whose = rivals or ["a task ahead of it in the queue"]
     if len(whose) > MAX_ENDS:
         whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]
     plural = len(whose) > 1 or len(foreign) > 1
-    return f"{' and '.join(whose)} {'have' if plural else 'has'}"
+    return f"{' and '.join(whose)} {'end' if plural else 'ends'}"

@@ -59,13 +59,13 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
     found += [Obstacle(why_lacking(node.config, control), lasting=True) for control in lacks]
     if shape.exclusive and node.allocations:
-        found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
+        found.append(Obstacle(f"needs {node.name} to itself; {_tasks(node)} there"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
-        found.append(Obstacle(f"{alone} has {node.name} alone"))
+        found.append(Obstacle(f"{alone} has {node.name} to itself"))
     barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.ends_within or math.inf))]
     for each in barring:
         if shape.exclusive or not each.gpus:
-            what = f"it wants {node.name} alone, and {each.target}" if each.gpus else node.name
+            what = f"needs {node.name} to itself; {each.target}" if each.gpus else node.name
             found.append(Obstacle(f"{what} is {_reserved(each, spec, now)}"))
     reserved = {index: _reserved(each, spec, now) for each in reversed(barring) for index in each.gpus}
     found += _gpu_obstacles(node, shape, reserved)
@@ -88,7 +88,7 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
-    return f"{asked(spec)} can never be had here{_by_node(lasting)}"
+    return f"no node can run {asked(spec)}{_by_node(lasting)}"
 
 
 def asked(spec: TaskSpec) -> str:
@@ -115,12 +115,12 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     if not passing:
-        return f"{asked(spec)} can never be had here"
+        return f"no node can run {asked(spec)}"
     nearest = min(passing, key=len)
     free = [each[0].free for each in passing if len(each) == 1 and each[0].free]
     if len(nearest) == 1 and nearest[0].free:
         most = [words for _, words in sorted(free, key=lambda each: -each[0])]
-        return f"{_wanted(spec.needs.gpus)} and {_listed(most)} are free"
+        return f"{_wanted(spec.needs.gpus)}; {_listed(most)} {_are(*(number for number, _ in free))} free"
     return "; ".join(obstacle.text for obstacle in nearest)
 
 
@@ -130,11 +130,11 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     total, free = reading.memory_total_mib, reading.memory_unused_mib
     wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
     if shape.rank(reading.name) is None:
-        return Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
+        return Flaw(index, "is", reading.name or "of unknown model", lasting=True)
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
-        hint = " (--share to run beside it)" if shape.sharing.limit == 1 else ""
+        hint = " (add --share to run beside it)" if shape.sharing.limit == 1 else ""
         return Flaw(index, "is", f"foreign: {gpu.reason}{hint}{beside}")
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
@@ -144,7 +144,7 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     elif gpu.state not in ("free", "foreign", "drained"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
-        return Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}{beside}")
+        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{beside}")
     return Flaw(index, "is", reserved[index]) if index in reserved else None
 
 
@@ -155,8 +155,8 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if reservation.begin <= now:
         return str(reservation)
     if spec.ends_within is None:
-        return f"{reservation}, and it has no --time-limit that is over by then"
-    return f"{reservation}, and it may run for {format_duration(spec.ends_within)}"
+        return f"{reservation}; the task has no --time-limit that ends before"
+    return f"{reservation}; the task may run for {format_duration(spec.ends_within)}"
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
@@ -168,10 +168,10 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
     if gpu.intruders or len(others) >= gpu.shares:
         return ""
     if len(others) >= sharing.limit:
-        return f", and it wants to be one of {sharing.limit} at most"
+        return f"; the task allows {sharing.limit} tasks per GPU"
     left = (total << 20) - sum(other.floor for other in others)
     if sharing.floor > left:
-        return f", {format_size(left)} of its memory not set aside, not {short_size(sharing.floor)}"
+        return f"; {format_size(left)} of its memory is unallocated, not {short_size(sharing.floor)}"
     return None
 
 
@@ -189,25 +189,25 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
     host, numa = node.observation.host, spec.needs.numa
     numas = [n.id for n in host.numa] if host else []
     if numa is not None and numa not in numas and (host or node.state == "online"):
-        have = ", ".join(map(str, numas)) or "none"
-        yield Obstacle(f"NUMA node {numa} is not there ({node.name} has {have})", lasting=True)
+        have = f", only {', '.join(map(str, numas))}" if numas else ""
+        yield Obstacle(f"{node.name} has no NUMA node {numa}{have}", lasting=True)
     if host is None:
         return
     if spec.cores and host.cores:
-        held, wanted = node.cores_set_aside, f"{counted(spec.cores, 'core')} {'is' if spec.cores == 1 else 'are'}"
+        held, wanted = node.cores_set_aside, f"needs {counted(spec.cores, 'core')}"
         if spec.cores > host.cores:
-            yield Obstacle(f"{wanted} asked for and {node.name} has {host.cores}", lasting=True)
+            yield Obstacle(f"{wanted}; {node.name} has {host.cores}", lasting=True)
         elif spec.cores + held > host.cores + 1e-9:
             free = max(0.0, host.cores - held)
-            yield Obstacle(f"{wanted} asked for and {free:g} of {host.cores} are not set aside")
+            yield Obstacle(f"{wanted}; {free:g} of {host.cores} {_are(free)} unallocated")
     if spec.memory and host.memory_mib:
         total, set_aside = host.memory_mib << 20, node.memory_set_aside
         wanted, has = short_size(spec.memory), format_size(total)
         if spec.memory > total:
-            yield Obstacle(f"{wanted} of memory are asked for and {node.name} has {has}", lasting=True)
+            yield Obstacle(f"needs {wanted} of memory; {node.name} has {has}", lasting=True)
         elif spec.memory + set_aside > total:
             left = format_size(max(0, int(total - set_aside)))
-            yield Obstacle(f"{wanted} of memory are asked for and {left} of {has} are not set aside")
+            yield Obstacle(f"needs {wanted} of memory; {left} of {has} is unallocated")
 
 
 def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
@@ -221,7 +221,7 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> I
     by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
     missing = [index for index in shape.indices if index not in by_index]
     if node.state == "online":
-        yield from (Obstacle(f"GPU {index} is not there ({_has(node)})", lasting=True) for index in missing)
+        yield from (Obstacle(f"{node.name} has no GPU {index}{_others(node)}", lasting=True) for index in missing)
     # The reason of a whole node is not repeated for each of its GPUs.
     asked = [by_index[index] for index in shape.indices if index in by_index]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
@@ -242,15 +242,21 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
         return  # the node is degraded: a driver that did not answer may have more GPUs than it has listed
     if capable < shape.gpus:
         why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
-        yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
+        match = f"only {capable}" if capable else "none"
+        match += f" on {node.name} match{'es' if capable == 1 else ''}"
+        yield Obstacle(f"{wanted}; {match}", lasting=True, details=why)
     elif free < shape.gpus:
         why = flaw_sentences(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
-        yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
+        yield Obstacle(f"{wanted}; {amount} {_are(free)} free", details=why, free=(free, amount))
 
 
 def _wanted(gpus: int) -> str:
-    return f"{gpus} GPU{'s are' if gpus > 1 else ' is'} asked for"
+    return f"needs {counted(gpus, 'GPU')}"
+
+
+def _are(*counts: float) -> str:
+    return "is" if counts == (1,) else "are"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -261,13 +267,11 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _has(node: Node) -> str:
+def _others(node: Node) -> str:
     indices = sorted({gpu.reading.index for gpu in node.gpus})
-    if not indices:
-        return f"{node.name} has no GPU"
-    return f"{node.name} has {'GPUs' if len(indices) > 1 else 'only GPU'} {format_indices(indices)}"
+    return f", only GPU{'s' * (len(indices) > 1)} {format_indices(indices)}" if indices else " and no others"
 
 
 def _tasks(node: Node) -> str:
     first, *rest = node.allocations
-    return f"{first}" + (f" and {len(rest)} more" if rest else "")
+    return f"{first} and {len(rest)} more run" if rest else f"{first} runs"

@@ -74,8 +74,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
     needs = spec.needs
     if needs.indices:
         others = replace(needs, indices=())
-        these = "these" if needs.gpus > 1 else "this one"
-        yield f"--gpus {needs.gpus} in place of exactly {these}", replace(spec, needs=others)
+        yield f"--gpus {needs.gpus} (any GPU{'s' * (needs.gpus > 1)})", replace(spec, needs=others)
     else:
         for gpus in range(needs.gpus - 1, 0, -1):
             yield f"--gpus {gpus}", replace(spec, needs=replace(needs, gpus=gpus))
@@ -145,9 +144,9 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
         if trial.succeeds(_without(node, fewer), spec):
             over = fewer
     left = max((each.ends_at or math.inf for each in over), default=trial.now) - trial.now
-    when = "" if left == math.inf else f", in {format_duration(left)} at the latest" if left >= 1 else ", any moment"
-    has = "has" if len(over) == 1 else "have"
-    yield Remedy(f"once {', '.join(map(str, over))} {has} ended{when}", ends=tuple(over))
+    when = "" if left == math.inf else f", within {format_duration(left)}" if left >= 1 else ", any moment now"
+    end = "ends" if len(over) == 1 else "end"
+    yield Remedy(f"when {', '.join(map(str, over))} {end}{when}", ends=tuple(over))
 
 
 def _without(node: Node, over: Iterable[Allocation]) -> Node:
@@ -164,6 +163,6 @@ def _emptied(gpu: Gpu, gone: set[str]) -> Gpu:
     if left or gpu.state != "allocated":
         return replace(gpu, holders=left)
     if gpu.strangers or gpu.closed:
-        return replace(gpu, holders=(), state="foreign", reason="who uses it stays")
+        return replace(gpu, holders=(), state="foreign", reason="its other users stay")
     reading = replace(gpu.reading, memory_used_mib=0, memory_free_mib=gpu.reading.memory_total_mib)
     return replace(gpu, reading=reading, holders=(), state="free", reason="", processes=())

@@ -58,7 +58,9 @@ def tree_of(uploads: Iterable[tuple[Upload, Snapshot]], workdir: str) -> dict[st
                 continue
             had = tree.get(place)
             if had and had.kind != entry.kind:
-                raise UsageError(f"{place} would be a {had.kind} and a {entry.kind}: two uploads go to the same place")
+                raise UsageError(
+                    f"{place} would be both a {had.kind} and a {entry.kind}: two uploads have the same destination"
+                )
             tree[place] = entry
     return tree
 

@@ -35,9 +35,9 @@ def sentences(words: str, node: str, *, there: bool, name: str = "") -> list[str
         if not line or _EMPTY.match(line):
             continue
         if _NO_TAR.search(line):
-            found[f"there is no tar on {node}; install it there, or rsync here and there"] = None
+            found[f"tar not found on {node}; install it there, or install rsync on both machines"] = None
         elif _FULL.search(line):
-            found[f"the disk of {node} is full" if there else "there is no room left on the disk here"] = None
+            found[f"the disk of {node} is full" if there else "the local disk is full"] = None
         elif match := _RSYNC.fullmatch(line):
             found[f"{match['path']}: {_lower(match['why'])}"] = None
         elif match := _TAR.fullmatch(line):

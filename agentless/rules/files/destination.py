@@ -28,18 +28,18 @@ def landings(sources: Sequence[tuple[Location, Kind]], destination: Location, ki
     if kind == "denied":
         raise CopyFailed(f"{destination}: permission denied")
     if kind == "orphan":
-        raise CopyFailed(f"{destination}: there is no such folder to put it into")
+        raise CopyFailed(f"{destination}: the parent folder does not exist; create it first")
     if kind == "folder":
         return _below(sources, destination)
     if len(sources) > 1:
-        raise CopyFailed(f"{destination} is no folder, and {len(sources)} sources do not fit into one place")
+        raise CopyFailed(f"{destination} is not a folder; {len(sources)} sources need one")
     ((source, found),) = sources
     if kind == "other":
         raise CopyFailed(f"{destination} is neither a file nor a folder; choose another name")
     if kind == "file" and found == "folder":
-        raise CopyFailed(f"{destination} is a file, and {source} a folder; choose another name")
+        raise CopyFailed(f"{destination} is a file and {source} is a folder; choose another name")
     if found == "file" and destination.path.endswith("/"):
-        raise CopyFailed(f"{destination} is no folder; make it first, or leave out the slash")
+        raise CopyFailed(f"{destination} is not a folder; create it first, or remove the slash")
     return (Landing(source, found == "folder", destination.path.rstrip("/")),)
 
 
@@ -50,9 +50,9 @@ def check_source(source: Location, kind: Kind) -> None:
     if kind in ("nothing", "orphan"):
         raise CopyFailed(f"{source}: no such file or folder")
     if kind == "other":
-        raise CopyFailed(f"{source} is neither a file nor a folder, and cannot be copied")
+        raise CopyFailed(f"{source} is neither a file nor a folder; copy only files and folders")
     if kind == "file" and source.path.endswith("/"):
-        raise CopyFailed(f"{source} is a file and no folder; leave out the slash")
+        raise CopyFailed(f"{source} is a file, not a folder; remove the slash")
 
 
 def check_target(landing: Landing, target: Location, kind: Kind) -> None:
@@ -60,9 +60,9 @@ def check_target(landing: Landing, target: Location, kind: Kind) -> None:
     if kind == "denied":
         raise CopyFailed(f"{target}: permission denied")
     if kind == "folder" and not landing.is_folder:
-        raise CopyFailed(f"{target} is a folder, which a file does not replace")
+        raise CopyFailed(f"{target} is a folder; a file cannot replace it")
     if kind in ("file", "other") and landing.is_folder:
-        raise CopyFailed(f"{target} is in the way: it is no folder")
+        raise CopyFailed(f"{target} exists and is not a folder; choose another name")
     if kind == "other":
         raise CopyFailed(f"{target} is neither a file nor a folder; choose another name")
 
@@ -73,10 +73,10 @@ def _below(sources: Sequence[tuple[Location, Kind]], destination: Location) -> t
     for source, kind in sources:
         name = source.path.rstrip("/").rpartition("/")[2]
         if name == "..":
-            raise UsageError(f"{source}: name the folder itself, not one as seen from below")
+            raise UsageError(f"{source}: specify the folder by its own path, not by '..'")
         # The content of a folder, as in `cp -r folder/. target`. A home or root folder has no name to keep.
         name = "" if name in (".", "~") else name
         if name and name in found:
-            raise UsageError(f"{found[name].source} and {source} have the same name; copy them one after the other")
+            raise UsageError(f"{found[name].source} and {source} have the same name; copy them separately")
         found[name or str(source)] = Landing(source, kind == "folder", f"{folder}{name}" if name else destination.path)
     return tuple(found.values())

@@ -17,16 +17,16 @@ _KERNEL = ("/dev", "/proc", "/sys")
 def parse_upload(text: str) -> Upload:
     """Parse `PATH[:DEST]`. Paths stay relative; see `located`."""
     if (paths := _two_paths(text)) is None:
-        raise UsageError(f"--upload {text!r}: write PATH, or PATH:DEST with where it goes in the container")
+        raise UsageError(f"--upload {text!r}: use PATH or PATH:DEST; DEST is a path in the container")
     return Upload(*paths)
 
 
 def parse_output(text: str) -> Output:
     """Parse `PATH[:LOCAL]`. Paths stay relative."""
     if (paths := _two_paths(text)) is None:
-        raise UsageError(f"--output {text!r}: write PATH, or PATH:LOCAL with where it goes here")
+        raise UsageError(f"--output {text!r}: use PATH or PATH:LOCAL; LOCAL is a path on this machine")
     if posixpath.normpath(paths[0]) in ("/", "//"):
-        raise UsageError(f"--output {text!r}: that is the whole container; name what the task makes")
+        raise UsageError(f"--output {text!r}: this is the whole container; specify the files that the task writes")
     return Output(*paths)
 
 
@@ -49,10 +49,12 @@ def located(upload: Upload, folder: str) -> Upload:
     elif target.endswith("/"):
         target = posixpath.join(target, posixpath.basename(source))
     if not target:
-        raise UsageError(f"--upload {upload.source}: write where it goes in the container, as PATH:DEST")
+        raise UsageError(f"--upload {upload.source}: add the path in the container, as PATH:DEST")
     goes = within(WORKDIR, target)
     if any(goes == top or goes.startswith(f"{top}/") for top in _KERNEL):
-        raise UsageError(f"--upload {upload.source}: {goes} is no folder for files in a container")
+        raise UsageError(
+            f"--upload {upload.source}: {goes} cannot hold files in a container; choose another destination"
+        )
     return replace(upload, source=source, target=posixpath.normpath(target))
 
 

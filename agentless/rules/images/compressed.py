@@ -101,7 +101,7 @@ class _Zstd:
 
     def _begin(self) -> None:
         if self._head[:4] != _MAGIC:
-            raise ValueError("no zstd frame")
+            raise ValueError("not a zstd frame")
         flags = self._head[4]
         single = flags >> 5 & 1
         size = (single, 2, 4, 8)[flags >> 6]

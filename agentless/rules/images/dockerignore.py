@@ -36,7 +36,7 @@ class Ignore:
                 try:
                     found.append((re.compile(_regex(path), re.DOTALL), back))
                 except re.error:
-                    raise UsageError(f"{DOCKERIGNORE}, line {number + 1}: {text!r} is no pattern; correct it") from None
+                    raise UsageError(f"{DOCKERIGNORE}, line {number + 1}: {text!r} is not a valid pattern") from None
         return cls(tuple(found))
 
     @property

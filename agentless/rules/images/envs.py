@@ -61,7 +61,7 @@ def env_named(records: Mapping[str, EnvRecord], name: str) -> EnvRecord:
     record = records.get(name)
     if record is None or not record.there:
         hint = nearest(name, [each for each, known in records.items() if known.there])
-        raise NotFound(f"no env {name!r}{hint}; agentless env list shows them")
+        raise NotFound(f"no env {name!r}{hint}; list envs with: agentless env list")
     return record
 
 
@@ -70,19 +70,19 @@ def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef
     record = env_named(records, ref.name)
     number = record.current if ref.version is None else ref.version
     if number is None:
-        raise Refused(f"env {ref.name} has no version yet; save one: agentless env save {ref.name}")
+        raise Refused(f"env {ref.name} has no version yet; save one with: agentless env save {ref.name}")
     if number not in record.versions:
-        there = ", ".join(map(str, sorted(record.versions))) or "none yet"
+        there = ", ".join(map(str, sorted(record.versions))) or "none"
         hint = nearest(str(number), map(str, record.versions))
-        raise NotFound(f"env {ref.name} has no version {number}{hint}; there is {there}")
+        raise NotFound(f"env {ref.name} has no version {number}{hint}; versions: {there}")
     return EnvRef(ref.name, number), record.versions[number]
 
 
 def assumed_words(name: str, number: int | None) -> str:
     """The message for an env whose current version is only assumed, with the fix."""
     return (
-        f"env {name}: version {number} is assumed to be the current one because it is the newest; a rollback from it "
-        f"is not remembered here. To settle it: agentless env rollback {name}:{number}, or another version"
+        f"env {name}: version {number} is assumed to be current because it is the newest; a rollback from it is not "
+        f"on record. Confirm it with: agentless env rollback {name}:{number}, or choose another version"
     )
 
 

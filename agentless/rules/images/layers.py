@@ -89,7 +89,7 @@ def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
         [entry] = json.loads(manifest)
         return {str(name): layer for name, layer in zip(entry["Layers"], image.layers, strict=True)}
     except (KeyError, TypeError, RecursionError):
-        raise ValueError("its manifest cannot be read") from None
+        raise ValueError("cannot read its manifest") from None
 
 
 def layer_file(layer: str) -> str:

@@ -13,7 +13,7 @@ _DOES: Mapping[Control, tuple[str, str]] = {
     "freezer": ("pause", ""),
 }
 _FIX = (
-    "enable them in the kernel (cgroup_enable=memory) or, for an engine without root, let systemd delegate them "
+    "enable it in the kernel (cgroup_enable=memory) or, for a rootless engine, delegate it with systemd "
     "(Delegate=cpu cpuset io memory pids for user@.service)"
 )
 
@@ -31,15 +31,15 @@ def lacking(
 def why_lacking(node: NodeConfig, control: Control) -> str:
     """Why a task that needs this control group does not fit on the node."""
     verb, option = _DOES[control]
-    without = f"; leave out {option} or take another node" if option else ""
-    return f"{engine_of(node)} on {node.name} cannot {verb}: it has no {control} control group{without}"
+    without = f"; omit {option} or use another node" if option else ""
+    return f"{engine_of(node)} on {node.name} cannot {verb}: the {control} control group is missing{without}"
 
 
 def what_it_lacks(node: NodeConfig, lacks: Iterable[Control]) -> str:
     """Everything that the engine cannot do, with the fix."""
     found = sorted(lacks)
     verbs = ", ".join(_DOES[control][0] for control in found)
-    return f"{engine_of(node)} cannot {verbs}: no control group {', '.join(found)}; {_FIX}"
+    return f"{engine_of(node)} cannot {verbs}: missing control groups: {', '.join(found)}; {_FIX}"
 
 
 def engine_of(node: NodeConfig) -> str:

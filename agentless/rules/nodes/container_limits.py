@@ -22,7 +22,7 @@ def too_many(count: int) -> str | None:
     if count <= MOST:
         return None
     return (
-        f"it has more than {MOST} containers of agentless; on the node, remove those that have ended: "
+        f"more than {MOST} containers of agentless on the node; remove ended ones there with: "
         "docker container prune --filter label=agentless.task"
     )
 
@@ -32,7 +32,7 @@ def too_long(containers: Iterable[Container]) -> str | None:
     if sum(len(value) for container in containers for value in container.labels.values()) <= LABELS:
         return None
     return (
-        f"the labels of its containers have more than {LABELS >> 20} MiB; on the node, see who writes them: "
+        f"container labels on the node exceed {LABELS >> 20} MiB; list them there with: "
         "docker ps --all --filter label=agentless.task"
     )
 
@@ -47,4 +47,4 @@ def endless(containers: Iterable[Container]) -> str | None:
     found = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
     if found is None:
         return None
-    return f"container {found.id[:12]} claims more GPUs than there can be; remove it, or start it without that label"
+    return f"container {found.id[:12]} claims more GPUs than a node can have; remove it, or start it without this label"

@@ -40,8 +40,8 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
     if len(lately | here) <= CHANGES:
         return lately | here, sample
-    look = f"; run {sample.lister} there twice" if sample.lister else ""
-    error = f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour{look}"
+    look = f"; run {sample.lister} on the node twice and compare" if sample.lister else ""
+    error = f"its GPUs keep changing their UUIDs ({CHANGES} within an hour){look}"
     return lately, GpuSample((), None, error)
 
 
@@ -115,7 +115,7 @@ def resumed(
     found = _findings(record, sample, faults, policy) if sample else {}
     for uuid, known in record.gpus.items():
         if known.troubles and gpu in (None, known.reading.index):
-            lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
+            lifted.append(f"GPU {known.reading.index} was unhealthy: {trouble_words(known)}")
             keys = [finding.key for finding in found.get(uuid, {}).values()]
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
             still = [key for key in before if not _is_readable(key, here.get(uuid), faults if sample else None)]

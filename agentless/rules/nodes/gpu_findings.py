@@ -51,11 +51,11 @@ def find_faults(
 
 def _read(gpu: GpuReading, temperature_limit: int | None) -> Iterator[Finding]:
     if gpu.needs_reset:
-        yield Finding(gpu.uuid, "reset", "it needs a reset")
+        yield Finding(gpu.uuid, "reset", "needs a reset")
     if errors := gpu.ecc_uncorrected:
         yield Finding(gpu.uuid, f"ecc {errors}", f"{errors} uncorrected ECC error{'s' if errors > 1 else ''}")
     if temperature_limit is not None and gpu.temperature_c is not None and gpu.temperature_c >= temperature_limit:
-        yield Finding(gpu.uuid, "hot", f"it has {gpu.temperature_c} °C, and the limit is {temperature_limit} °C")
+        yield Finding(gpu.uuid, "hot", f"too hot: {gpu.temperature_c} °C (limit: {temperature_limit} °C)")
 
 
 def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Finding]:
@@ -64,9 +64,9 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
     whole = bool(there) and sample.error is None
     for gpu in before:
         if gpu.uuid not in there and gpu.pci_bus_id in sample.lost:
-            yield Finding(gpu.uuid, "gone", "the driver cannot reach it, it may have fallen off the bus")
+            yield Finding(gpu.uuid, "gone", "the driver cannot reach it; it may have fallen off the bus")
         elif gpu.uuid not in there and whole:
-            yield Finding(gpu.uuid, "gone", "it was there and is gone")
+            yield Finding(gpu.uuid, "gone", "disappeared")
 
 
 def _logged(faults: Iterable[GpuFault], uuids: Mapping[str, str], within: float | None) -> Iterator[Finding]:

@@ -184,7 +184,7 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
     if seen.error is not None:
         return "offline", seen.error
     if seen.sample is None or seen.engine is None:
-        return "degraded", "no sample has arrived yet"
+        return "degraded", "no sample yet"
     if seen.sample.error is not None and seen.sample.processes is None:
         return "degraded", seen.sample.error
     if seen.sampled_at is not None and now - seen.sampled_at > STALE_AFTER:
@@ -192,7 +192,7 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
     if seen.engine.error is not None:
         return "degraded", seen.engine.error
     if seen.engine.containers is None:
-        return "degraded", "its containers cannot be listed"
+        return "degraded", "cannot list its containers"
     return "online", ""
 
 
@@ -215,7 +215,7 @@ def _gpu(
     strangers = outside if found else tuple(process for process in outside if process.container is None)
     unknown = _unknown(reading, known, node_reason)
     if home != config.name:
-        return Gpu(reading, "excluded", f"it is {home}'s, which names the same GPU; counted there", home=home)
+        return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
     elif holders:
@@ -230,7 +230,7 @@ def _gpu(
     else:
         state, reason = "free", ""
     intruders = strangers if state == "allocated" and found and not beside else ()
-    closed = unknown or ("who uses it is not known yet" if outside and not found else "")
+    closed = unknown or ("its processes are not known yet" if outside and not found else "")
     return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo)
 
 
@@ -243,9 +243,9 @@ def _held(holders: Sequence[Allocation]) -> str:
 def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
     """Why the state of a GPU is unknown. Empty if it is known."""
     if not known:
-        return node_reason or "its processes cannot be read"
+        return node_reason or "cannot read its processes"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
-        return "its memory cannot be read"
+        return "cannot read its memory"
     return reading.barred
 
 

@@ -74,6 +74,7 @@ def twin_words(node: str, seen: Observation, homes: Mapping[str, str]) -> str:
     engines = [home for mark, home in elsewhere.items() if mark.startswith(_ENGINE)]
     others = ", ".join(sorted(set(elsewhere.values())))
     if engines:
-        return f"it is the same machine as {engines[0]} (the same engine, since the same boot); remove one of them"
+        return f"same machine as {engines[0]} (same engine, same boot); remove one of them from the inventory"
     count = len(elsewhere)
-    return f"{count} of its GPUs {'is one' if count == 1 else 'are those'} of {others}; remove the name that is wrong"
+    belong = "belongs" if count == 1 else "belong"
+    return f"{count} of its GPUs {belong} to {others}; remove the wrong node from the inventory"

@@ -32,8 +32,9 @@ def ranks_after_move(queue: Sequence[Task], task: Task, position: int) -> Mappin
     such position.
     """
     if not 1 <= position <= len(queue):
-        waiting = "only this task waits" if len(queue) == 1 else f"{len(queue)} tasks wait"
-        raise UsageError(f"there is no position {position}: {waiting}; write one from 1 to {len(queue)}")
+        waiting = "only this task is pending" if len(queue) == 1 else f"{len(queue)} tasks are pending"
+        to = f" to {len(queue)}" if len(queue) > 1 else ""
+        raise UsageError(f"no position {position}: {waiting}; use 1{to}")
     wanted = [other for other in queue if other.id != task.id]
     turn = max((other.rank.turn for other in queue if other.rank), default=0) + 1
     rank = Rank(tuple(other.id for other in wanted[: position - 1]), turn)

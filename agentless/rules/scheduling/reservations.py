@@ -24,31 +24,29 @@ _OWNER = re.compile(r"[^\s@]+(@[^\s@]+)?")
 def check_reservation(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
     """Raise an error for a senseless request, for missing GPUs, and for a conflict with another reservation."""
     if new.owner is not None and not (_OWNER.fullmatch(new.owner) and new.owner.isprintable()):
-        raise UsageError(f"owner {new.owner[:80]!r}: write USER@HOST, as agentless ps shows it, or USER")
+        raise UsageError(f"owner {new.owner[:80]!r}: use USER@HOST, as in agentless ps, or USER")
     if not new.reason.isprintable() or len(new.reason) > MAX_REASON:
-        raise UsageError(f"the reason has to be one line of at most {MAX_REASON} characters")
+        raise UsageError(f"the reason must be one line of at most {MAX_REASON} characters")
     if not abs(new.begin) < LATEST > abs(new.end):
-        raise UsageError(
-            "it would begin or end so far away that nobody can mean it; write a time like 2026-11-22T08:00"
-        )
+        raise UsageError("the begin or end is out of range; use a time like 2026-11-22T08:00")
     if new.end <= new.begin:
         raise UsageError(
-            f"it would end at {format_moment(new.end)} and begin at {format_moment(new.begin)}; write a later end"
+            f"the end, {format_moment(new.end)}, is not after the begin, {format_moment(new.begin)}; choose a later end"
         )
     if new.begin < now - LATE:
-        raise UsageError(
-            f"it would begin at {format_moment(new.begin)}, which is in the past; write a later time, or now"
-        )
+        raise UsageError(f"the begin, {format_moment(new.begin)}, is over; choose a later time, or now")
     known = {gpu.reading.index for gpu in node.gpus}
     if missing := [index for index in new.gpus if index not in known]:
         if node.state == "online":
-            raise Refused(f"{new.target}: GPU {missing[0]} is not there; agentless gpus {node.name} shows what is")
+            raise Refused(f"{new.target}: no GPU {missing[0]}; list GPUs with: agentless gpus {node.name}")
         raise Unreachable(
-            f"{new.target}: whether there is a GPU {missing[0]} is not known, since {node.name} is {node.state} "
-            f"({node.reason}); reserve the whole node, or try again later"
+            f"{new.target}: cannot tell whether GPU {missing[0]} exists: {node.name} is {node.state} "
+            f"({node.reason}); reserve the whole node, or retry later"
         )
     if other := next((other for other in others if new.clashes(other)), None):
-        raise Refused(f"{new.target}: {other.target} is {other} already; agentless unreserve {other.id} gives it back")
+        raise Refused(
+            f"{new.target}: {other.target} is already {other}; cancel that with: agentless unreserve {other.id}"
+        )
 
 
 def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
@@ -71,5 +69,5 @@ def notice(node: Node, gpu: int, now: float) -> str | None:
 
 def _may_stay(allocation: Allocation) -> str:
     if allocation.ends_at is None:
-        return f"{allocation}, and when it ends is not known"
-    return f"{allocation}, which may run until {format_moment(allocation.ends_at)}"
+        return f"{allocation} (no time limit)"
+    return f"{allocation} (may run until {format_moment(allocation.ends_at)})"

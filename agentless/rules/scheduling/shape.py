@@ -48,14 +48,14 @@ class Shape:
     def rules_out(self, node: NodeConfig) -> str:
         """Why this node is not among the requested ones, in words. Empty if it is."""
         if self.nodes and node.name not in self.nodes:
-            return f"{node.name} is not among the nodes asked for"
+            return f"{node.name} is not among the requested nodes"
         if node.name in self.exclude:
-            return f"{node.name} is left out (--exclude)"
+            return f"{node.name} is excluded (--exclude)"
         for key, value in self.on:
             if node.labels.get(key) != value:
                 return f"{node.name} has no label {key}={value}"
         if self.env and node.has_podman:
-            return f"{node.name} has podman, which keeps no envs"
+            return f"{node.name} uses podman, which does not support envs"
         return ""
 
     def is_kept_off(self, reservation: Reservation, begin: float, end: float) -> bool:

@@ -84,7 +84,7 @@ def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
         if not isinstance(text, str):
-            raise UsageError(f"{option} takes a text, not {text!r}")
+            raise UsageError(f"{option} takes text, not {text!r}")
     return found
 
 
@@ -101,9 +101,9 @@ def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> d
     for text in texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"{option} {text!r}: write KEY=VALUE")
+            raise UsageError(f"{option} {text!r}: use KEY=VALUE")
         if found.setdefault(key, word) != word:
-            raise UsageError(f"{option} {key} is given twice, as {found[key]} and as {word}")
+            raise UsageError(f"{option} {key} has two values, {found[key]} and {word}; keep one")
     return found
 
 

@@ -36,7 +36,7 @@ from agentless.rules.submit.kinds import (
 PLACEMENT, QUEUE, LIMITS, RETRIES = "Placement", "Queue", "Limits", "Retries"
 CONTAINER, FILES, TASK = "Container", "Files and variables", "Task"
 
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,106 +82,109 @@ class Option:
 class Options(TypedDict, total=False):
     """The options of a submit; None is the same as leaving one out."""
 
-    gpus: Annotated[int | None, Option(PLACEMENT, "Any N GPUs, on one node; 0: none.", "N")]
+    gpus: Annotated[int | None, Option(PLACEMENT, "Number of GPUs, all on one node; 0: none.", "N")]
     gpu_memory: Annotated[
-        GpuMemory, Option(PLACEMENT, "Memory of each GPU, free and in all, like 40G; a number alone is MB.", "SIZE")
+        GpuMemory, Option(PLACEMENT, "Minimum free memory per GPU, like 40G; without a unit: MB.", "SIZE")
     ]
     gpu_share: Annotated[
         int | None,
-        Option(PLACEMENT, "Up to N tasks on each GPU, if all are willing; needs --gpu-memory.", "N", default=1),
+        Option(
+            PLACEMENT, "Share each GPU with up to N tasks in all, if they agree; needs --gpu-memory.", "N", default=1
+        ),
     ]
-    gpu_type: Annotated[GpuTypes, Option(PLACEMENT, "The best first: A100,H100 or RTX*.", "TYPE,...")]
+    gpu_type: Annotated[GpuTypes, Option(PLACEMENT, "GPU types, best first: A100,H100 or RTX*.", "TYPE,...")]
     node: Annotated[
         Nodes,
         Option(
             PLACEMENT,
-            "Only this node; several: any of them.",
+            "Run on this node; repeat to allow several.",
             many=True,
             completes="nodes",
-            hint="only this node; several: any of them",
+            hint="run on this node; several: any of them",
         ),
     ]
-    exclude: Annotated[Nodes, Option(PLACEMENT, "Not on this node.", "NODE", many=True, completes="nodes")]
-    on: Annotated[Pairs, Option(PLACEMENT, "Only on nodes with this label.", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(PLACEMENT, "With no other task on the node.")]
+    exclude: Annotated[Nodes, Option(PLACEMENT, "Do not run on this node.", "NODE", many=True, completes="nodes")]
+    on: Annotated[Pairs, Option(PLACEMENT, "Run on nodes with this label.", "LABEL=VALUE", many=True)]
+    exclusive: Annotated[bool, Option(PLACEMENT, "Run no other task on the node.")]
     policy: Annotated[
-        Policy, Option(PLACEMENT, "Which node of those that do: pack, spread, best_fit, ...; default: inventory.")
+        Policy,
+        Option(PLACEMENT, "How to choose among matching nodes: pack, spread, best_fit, ...; default: inventory."),
     ]
     priority: Annotated[
         int | None,
-        Option(QUEUE, "Higher ones come first; -1000 to 1000.", "N", default=0, hint="-1000 to 1000"),
+        Option(QUEUE, "Higher priorities start first; -1000 to 1000.", "N", default=0, hint="-1000 to 1000"),
     ]
     time_limit: Annotated[
         Time,
         Option(
             LIMITS,
-            "How long it may run; short ones may fill gaps in the queue; 0: no limit.",
+            "Stop the task after this time; short tasks can fill gaps in the queue; 0: no limit.",
             "TIME",
             hint="like 8h; short tasks can fill gaps in the queue",
         ),
     ]
     signal: Annotated[
         Signal,
-        Option(LIMITS, "What tells it that its time limit is over, or nearly: TERM, USR1, ...", "NAME", default="TERM"),
+        Option(LIMITS, "Signal to send at the time limit: TERM, USR1, ...", "NAME", default="TERM"),
     ]
     signal_before: Annotated[
-        Time, Option(LIMITS, "So long before the limit, when it is killed; default: at it.", "TIME")
+        Time, Option(LIMITS, "Send the signal this long before the time limit; default: at the limit.", "TIME")
     ]
-    at: Annotated[str | datetime | None, Option(QUEUE, "Not before: 18:30 or 2026-05-01T18:30.", "DATE")]
-    after: Annotated[Time, Option(QUEUE, "Not before so long: 30min, 2h30m.", "TIME", flags=("--in",))]
+    at: Annotated[
+        str | datetime | None, Option(QUEUE, "Start at this time or later: 18:30 or 2026-05-01T18:30.", "DATE")
+    ]
+    after: Annotated[Time, Option(QUEUE, "Start after this delay: 30min, 2h30m.", "TIME", flags=("--in",))]
     retries: Annotated[
         int,
         Option(
             RETRIES,
-            "Try it again, up to so often, when it fails.",
+            "Retry up to N times on failure.",
             "N",
             default=0,
-            hint="retry up to so many times on failure",
+            hint="retry up to N times on failure",
         ),
     ]
-    retry_on: Annotated[Endings, Option(RETRIES, "When: failed, oom, timeout, lost, exit:CODE.", "WHAT,...")]
+    retry_on: Annotated[Endings, Option(RETRIES, "Retry on these: failed, oom, timeout, lost, exit:CODE.", "WHAT,...")]
     backoff: Annotated[
-        Time, Option(RETRIES, "Pause before the second try; doubled for each one more.", "TIME", default="10s")
+        Time, Option(RETRIES, "Pause before the first retry; doubles with each retry.", "TIME", default="10s")
     ]
-    max_parallel: Annotated[int | None, Option(QUEUE, "Of this batch, at most so many at a time; 0: no limit.", "N")]
-    zipped: Annotated[
-        bool, Option(TASK, "Of several spans the first values together, then the second ones.", flags=("--zip",))
+    max_parallel: Annotated[int | None, Option(QUEUE, "Run at most N tasks of this batch at a time; 0: no limit.", "N")]
+    zipped: Annotated[bool, Option(TASK, "Combine spans value by value, not all with all.", flags=("--zip",))]
+    owner: Annotated[
+        Owner, Option(TASK, "Owner of the task; default: $AGENTLESS_OWNER, else you, as user@host.", "NAME")
     ]
-    owner: Annotated[Owner, Option(TASK, "Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.", "NAME")]
     image: Annotated[
         str | None,
         Option(
             CONTAINER,
-            "The container image; default: the inventory's.",
-            hint="default: the inventory's; ↓ lists those in use",
+            "Container image; default: as in the inventory.",
+            hint="default: as in the inventory; ↓ lists images in use",
         ),
     ]
     container: Annotated[
         str | None,
-        Option(CONTAINER, "The env to run in, brought to the node if need be.", "NAME[:N]", completes="envs"),
+        Option(CONTAINER, "Env to run in; copied to the node if missing.", "NAME[:N]", completes="envs"),
     ]
     pull: Annotated[
-        str | None, Option(CONTAINER, "When the --image is fetched: missing (the default), always, never.", "WHEN")
+        str | None, Option(CONTAINER, "When to pull the --image: missing (default), always, never.", "WHEN")
     ]
-    name: Annotated[str | None, Option(TASK, "A name to refer to it by.", hint="to refer to the task by")]
-    cores: Annotated[float | None, Option(LIMITS, "CPU cores for it, like 4 or 0.5; 0: no limit.", hint="like 4")]
+    name: Annotated[str | None, Option(TASK, "Name of the task, for other commands.", hint="name for other commands")]
+    cores: Annotated[float | None, Option(LIMITS, "CPU cores, like 4 or 0.5; 0: no limit.", hint="like 4")]
     memory: Annotated[
         Memory,
         Option(
             LIMITS,
-            "Memory for it, like 8GB or 16GiB; a number alone is MB; 0: no limit.",
+            "Memory, like 8GB or 16GiB; without a unit: MB; 0: no limit.",
             "SIZE",
             hint="like 16GiB",
         ),
     ]
-    shm_size: Annotated[
-        ShmSize, Option(LIMITS, "Size of /dev/shm, like 8G; a number alone is MB; 0: the default.", "SIZE")
-    ]
+    shm_size: Annotated[ShmSize, Option(LIMITS, "Size of /dev/shm, like 8G; without a unit: MB; 0: default.", "SIZE")]
     env: Annotated[
         Pairs,
         Option(
             FILES,
-            "A variable; without =VALUE yours.",
+            "Set a variable; without =VALUE, copy yours.",
             "KEY[=VALUE]",
             flags=("--env", "-e"),
             many=True,
@@ -192,34 +195,39 @@ class Options(TypedDict, total=False):
         Pairs,
         Option(
             FILES,
-            "The same, and its value is never shown or stored.",
+            "Set a secret variable; its value is never shown or stored.",
             "KEY[=VALUE]",
             flags=("--secret-env", "-s"),
             many=True,
         ),
     ]
-    mount: Annotated[
-        Mounts, Option(FILES, "A folder of the node to see in the container.", "HOST:CONT[:ro]", many=True)
-    ]
+    mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node in the container.", "HOST:CONT[:ro]", many=True)]
     upload: Annotated[
-        Uploads, Option(FILES, "A file or folder of yours to have there, as it is now.", "PATH[:DEST]", many=True)
+        Uploads,
+        Option(FILES, "Copy a local file or folder, as it is now, into the container.", "PATH[:DEST]", many=True),
     ]
     output: Annotated[
-        Outputs, Option(FILES, "What to bring back when it has ended, however it did.", "PATH[:LOCAL]", many=True)
+        Outputs,
+        Option(FILES, "Copy this file or folder back when the task ends, even on failure.", "PATH[:LOCAL]", many=True),
     ]
     volume: Annotated[
         Volumes,
-        Option(FILES, "A volume of the node, made if it is not there; see volume.", "NAME:CONT[:ro]", many=True),
+        Option(
+            FILES,
+            "Mount a volume of the node, created if missing (see: agentless volume).",
+            "NAME:CONT[:ro]",
+            many=True,
+        ),
     ]
-    workdir: Annotated[str | None, Option(CONTAINER, "Folder in the container to start in.")]
+    workdir: Annotated[str | None, Option(CONTAINER, "Working folder in the container.")]
     user: Annotated[str | None, Option(CONTAINER, "User in the container, like 1000:1000.")]
     network: Annotated[str | None, Option(CONTAINER, "Docker network, like host or none.")]
-    privileged: Annotated[bool, Option(CONTAINER, "Full access to the node, all GPUs included.")]
-    share: Annotated[bool, Option(PLACEMENT, "Also on a GPU that a process outside agentless uses.")]
-    stop_grace: Annotated[Time, Option(LIMITS, "Between SIGTERM and SIGKILL.", "TIME", default="10s")]
-    label: Annotated[Pairs, Option(TASK, "A label to find it by.", "KEY=VALUE", many=True)]
-    wait_for: Annotated[Time, Option(QUEUE, "Give up after so long in the queue; 0: do not wait.", "TIME")]
-    no_queue: Annotated[bool, Option(QUEUE, "Start now or be refused (exit code 3).")]
+    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node, including all its GPUs.")]
+    share: Annotated[bool, Option(PLACEMENT, "Allow GPUs that foreign processes use.")]
+    stop_grace: Annotated[Time, Option(LIMITS, "Time between SIGTERM and SIGKILL.", "TIME", default="10s")]
+    label: Annotated[Pairs, Option(TASK, "Label the task, for searches.", "KEY=VALUE", many=True)]
+    wait_for: Annotated[Time, Option(QUEUE, "Give up after this time in the queue; 0: do not wait.", "TIME")]
+    no_queue: Annotated[bool, Option(QUEUE, "Start now, or exit with code 3.")]
 
 
 def _declared(name: str, kind: Any) -> Option:

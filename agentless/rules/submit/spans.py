@@ -40,7 +40,7 @@ _ITEM = re.compile(
 _KEY = re.compile(r"([^\W\d][\w.-]*)=[^\s=]*$")
 _OPTION = re.compile(r"--?([^\W\d][\w.-]*)")
 _LONGEST_NAME = 100
-_HOW = r"write span:{1..10}, span:{0.1..0.5..0.1}, span:[a,b,c] or span:[@FILE]; write \span: to mean the text"
+_HOW = r"use span:{1..10}, span:{0.1..0.5..0.1}, span:[a,b,c] or span:[@FILE]; for the literal text, use \span:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def expand(
     names = _unique([span.name for span in spans])
     if zipped and len(set(map(len, values))) > 1:
         counts = ", ".join(f"{name} has {len(some)}" for name, some in zip(names, values, strict=True))
-        raise UsageError(f"spans that are zipped must have equally many values, and {counts}")
+        raise UsageError(f"--zip needs spans of equal length; {counts}")
     in_step = zipped and values
     _check_count(len(values[0]) if in_step else math.prod(map(len, values)))
     rows = zip(*values, strict=True) if in_step else itertools.product(*values)
@@ -88,7 +88,7 @@ def _filled(parsed: list[list[str | _Span]], row: tuple[str, ...]) -> tuple[str,
 def _check_count(count: int) -> None:
     if count > LIMIT:
         many = f"{count:,}" if count < 10**18 else "countless"
-        raise UsageError(f"the spans make {many} combinations, and {LIMIT:,} is the most; take shorter spans")
+        raise UsageError(f"{many} combinations exceed the limit of {LIMIT:,}; use shorter spans")
 
 
 def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterable[str]]) -> list[str | _Span]:
@@ -120,11 +120,11 @@ def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterab
 def _unbracketed(words: Sequence[str], number: int, at: int) -> str:
     """The error for a `span:` without a readable rest. Unquoted, `span:{1..3}` arrives as three words."""
     if words[number][at : at + 1].isspace():
-        return "there is a blank after 'span:'; leave it out, or write \\span: to mean the text"
+        return "remove the space after 'span:'; for the literal text, use \\span:"
     following = words[number + 1] if number + 1 < len(words) else ""
     if following.startswith(words[number][:at]) and following[at : at + 1] not in {"{", "["}:
-        return "the shell has made several words of a span; put it in quotes, like 'span:{1..3}'"
-    return f"this is no span; {_HOW}"
+        return "the shell split the span into several words; quote it, like 'span:{1..3}'"
+    return f"not a span; {_HOW}"
 
 
 def _letters(word: str, at: int) -> tuple[Sequence[str], int] | None:
@@ -148,7 +148,7 @@ def _range(word: str, at: int) -> tuple[Sequence[str], int]:
     """The numbers of `{first..last..step}` and where it ends. All are counted in units of the last decimal."""
     found = _RANGE.match(word, at)
     if found is None:
-        raise UsageError(f"this is no range; {_HOW}")
+        raise UsageError(f"not a range; {_HOW}")
     first, last, step = found.groups()
     decimals = max(len((text or "").partition(".")[2]) for text in (first, last, step))
     if step is None and decimals:
@@ -180,8 +180,8 @@ def _list(word: str, at: int, read_lines: Callable[[str], Iterable[str]]) -> tup
         found = _ITEM.match(word, at)
         if found is None:
             if "]" not in word[at:]:
-                raise UsageError("this list has no ]; if it has spaces, put the whole argument in quotes for the shell")
-            raise UsageError("write an item in quotes, and close them, if it holds a comma or a bracket")
+                raise UsageError("the list has no closing ]; if it contains spaces, quote the whole argument")
+            raise UsageError("quote items that contain a comma or a bracket, and close the quotes")
         at, end = found.end(), found["end"]
         values += _item(found, read_lines)
     return values, at
@@ -195,16 +195,16 @@ def _item(found: re.Match[str], read_lines: Callable[[str], Iterable[str]]) -> l
     else:
         text = bare.strip()
         if "span:" in text:
-            raise UsageError("there is no span inside a span; write the item in quotes to mean the text")
+            raise UsageError("a span cannot contain a span; for the literal text, quote the item")
     if not found["file"]:
         if bare is not None and not text:
-            raise UsageError("an item is empty; write '' to mean that")
+            raise UsageError("an item is empty; for an empty value, use ''")
         return [text]
     if not text:
-        raise UsageError("there is no file name after @")
+        raise UsageError("no file name after @")
     values = [line for line in map(str.strip, read_lines(text)) if line]
     if not values:
-        raise UsageError(f"{text} has no lines that are not blank")
+        raise UsageError(f"{text} has only blank lines")
     return values
 
 

@@ -64,13 +64,13 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
-        raise UsageError(f"there is no option {name!r}{nearest(name, OPTIONS)}")
+        raise UsageError(f"no option {name!r}{nearest(name, OPTIONS)}")
     wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
-        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
+        raise UsageError("--retry-on needs --retries; for example: --retries 3")
     words = tuple(command)
     if not all(isinstance(word, str) for word in words):
-        raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
+        raise UsageError(f"a command is a list of words, like 'python', 'train.py'; not {words!r}")
     zipped = OPTIONS["zipped"].read(given.pop("zipped", False))
     sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
@@ -78,14 +78,14 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
         if "wait_for" in given:
-            raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
+            raise UsageError("--no-queue and --wait-for exclude each other; use one of them")
         given["wait_for"] = 0.0
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
         raise UsageError(
-            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
-            "agentless gpus shows what is free"
+            "no resources requested; specify GPUs, like node1::0, 2xA100 or --gpus 1, or none with --gpus 0 "
+            "(list free GPUs with: agentless gpus)"
         )
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
     several = max(1, len(wanted)) * len(sweep) > 1
@@ -98,27 +98,27 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
         check_spec(each)
     check_secrets(secrets)
     if zipped and not sweep[0].parameters:
-        raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
+        raise UsageError("--zip needs a span in the command, like 'span:{1..3}'")
     if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
-        raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
+        raise UsageError("--max-parallel needs more than one task; omit it, or add a span or a target")
     return TaskRequest(spec, wanted, secrets, sweep, whose)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
     if at is not None and after is not None:
-        raise UsageError("--at and --in say the same in two ways; leave one of them out")
+        raise UsageError("--at and --in exclude each other; use one of them")
     if after is not None:
         if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
-            raise UsageError(f"--in {after!r} is a date; write --at {after}")
+            raise UsageError(f"--in {after!r} is a date; use --at {after}")
         return now + parse_seconds(after, "--in")
     if at is None:
         return None
     if isinstance(at, datetime):
         return check_future(at.timestamp(), now, f"{at}")
     if not isinstance(at, str):
-        raise UsageError(f"--at takes a text or a datetime, not {at!r}")
+        raise UsageError(f"--at takes text or a datetime, not {at!r}")
     if _reads(lambda: parse_duration(at)):
-        raise UsageError(f"--at {at!r} is a time from now; write --in {at}")
+        raise UsageError(f"--at {at!r} is a delay; use --in {at}")
     try:
         return parse_future(at, now)
     except UsageError as error:
@@ -153,7 +153,7 @@ def _variables(
         name, equals, word = text.partition("=")
         if not equals:
             if name not in environ:
-                raise UsageError(f"{option} {name}: there is no such variable in your environment; write {name}=VALUE")
+                raise UsageError(f"{option} {name}: not set in your environment; use {name}=VALUE")
             word = environ[name]
         found[name] = word
     return found

@@ -25,12 +25,12 @@ def due(task: Task) -> Due | None:
     """The next event by time, or None."""
     match task.status:
         case Scheduled(until=until):
-            return Due(until, Queued(), "its time has come")
+            return Due(until, Queued(), "its start time has come")
         case Pending() if (wait := task.spec.terms.wait_for) is not None:
             since = task.created_at if task.queued_at is None else task.queued_at
             words = f"gave up after {format_duration(wait)} in the queue (--wait-for)"
-            event = GaveUp(words if wait else "there was no place for it at once (--no-queue)")
-            return Due(since + (wait or A_LOOK), event, "its time in the queue is over")
+            event = GaveUp(words if wait else "could not start at once (--no-queue)")
+            return Due(since + (wait or A_LOOK), event, "its --wait-for has elapsed")
         case (Running() | Paused()) as status if not task.stop:
             return _limit(task, status.started_at)
         case _:
@@ -42,10 +42,10 @@ def _limit(task: Task, started_at: float) -> Due | None:
     limit, before = task.spec.terms.time_limit, task.spec.terms.signal_before
     if limit is None:
         return None
-    cause = f"its time limit is {format_duration(limit)}"
+    cause = f"reached its time limit of {format_duration(limit)}"
     if before is None:
         return Due(started_at + limit, StopAsked("timeout"), cause)
-    early = f"SIG{task.spec.terms.signal} {format_duration(before)} before its end: {cause}"
+    early = f"SIG{task.spec.terms.signal} {format_duration(before)} before its time limit of {format_duration(limit)}"
     return Due(started_at + limit - before, StopAsked("timeout", before), early)
 
 

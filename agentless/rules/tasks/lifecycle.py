@@ -104,7 +104,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             lost = Lost(status.placement, now, reason, status.container, status.started_at, status.run)
             return replace(task, status=lost)
         case _:
-            raise IllegalMove(f"task {task.id} is {task.state}: {type(event).__name__} cannot happen to it")
+            raise IllegalMove(f"task {task.id} is {task.state}: a {type(event).__name__} event is not possible")
 
 
 def _within(task: Task, moment: float, now: float) -> float:
@@ -123,7 +123,7 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
     if began is not None and exited.seconds is not None:
         ended = max(began, min(now, began + exited.seconds))
     word = outcome(task, exited)
-    reason = exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else task.stop_reason)
+    reason = exited.error or ("out of memory: killed by the kernel" if word == "killed_oom" else task.stop_reason)
     return _over(status, word, ended, reason, exited.exit_code)
 
 

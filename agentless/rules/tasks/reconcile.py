@@ -117,11 +117,11 @@ def _missing(task: Task, now: float, booted_at: float | None) -> tuple[TaskEvent
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         if not task.spec.on_node_itself:
-            return (Vanished("its container was removed on the node by somebody else"),)
+            return (Vanished("its container was removed on the node, outside agentless"),)
         # systemd forgets its services with a reboot.
         if booted_at is not None and (status.started_at or task.created_at) < booted_at:
             return (Exited(DOWN, error=WENT_DOWN),)
-        return (Vanished("its service is gone: somebody stopped it on the node, or the node went down"),)
+        return (Vanished("its service ended: stopped on the node outside agentless, or the node went down"),)
     return _unstarted(task, now)
 
 

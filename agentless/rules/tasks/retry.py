@@ -51,10 +51,10 @@ def _why(task: Task) -> str | None:
         case Ended(state="killed_oom") if "oom" in wanted:
             return f"{first} ran out of memory"
         case Ended(state="timeout") if "timeout" in wanted:
-            return f"{first} came to its time limit"
+            return f"{first} reached its time limit"
         case Ended(state="failed", exit_code=int(code)) if "failed" in wanted or f"exit:{code}" in wanted:
             return f"{first} ended with exit code {code}"
         case Ended(state="failed", container=None) if "failed" in wanted:
-            return f"{first} could not be started"
+            return f"{first} could not start"
         case _:  # includes a container that was removed by hand: a user did not want the task
             return None

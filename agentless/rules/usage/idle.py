@@ -87,7 +87,7 @@ def words(idle: IdleGpus, held: Placement, now: float) -> str:
     """`idle for 45m 0s, to be stopped in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
     if idle.all_since is not None:
         text = f"idle for {format_duration(now - idle.all_since)}"
-        return text if idle.stop_at is None else f"{text}, to be stopped in {format_duration(idle.stop_at - now)}"
+        return text if idle.stop_at is None else f"{text}, stops in {format_duration(idle.stop_at - now)}"
     gpus = [pair for pair in zip(held.gpus, held.gpu_uuids, strict=False) if pair[1] in idle.since]
     return "; ".join(f"GPU {index} idle for {format_duration(now - idle.since[uuid])}" for index, uuid in gpus)
 

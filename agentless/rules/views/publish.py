@@ -86,15 +86,15 @@ def seen_by(caller: Caller, view: TaskView) -> TaskView:
     return replace(view, mine=view.owner == caller.name)
 
 
-_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "being ended by its time limit"}
+_STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit"}
 
 
 def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
-            return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
+            return f"{_STOPPING[task.stop]} when {task.node} confirms that it has not started"
         case Scheduled() | Pending() if task.stop:
-            return f"{_STOPPING[task.stop]}, as soon as it can be written down"
+            return f"{_STOPPING[task.stop]} when the state can be saved"
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:
@@ -197,7 +197,7 @@ def address_of(config: NodeConfig) -> str:
 def _breakdown(node: Node) -> str:
     """Why launches on a node fail, and what follows. Empty if they do not."""
     broken = node.observation.broken
-    return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
+    return f"{broken.reason}; then run: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
 
 
 def _hands_out_gpus(seen: Observation) -> bool | None:
@@ -218,9 +218,12 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     """The checks of `doctor` for a node, each after those that it depends on. `twin`: it is another node's machine."""
     seen = node.observation
     if seen.error is not None:
-        rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", _DRIVER, "toolkit"))
+        rest = (
+            CheckView(node.name, what, None, "skipped; fix the check above first")
+            for what in ("docker", _DRIVER, "toolkit")
+        )
         return (CheckView(node.name, "reach", False, seen.error), *rest)
-    found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} by {node.config.connection}")]
+    found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} via {node.config.connection}")]
     if twin:
         found.append(CheckView(node.name, "identity", False, twin))
     engine, sample = seen.engine, seen.sample
@@ -252,5 +255,5 @@ def _toolkit(node: Node, engine: EngineFacts, vendor: str) -> CheckView:
     if toolkit is None and engine.error:
         return CheckView(node.name, "toolkit", None, engine.error)
     if toolkit is None or toolkit.ready:
-        return CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can hand out GPUs")
+        return CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can use GPUs")
     return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or toolkit.fix)

@@ -94,7 +94,7 @@ class Tasks(TaskListView):
         """The state, or that the task is about to end, which only its reason says."""
         if self._is_unsure(task):
             return f"{task['state']}?", "dim"
-        ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
+        ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "killing"))
         return "stopping" if ends else state(task), look.style_of(task["state"])
 
     def _what(self, task: Row) -> Piece:
