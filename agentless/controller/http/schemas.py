@@ -57,7 +57,7 @@ class SubmitRequest(BaseModel):
         # Labels and files may come from a newer version, and what they have more is left out; a request is not.
         known = {field.name for field in fields(TaskSpec)}
         if isinstance(spec, dict) and (unknown := sorted(set(spec) - known)):
-            raise ValueError(f"there is no {unknown[0]!r}{nearest(unknown[0], known)}")
+            raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], known)}")
         return spec
 
 

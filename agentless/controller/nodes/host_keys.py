@@ -53,7 +53,7 @@ class HostKeys:
         if not isinstance(failure, HostKeyRejected):
             return await self.ask(link)
         if failure.fingerprint != fingerprint:
-            raise Refused(f"{link.node.name} shows another key now ({failure.fingerprint}); look at it again")
+            raise Refused(f"{link.node.name} now shows another host key ({failure.fingerprint}); compare it again")
         if failure.revoked:
             raise Refused(str(failure))
         self._write(failure)
@@ -79,7 +79,7 @@ class HostKeys:
             fresh.write_text("\n".join([*kept, f"{shown.host} {shown.key}"]) + "\n")
             os.replace(fresh, self._known_hosts)
         except OSError as error:
-            raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None
+            raise StateError(f"cannot write {self._known_hosts}: {error.strerror}") from None
 
 
 async def _or_error(link: NodeLink, work: Coroutine[Any, Any, HostKey]) -> HostKey:

@@ -93,7 +93,7 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
     ) -> Response:
         """A program in the build container, as in that of a task."""
         opening = builds.open(env, command, None if size is None else Size.parse(size), caller)
-        stopped = "the controller was stopped, and the terminal with it; the env is as it was left"
+        stopped = "the controller stopped and closed the terminal; the env keeps its changes"
         return TerminalStream(services.lifetime, opening, stopped)
 
     @app.post("/v1/envs/{env}/save")

@@ -38,5 +38,5 @@ def add_to(app: FastAPI, services: FileServices) -> None:
         """
         arguments = [decoded(word) for word in argument]
         opening = services.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
-        stopped = "the controller was stopped, and the copy broke off; run it again"
+        stopped = "the controller stopped and interrupted the copy; run the command again"
         return TerminalStream(services.lifetime, opening, stopped)

@@ -71,7 +71,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
         """What would become of a task if it were submitted now; nothing is."""
         (spec, *more) = request.specs()
         if more:
-            raise UsageError("one task at a time can be explained; name one target")
+            raise UsageError("cannot explain more than one task at a time; specify one target")
         await nodes.heard()
         services.builder.check(spec)
         return services.queue.what_if(spec, request.owner or caller.name)
