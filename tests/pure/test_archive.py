@@ -144,7 +144,7 @@ def test_a_folder_that_is_there_keeps_its_mode(inside):
 def test_a_file_does_not_replace_a_folder_nor_a_folder_a_file(inside):
     (inside / "new/x").mkdir(parents=True)
     (inside / "new/y").write_text("kept")
-    with pytest.raises(CopyFailed, match="new/x: is a folder, which a file does not replace"):
+    with pytest.raises(CopyFailed, match="new/x: is a folder; a file cannot replace it"):
         unpack(inside, member("x", data=b"x"))
     with pytest.raises(CopyFailed, match="new/y: is in the way: it is no folder"):
         unpack(inside, member("y/z", data=b"x"))
@@ -226,7 +226,7 @@ def test_what_is_in_the_way_stays(shell, source, inside):
     done = receive(shell, inside, "new", packed(source))
     assert done.returncode != 0
     assert sorted(done.stderr.decode().splitlines()) == [
-        "new/-rf: is a folder, which a file does not replace",
+        "new/-rf: is a folder; a file cannot replace it",
         "new/sub/deep: is in the way: it is no folder",
     ]
     assert (inside / "new/sub/deep").read_text() == "kept"

@@ -66,7 +66,9 @@ class IdleWatch:
         elif verdict.idle and verdict.what == "report":
             self._ledger.publish(task, "idle", words(verdict.idle, held, now))
         elif verdict.idle and verdict.what == "stop" and not task.stop:
-            self._ledger.apply(task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "idle rule of the inventory")
+            self._ledger.apply(
+                task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "idle rule of the inventory"
+            )
 
 
 def _put(known: dict[str, Value], task: str, value: Value | None) -> None:

@@ -129,10 +129,10 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
     return tables
 
 
-def damaged(what: str, error: ValidationError, it: str = "it") -> StateError:
+def damaged(what: str, error: ValidationError) -> StateError:
     """The error for an invalid part of the state file."""
     why = error.errors()[0]["msg"]
-    return StateError(f"{what} ({why}); move {it} away, then run: agentless recover (tasks keep running)")
+    return StateError(f"{what} ({why}); move the file away, then run: agentless recover (tasks keep running)")
 
 
 def _why(path: Path, error: OSError) -> str:

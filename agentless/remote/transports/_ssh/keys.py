@@ -32,7 +32,7 @@ class Tried:
         parts += self.unusable
         if self.encrypted:
             keys = " ".join(str(path) for path in self.encrypted)
-            parts += [f"{keys} is encrypted and no SSH agent holds it", f"run: ssh-add {keys}"]
+            parts += [f"{keys} is encrypted, and no SSH agent has it", f"run: ssh-add {keys}"]
         else:
             make = "" if self.offered else "ssh-keygen -t ed25519 && "
             port = "" if hop.port == 22 else f"-p {hop.port} "
