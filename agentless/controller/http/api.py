@@ -64,7 +64,7 @@ _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 
 
 class Problem(BaseModel):
-    """Its kind, a sentence for people, and the exit code of a command that ends by it."""
+    """An error: its kind, its message, and the exit code for a command."""
 
     error: str
     message: str

@@ -33,10 +33,10 @@ def add_to(app: FastAPI, services: UploadServices) -> None:
 
     @app.post("/v1/snapshots")
     async def snapshot(request: SnapshotRequest) -> SnapshotView:
-        """Take in what a folder has in it."""
+        """Register the files of a folder for upload."""
         return SnapshotView(*store.put(parse_snapshot(request.files)))
 
     @app.post("/v1/contents")
     async def contents(request: Request) -> dict[str, int]:
-        """Take in contents."""
+        """Upload the contents of files."""
         return {"taken": await take_contents(store, request.stream())}
