@@ -76,7 +76,7 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
     held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
     words = [
-        f"{other_engines.holder(other)} of {owner} holds GPU {index.get(gpu, gpu)}"
+        f"GPU {index.get(gpu, gpu)} is held by {other_engines.holder(other)} of {owner}"
         if gpu
         else f"{other_engines.holder(other)} of {owner} runs on {node.name}, so the task cannot have it to itself"
         for gpu, other, owner in held

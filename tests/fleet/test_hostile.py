@@ -79,12 +79,12 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ),
     "endless-events": (
         "docker", "case $1 in events) exec yes start x ;; " + OTHERWISE,
-        "offline: {} sends endless events of its containers",
+        "offline: {} sends too many container events",
     ),
     "one-long-event": (
         "docker",
         "case $1 in events) printf 'start '; exec tr '\\0' x </dev/zero ;; *) exec \"$REAL\" \"$@\" ;; esac",
-        "offline: {} sends endless events of its containers",
+        "offline: {} sends too many container events",
     ),
     "byte-by-byte": (
         "docker",

@@ -182,7 +182,7 @@ def test_the_answer_to_a_launch_is_the_containers_id() -> None:
 
 @pytest.mark.parametrize("out", ["", "ok\n", CID[:12]])
 def test_an_answer_without_an_id_is_no_answer(out: str) -> None:
-    with pytest.raises(NoAnswer, match="node1 said nothing"):
+    with pytest.raises(NoAnswer, match="node1 did not report the container it started"):
         answer(0, out)
 
 
@@ -193,7 +193,7 @@ def test_holders_are_named_by_index_task_and_owner() -> None:
 
 
 def test_a_lock_that_was_not_free_in_time_is_a_refusal() -> None:
-    with pytest.raises(Refused, match="other launches held this node's lock for 20 s; try again"):
+    with pytest.raises(Refused, match="other launches locked this node for 20 s; retry"):
         answer(76)
 
 

@@ -63,5 +63,5 @@ def test_a_content_has_a_head() -> None:
 
 @pytest.mark.parametrize("head", [b"x" * HEAD, b"a" * 64 + b"-" + b"0" * 14 + b"1", b"\xff" * HEAD])
 def test_what_is_no_head_is_refused(head: bytes) -> None:
-    with pytest.raises(UsageError, match="begins with its SHA-256"):
+    with pytest.raises(UsageError, match="begin with its SHA-256"):
         parse_content_head(head)

@@ -168,7 +168,7 @@ def test_a_torn_file_is_told_and_not_taken_for_a_shorter_log(tmp_path: Path, siz
     store = LogStore(tmp_path)
     keep(store, "t1", [(1, b"four"), (2, b"four")])
     os.truncate(tmp_path / "t1.log", size)
-    with pytest.raises(StateError, match="the kept log of task t1 is damaged; agentless rm t1 removes it"):
+    with pytest.raises(StateError, match="the kept log of task t1 is damaged; to remove it, run: agentless rm t1"):
         list(store.read("t1"))
 
 

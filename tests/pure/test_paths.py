@@ -108,7 +108,7 @@ def test_a_named_inventory_that_is_missing_is_not_replaced_by_another(
     here: Path, explicit: Path | None, by: str
 ) -> None:
     (here / "inventory.yaml").touch()
-    with pytest.raises(InventoryError, match=f"none.yaml, named by {by}, does not exist"):
+    with pytest.raises(InventoryError, match=f"none.yaml (from {by}) does not exist"):
         find_inventory(explicit, environ(here, AGENTLESS_INVENTORY="none.yaml"))
 
 

@@ -131,14 +131,14 @@ def test_a_clock_that_is_off_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("info", "lines", "words"),
     [
-        (INFO.replace("4.3.1", "4.0.2"), (), "podman 4.0.2 on node1 is too old: 4.1 or newer can hand out GPUs"),
+        (INFO.replace("4.3.1", "4.0.2"), (), "podman 4.0.2 on node1 is too old; install podman 4.1 or newer for GPU support"),
         (
             INFO.replace("false", "true"),
             (),
-            "podman without root can neither limit nor pause on node1, which has cgroups v1",
+            "rootless podman on node1 cannot limit or pause containers with cgroups v1",
         ),
         (ROOTLESS, ("no linger",), "sudo loginctl enable-linger ann"),
-        (INFO, ("hidepid",), "/proc on node1 hides who holds a GPU (hidepid)"),
+        (INFO, ("hidepid",), "/proc on node1 hides which containers hold GPUs (hidepid)"),
     ],
 )
 def test_a_podman_that_cannot_do_it_says_what_it_lacks(info: str, lines: tuple[str, ...], words: str) -> None:
@@ -165,11 +165,11 @@ def test_a_user_s_podman_that_lacks_nothing_is_fine() -> None:
 
 
 def test_a_node_without_flock_is_told_so() -> None:
-    assert facts(ROOTLESS, "no flock").error == "there is no flock command on node1; install util-linux there"
+    assert facts(ROOTLESS, "no flock").error == "no flock command on node1; install util-linux there"
 
 
 def test_no_podman_is_a_sentence() -> None:
-    assert "there is no podman command on node1" in facts("sh: 1: podman: not found", code=127).error
+    assert "no podman command on node1" in facts("sh: 1: podman: not found", code=127).error
 
 
 @pytest.mark.parametrize(("said", "sentence"), [(said, s) for s, saids in COMPLAINTS.items() for said in saids])

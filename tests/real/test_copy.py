@@ -202,7 +202,7 @@ def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
     lab.nodes["node1"].kill_connections()
     _, err = copy.communicate(timeout=60)
     assert copy.returncode == 4, err
-    assert "the copy broke off: run it again" in err
+    assert "the copy was interrupted: run the command again" in err
     until(
         lambda: not [command for _, command in lab.nodes["node1"].leftovers() if "tar" in command or "rsync" in command]
     )

@@ -64,7 +64,7 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
             keepalive_count_max=3,
         )
     except asyncssh.ChannelOpenError as error:
-        raise Unreachable(f"cannot reach {hop.where} from its jump host: {error.reason}") from None
+        raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error.reason}") from None
     except (asyncssh.Error, ValueError) as error:
         if client.rejected is not None:
             raise client.rejected from None

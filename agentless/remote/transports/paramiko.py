@@ -218,7 +218,7 @@ class _Connection:
         try:
             return await self.call(self._library.open_channel, "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0))
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise Unreachable(f"cannot reach {hop.where} from its jump host: {error}") from None
+            raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error}") from None
 
     async def close(self) -> None:
         self._keeper.cancel()
