@@ -109,7 +109,7 @@ class _Files(jinja2.BaseLoader):
 
 def _words(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
-        return f"no {error.name}; reinstall agentless, or correct the name"
+        return f"{error.name} is missing; reinstall agentless, or correct the name"
     return str(error)
 
 

@@ -78,7 +78,7 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     words = [
         f"GPU {index.get(gpu, gpu)} is held by {other_engines.holder(other)} of {owner}"
         if gpu
-        else f"{other_engines.holder(other)} of {owner} runs on {node.name}, so the task cannot have it to itself"
+        else f"{node.name} cannot be shared with {other_engines.holder(other)} of {owner} (--exclusive)"
         for gpu, other, owner in held
     ]
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]

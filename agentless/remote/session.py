@@ -81,7 +81,7 @@ class Session:
 
     def flooded(self, what: str) -> TooMuch:
         """The error for a node that sends more than it may."""
-        return TooMuch(f"{self._name} {what}; check what {self._programs} print there")
+        return TooMuch(f"{self._name} {what}; check the output of {self._programs} there")
 
     async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.

@@ -116,9 +116,7 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_harms_nothing(desk):
         desk.clock.ahead += 60
         controller.samples.tick()
         await until(lambda: controller.samples.trouble)
-        assert any(
-            "cannot store GPU samples" in warning for warning in controller.status.describe().warnings
-        )
+        assert any("cannot store GPU samples" in warning for warning in controller.status.describe().warnings)
         await sampled(controller)
         assert (await controller.commands.wait(await desk.submit("true"), 20)).state == "completed"
         (desk.state / "samples.sqlite").rmdir()

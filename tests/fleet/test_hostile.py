@@ -48,7 +48,9 @@ ROW = (
     "Default"
 )
 OTHERWISE = '*) exec "$REAL" "$@" ;; esac'
-FLOODS = "offline: {} (sends endless errors|prints more than 1 MiB|said more than 12 MiB|did not finish a command)"
+FLOODS = (
+    "offline: {} (sends too many error messages|prints more than 1 MiB|sent more than 12 MiB|did not finish a command)"
+)
 # By kind: the program in the place of which this stands, what it does, and, as a pattern, what is said of the node.
 KINDS: dict[str, tuple[str, str, str]] = {
     "many-gpus": (

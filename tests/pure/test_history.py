@@ -181,7 +181,7 @@ def test_a_history_of_the_first_version_says_what_its_tasks_needed(tmp_path: Pat
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="cannot be used"):
+    with pytest.raises(StateError, match="cannot use the history"):
         History(tmp_path / "nowhere" / "h")
 
 

@@ -212,7 +212,7 @@ def test_a_container_that_this_launch_has_not_signed_is_not_its_own(node: Node, 
 def test_a_container_of_somebody_else_with_our_name_is_neither_taken_nor_removed(node: Node) -> None:
     evil = {"id": "e" * 64, "name": "agentless-t1", "state": "created", "labels": {"agentless.task": "t1"}, "env": {}}
     (node.state / "agentless-t1.json").write_text(json.dumps(evil))
-    with pytest.raises(NodeUnfit, match="there is a container agentless-t1 on node1 that agentless did not start"):
+    with pytest.raises(NodeUnfit, match="agentless did not start container agentless-t1 on node1"):
         node.launch(assigning("t1"))
     assert node.containers() == {"agentless-t1": evil}
 
@@ -346,13 +346,13 @@ def test_a_container_that_has_ended_since_is_not_run_again(node: Node) -> None:
 
 
 def test_an_engine_that_does_not_answer_runs_nothing(node: Node) -> None:
-    with pytest.raises(NodeBroken, match="the Docker daemon on node1 does not run"):
+    with pytest.raises(NodeBroken, match="the Docker daemon on node1 is not running"):
         node.launch(assigning(), FAKE_BREAK="ps")
     assert node.runs() == []
 
 
 def test_an_image_that_is_not_there_has_an_error_of_its_own(node: Node) -> None:
-    with pytest.raises(ImageMissing, match="image nosuch is not on node1"):
+    with pytest.raises(ImageMissing, match="node1 does not have image nosuch"):
         node.launch(assigning(spec=spec(image="nosuch")))
     assert node.containers() == {}
 

@@ -131,7 +131,11 @@ def test_a_clock_that_is_off_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("info", "lines", "words"),
     [
-        (INFO.replace("4.3.1", "4.0.2"), (), "podman 4.0.2 on node1 is too old; install podman 4.1 or newer for GPU support"),
+        (
+            INFO.replace("4.3.1", "4.0.2"),
+            (),
+            "podman 4.0.2 on node1 is too old; install podman 4.1 or newer for GPU support",
+        ),
         (
             INFO.replace("false", "true"),
             (),
@@ -197,7 +201,7 @@ def test_the_launch_script_is_the_one_on_record() -> None:
 
 
 def test_an_env_is_refused() -> None:
-    with pytest.raises(RuntimeFailed, match="node1 has podman, which keeps no envs"):
+    with pytest.raises(RuntimeFailed, match="node1 uses podman, which does not support envs"):
         podman().launches(
             [Launch(task("t1", state="assigning", spec=spec(image="agentless/train:3")), placement(), {})]
         )
@@ -328,7 +332,7 @@ def test_another_gpu_of_another_users_container_is_not(node: Node) -> None:
 
 def test_who_wants_the_node_alone_in_another_users_podman_has_it_alone(node: Node) -> None:
     node.conmon("agentless-x9.bob_there.1...")
-    with pytest.raises(Held, match="shared with nobody, and task x9"):
+    with pytest.raises(Held, match="cannot be shared with task x9"):
         node.launch()
 
 

@@ -136,7 +136,7 @@ def test_what_waits_for_a_disk_that_takes_nothing_is_bounded(path):
     add(store, 0)
     store._db.execute("PRAGMA query_only = on")
     for number in range(1, 3000, 10):
-        with pytest.raises(StateError, match="cannot be kept"):
+        with pytest.raises(StateError, match="cannot store GPU samples"):
             add(store, number, minute(number % 100))
     counts = [sum(key.width == level.width for key in store._unwritten) for level in LEVELS]
     assert [count <= level.kept // level.block + 2 for count, level in zip(counts, LEVELS, strict=True)] == [True] * 4

@@ -218,7 +218,7 @@ def test_what_has_no_place_here_is_left_out_and_the_rest_comes(inside: Path) -> 
     for depth in range(1, 3000, 37):
         deep += long_name(b"r" + b"/d" * depth) + header(b"d", b"5")
     data = deep + long_name(b"r/" + b"n" * 256) + whole() + whole(name=b"r/y") + END
-    assert bring(data, inside).startswith("1 file, 4 B; left out: d/d/d")
+    assert bring(data, inside).startswith("1 file, 4 B; skipped: d/d/d")
     assert (inside / "local" / "y").read_text() == "text"
     (note, *_) = copy(deep + whole(name=b"r/y") + END, inside)
     assert note.endswith("more than 256 folders deep")
@@ -233,7 +233,7 @@ def test_a_file_that_the_disk_takes_none_of_that_size_is_left_out(inside: Path) 
         said = bring(whole(b"x" * (2 << 20)) + whole(name=b"r/y") + END, inside)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert said == "1 file, 4 B; left out: x, which is too large for the disk here"
+    assert said == "1 file, 4 B; skipped: x (too large for the disk)"
 
 
 def test_what_is_in_a_folder_comes_without_its_name(inside: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_name_that_the_locale_does_not_have_is_left_out(inside: Path) -> None:
         [sys.executable, "-c", script, str(inside)],
         env=os.environ | ascii_only, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout == "b'1 file, 4 B; left out: \\xc3\\xa9, whose name cannot be had here'\n", done.stderr
+    assert done.stdout == "b'1 file, 4 B; skipped: \\xc3\\xa9 (invalid name here)'\n", done.stderr
     assert done.stderr.endswith("invalid name in this locale; retry with LC_ALL=C.UTF-8\n")
 
 
@@ -323,7 +323,7 @@ def test_zeros_that_come_one_by_one_are_holes(tmp_path: Path) -> None:
 
 def test_a_file_that_there_is_no_room_for_is_refused_before_it_comes(tmp_path: Path) -> None:
     data = pax(size=str(1 << 50)) + header()
-    with pytest.raises(Unusable, match=r"has 1024 TiB, and of those at most 64 GiB may be zeros: .* are free here"):
+    with pytest.raises(Unusable, match=r"has 1024 TiB, of which at most 64 GiB may be zeros; .* are free here"):
         unpack(data, tmp_path / "top")
     assert not (tmp_path / "top" / "x").exists()
 

@@ -67,7 +67,10 @@ def test_many_first_commands_start_one(alone):
 def test_a_second_one_is_refused(agentless):
     pid = agentless.pid
     said = agentless("controller", "run", code=1).err
-    assert said == f"agentless: a controller is already running for {agentless.state}; to see it, run: agentless controller status\n"
+    assert (
+        said
+        == f"agentless: a controller is already running for {agentless.state}; to see it, run: agentless controller status\n"
+    )
     assert agentless.pid == pid
 
 

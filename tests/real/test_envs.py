@@ -266,7 +266,10 @@ def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2)
 def test_a_build_container_that_somebody_removed_is_made_again(agentless, node1):
     made(agentless, "again", "echo here >/which")
     node1.sh("docker rm --force agentless-env-again")
-    assert "no build container; to create one, run: agentless env shell again" in agentless("env", "save", "again", code=3).err
+    assert (
+        "no build container; to create one, run: agentless env shell again"
+        in agentless("env", "save", "again", code=3).err
+    )
     assert agentless("env", "exec", "again", "--", "cat", "/which").out == "here\n"
     node1.sh("docker stop --time 0 agentless-env-again")
     assert agentless("env", "exec", "again", "--", "cat", "/which").out == "here\n"

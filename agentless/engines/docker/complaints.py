@@ -68,7 +68,7 @@ _CALLING = (
 _LAUNCHING = (
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
-        "{node} has a container {what} that agentless did not start; on the node, run: docker rm -f {what}",
+        "agentless did not start container {what} on {node}; to remove it, run there: docker rm -f {what}",
         "fit",
     ),
     Known(
