@@ -38,7 +38,7 @@ def launch(node: Node, of: Task, total: int = 22) -> str:
 def test_the_node_lets_in_as_many_as_the_least_willing_allows(node: Node) -> None:
     launch(node, assigning("t1", **shares(3)))
     launch(node, assigning("t2", **shares(2)))
-    with pytest.raises(Refused, match="GPU 0 has no share left \(2 in use\)"):
+    with pytest.raises(Refused, match=r"GPU 0 has no share left \(2 in use\)"):
         launch(node, assigning("t3", **shares(3)))
     assert sorted(node.containers()) == ["agentless-t1", "agentless-t2"]
 

@@ -174,5 +174,5 @@ def test_a_torn_file_is_told_and_not_taken_for_a_shorter_log(tmp_path: Path, siz
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
-    with pytest.raises(StateError, match="cannot use the folder .*logs"):
+    with pytest.raises(StateError, match=r"cannot use the folder .*logs"):
         LogStore(tmp_path / "logs")

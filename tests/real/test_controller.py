@@ -68,8 +68,8 @@ def test_a_second_one_is_refused(agentless):
     pid = agentless.pid
     said = agentless("controller", "run", code=1).err
     assert (
-        said
-        == f"agentless: a controller is already running for {agentless.state}; to see it, run: agentless controller status\n"
+        said == f"agentless: a controller is already running for {agentless.state}; "
+        "to see it, run: agentless controller status\n"
     )
     assert agentless.pid == pid
 

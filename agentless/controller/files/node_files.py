@@ -26,7 +26,7 @@ _NOWHERE = ("No such container:path", "Could not find the file", "could not be f
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at the paths that were asked for. In a container there is no rsync, and only tar streams."""
+    """Kinds of the requested paths, and whether rsync is available; containers only support tar streams."""
 
     kinds: tuple[Kind, ...]
     rsync: bool

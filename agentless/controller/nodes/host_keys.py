@@ -15,10 +15,10 @@ from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateErro
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A node's host key.
+    """The host key of a node.
 
-    `trusted`: it is on record already, in the user's `known_hosts` or in ours. `recorded`: fingerprints on record that
-    it is not. `revoked`: it is on record as one that nobody may show. `error`: why the node could not be asked.
+    `trusted`: your `known_hosts` or that of agentless has it. `recorded`: fingerprints that are recorded instead.
+    `revoked`: the key is marked as revoked. `error`: why the node did not answer.
     """
 
     node: str

@@ -131,8 +131,8 @@ class _Login(Generic[C]):
                 ) from None
             except OSError as error:
                 raise await self._failed(
-                    f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that host and port "
-                    "are right"
+                    f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that "
+                    "host and port are right"
                 ) from error
             except (AuthFailed, HostKeyRejected):
                 raise

@@ -15,7 +15,7 @@ from agentless.model.files.snapshot import parse_snapshot
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """The id of a snapshot, and the SHA-256 of each content that has to be sent."""
+    """The id of a snapshot, and the SHA-256 of each file whose content must be uploaded."""
 
     id: str
     missing: list[str]
