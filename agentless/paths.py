@@ -43,15 +43,15 @@ def make_private(folder: Path) -> None:
             continue  # not there, and who needs it says what is wrong with it
         if found.st_uid != os.getuid() and not (stat.S_ISLNK(found.st_mode) and found.st_uid == 0):
             raise StateError(
-                f"{path} belongs to user {found.st_uid} and not to you; move it away, or set XDG_STATE_HOME to a "
-                "folder of yours"
+                f"{path} belongs to user {found.st_uid}, not to you; move it away, or set XDG_STATE_HOME to your own "
+                "folder"
             )
         if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
             try:
                 path.chmod(0o700)
             except OSError as error:
                 raise StateError(
-                    f"{path} is open to others and cannot be closed ({error.strerror}); run: chmod 700 {path}"
+                    f"others can read {path} and agentless cannot change that ({error.strerror}); run: chmod 700 {path}"
                 ) from None
 
 
@@ -93,14 +93,14 @@ def find_inventory(explicit: Path | None, environ: Mapping[str, str] = os.enviro
         path, by = named
         if not os.path.exists(path):
             raise InventoryError(
-                f"{path}, named by {by}, does not exist; correct the name, or write it with: agentless init"
+                f"{path} (from {by}) does not exist; correct the path, or create it with: agentless init"
             )
         return path
     here, configured = _absolute(Path("inventory.yaml")), config_dir(environ) / "inventory.yaml"
     for path in (here, configured):
         if os.path.exists(path):
             return path
-    raise InventoryError(f"no inventory: neither {here} nor {configured} exists; write one with: agentless init")
+    raise InventoryError(f"no inventory: neither {here} nor {configured} exists; create one with: agentless init")
 
 
 def _named_inventory(explicit: Path | None, environ: Mapping[str, str]) -> tuple[Path, str] | None:
@@ -116,7 +116,7 @@ def current_dir() -> str:
     try:
         return os.getcwd()
     except OSError as error:
-        raise UsageError("the folder you are in does not exist any more; cd to another one") from error
+        raise UsageError("the current folder no longer exists; cd to another folder") from error
 
 
 def _absolute(path: Path) -> Path:
@@ -131,5 +131,5 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
         return Path(text)
     home = environ.get("HOME") or os.path.expanduser("~")
     if not os.path.isabs(home):
-        raise UsageError("your home directory is not known; set HOME to an absolute path")
+        raise UsageError("unknown home directory; set HOME to an absolute path")
     return Path(home) / below_home

@@ -41,9 +41,9 @@ class Renderer:
         try:
             if words := shlex.split(text):
                 return words
-            problem = "it makes no words"
+            problem = "empty command"
         except ValueError as error:
-            problem = f"{error} in the words that it makes"
+            problem = f"{error} in the rendered command"
         raise TemplateError(f"template {self._environment.get_template(name).filename}: {problem}")
 
     def script(self, name: str, /, **values: Any) -> str:
@@ -92,7 +92,7 @@ class _Files(jinja2.BaseLoader):
             return content.decode(), path, lambda: self._stamp(template) == stamp
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            raise jinja2.TemplateSyntaxError("this is not UTF-8 text", line, template, path) from None
+            raise jinja2.TemplateSyntaxError("not UTF-8 text", line, template, path) from None
 
     def _stamp(self, template: str) -> tuple[str, int, int, int] | None:
         for folder in self._folders:

@@ -15,14 +15,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from agentless.errors import UsageError
 
 _WORDS: dict[Any, str] = {
-    str: "a text",
-    int: "a whole number",
+    str: "a string",
+    int: "an integer",
     float: "a number",
     bool: "True or False",
     datetime: "a datetime",
     timedelta: "a timedelta",
     os.PathLike: "a path",
-    Iterable: "a list of texts",
+    Iterable: "a list of strings",
     NoneType: "None",
 }
 _PLAIN = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)

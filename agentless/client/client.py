@@ -144,7 +144,8 @@ class Client:
                 if not failures:
                     raise
                 raise ControllerError(
-                    f"the controller died in the submit, which may have started tasks: {error}"
+                    "the controller died during the submit and may have started tasks; check with agentless ps: "
+                    f"{error}"
                 ) from None
 
     def get(self, path: str, **query: object) -> Any:
@@ -200,7 +201,9 @@ class Client:
                         raise failure(data)
                     return
                 yield kind, data
-        raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
+        raise ControllerError(
+            "the controller stopped before the end of the log; the task keeps running; run the command again"
+        )
 
     def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
         """The frames of a log until its task has ended, like those of `frames`.
@@ -232,7 +235,8 @@ class Client:
                     noted = str(error)
                     yield (
                         NOTE,
-                        f"{error}; the task runs on, and its output continues here when the node answers".encode(),
+                        f"{error}; the task keeps running, and its output continues here when the node "
+                        "answers".encode(),
                     )
                 time.sleep(AGAIN)
 
@@ -266,7 +270,7 @@ class Client:
         while True:
             found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
-                raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
+                raise Refused(f"{node} was resumed in the meantime; new tasks may have started there")
             yield found
             if found["tasks"] == 0:
                 return
@@ -296,15 +300,15 @@ class Client:
         """
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
-            raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._stream(wanted, "the controller went away, and the terminal with it; the task runs on")
+            raise UsageError("the command is too long; put it into a file in the container and run that")
+        return self._stream(wanted, "the controller stopped and closed the terminal; the task keeps running")
 
     def transfer(self, place: str, **query: object) -> ProgramStream:
         """Begin the program at the other end of a copy (`controller/http/routes/files`); `place`: a node or a task."""
         wanted = target(f"/v1/files/{place}/transfer", query)
         if len(wanted) > TARGET:
-            raise UsageError("the path is too long; go to a folder nearer to it first")
-        return self._stream(wanted, "the controller went away, and the copy broke off; run it again")
+            raise UsageError("the path is too long; change to a folder closer to it first")
+        return self._stream(wanted, "the controller stopped and interrupted the copy; run the command again")
 
     def _stream(self, wanted: str, gone: str) -> ProgramStream:
         # One that is read while it is answered has to say where each part of it ends.
@@ -377,4 +381,4 @@ def _reported(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         yield report
         if report["kind"] == "done":
             return
-    raise ControllerError("the controller went away before it was done; do it once more, and it goes on from there")
+    raise ControllerError("the controller stopped before the operation finished; run the command again to continue")

@@ -49,7 +49,7 @@ def read_chunk(body: BinaryIO) -> bytes:
     data = body.read(size)
     body.readline()
     if len(data) < size:
-        raise ValueError("it broke off")
+        raise ValueError("connection lost")
     return data
 
 
@@ -70,7 +70,7 @@ def whole() -> Iterator[None]:
         yield
     except (OSError, IndexError, ValueError):
         raise ControllerError(
-            "the controller went away during the request; what it had started runs on: look with agentless ps"
+            "the controller stopped during the request; what it started keeps running; check with: agentless ps"
         ) from None
 
 
@@ -88,7 +88,7 @@ def failure(body: bytes) -> RequestFailed:
         text = "\n".join(lines_of(problem["message"]))
         return RequestFailed(text, problem["exit_code"], problem["error"])
     except (ValueError, KeyError, TypeError):
-        return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
+        return RequestFailed("the controller failed; see controller.log in the state folder", 1)
 
 
 def _text(value: object) -> str | list[str]:

@@ -43,10 +43,10 @@ def main() -> int:
         say(json.dumps(error.published()))
         return error.exit_code
     except OSError as error:
-        say(json.dumps({"error": "StateError", "message": f"{state} cannot be used: {error.strerror}", "exit_code": 1}))
+        say(json.dumps({"error": "StateError", "message": f"cannot use {state}: {error.strerror}", "exit_code": 1}))
         return 1
     except Exception:
-        logging.getLogger(__name__).exception("the controller ended in an unforeseen way; please report it")
+        logging.getLogger(__name__).exception("the controller ended unexpectedly; please report this")
         return 1
     return 0
 

@@ -262,7 +262,7 @@ class Controller:
         live = len(self.tasks.live)
         do_all([
             PeriodicJob("usage", self.usage.write),
-            PeriodicJob("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
+            PeriodicJob("events", lambda: self.ledger.note("left", f"{live} live tasks keep running")),
         ])  # fmt: skip
         await _closed("nodes", self.nodes.close)
         do_all([
@@ -301,5 +301,5 @@ class Controller:
 
 async def _closed(what: str, close: Callable[[], Awaitable[None]]) -> None:
     """Close a part; a failure is logged, so that the other parts are closed too."""
-    with guarded(f"closing: {what}"):
+    with guarded(f"closing {what}"):
         await close()

@@ -19,7 +19,7 @@ def guarded(what: str) -> Iterator[None]:
     except AgentlessError as error:
         _log.warning("%s: %s", what, error)
     except Exception:  # noqa: BLE001 - the others have their turn
-        _log.exception("%s failed in an unforeseen way", what)
+        _log.exception("%s: unexpected error", what)
 
 
 @contextmanager

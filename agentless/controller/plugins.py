@@ -18,5 +18,5 @@ def names(kind: str) -> tuple[str, ...]:
 def load(kind: str, name: str) -> ModuleType:
     """The module of one part; it is imported only now."""
     if name not in names(kind):
-        raise UsageError(f"there is no {name!r} in {kind}; there is {', '.join(names(kind))}")
+        raise UsageError(f"no {name!r} in {kind}; available: {', '.join(names(kind))}")
     return importlib.import_module(f"agentless.{kind}.{name}")

@@ -45,9 +45,11 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         lock.acquire(blocking=False)
         private.tighten(state)
     except filelock.Timeout:
-        raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
+        raise ControllerError(
+            f"a controller is already running for {state}; to see it, run: agentless controller status"
+        ) from None
     except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+        raise StateError(f"cannot use the state folder {state}: {error.strerror}") from None
     _open_many_files()
     gc.set_threshold(COLLECT_AFTER)
     sys.setswitchinterval(TURN)

@@ -33,8 +33,8 @@ class ServedInventory:
         """
         if wanted is not None and wanted != str(self.path):
             raise Refused(
-                f"the running controller serves {self.path}, not {wanted}; run: agentless controller stop "
-                "(tasks go on), or give the other inventory its own XDG_STATE_HOME"
+                f"the running controller uses {self.path}, not {wanted}; run: agentless controller stop (tasks keep "
+                "running), or set XDG_STATE_HOME to another folder for this inventory"
             )
         if stamp_of(self.path) == self.inventory.stamp:
             self.trouble = None
@@ -44,6 +44,6 @@ class ServedInventory:
             self.trouble = None
             await self._follow(self.inventory)
         except InventoryError as error:
-            self.trouble = f"{error} (the last good version is in force)"
+            self.trouble = f"{error} (still using the last valid version)"
             if not reading:
                 raise

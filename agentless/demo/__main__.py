@@ -53,26 +53,29 @@ async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
         match await asked.get():
             case ["unplug", name] if name in fleet.nodes:
                 fleet.nodes[name].cut()
-                print(f"{name} does not answer any more", file=sys.stderr)
+                print(f"{name} is unplugged", file=sys.stderr)
             case ["plug", name] if name in fleet.nodes:
                 await fleet.nodes[name].restore()
-                print(f"{name} answers again", file=sys.stderr)
+                print(f"{name} is plugged in", file=sys.stderr)
             case [_, *_]:
-                print(f"write: unplug NODE, or plug NODE; NODE is {', '.join(fleet.nodes)}", file=sys.stderr)
+                print(
+                    (f"unknown command; use unplug NODE or plug NODE, where NODE is one of {', '.join(fleet.nodes)}"),
+                    file=sys.stderr,
+                )
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m agentless.demo", description="Run simulated GPU nodes.")
-    parser.add_argument("root", type=Path, help="an empty folder for them, or one to be made")
-    parser.add_argument("--nodes", default="8,4,1", help="the GPUs of each node (default: 8,4,1)")
+    parser.add_argument("root", type=Path, help="an empty or new folder for the nodes")
+    parser.add_argument("--nodes", default="8,4,1", help="number of GPUs of each node (default: 8,4,1)")
     arguments = parser.parse_args()
     try:
         gpus = [int(count) for count in arguments.nodes.split(",")]
     except ValueError:
-        parser.error(f"--nodes {arguments.nodes}: write numbers of GPUs, like 8,4,1")
+        parser.error(f"--nodes {arguments.nodes}: use numbers of GPUs, such as 8,4,1")
     if sys.stdin is None:
-        parser.error("standard input is closed, and the nodes run until it ends: give it a terminal or a pipe")
+        parser.error("standard input is closed; the nodes run until it closes, so connect a terminal or a pipe")
     if arguments.root.is_dir() and any(arguments.root.iterdir()):
         parser.error(f"{arguments.root} is not empty")
     # asyncio warns of every client that hangs up while it is being answered.

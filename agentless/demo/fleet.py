@@ -109,7 +109,7 @@ class Fleet:
         nodes = self.nodes.values()
         self.known_hosts.write_text("".join(f"[127.0.0.1]:{node.port} {node.host_key}\n" for node in nodes))
         lines = [
-            "# Simulated nodes, see the text of agentless/demo/__init__.py. They are gone when the simulation ends.",
+            "# Simulated nodes; see agentless/demo/__init__.py. They disappear when the simulation ends.",
             "version: 1",
             # Engines of this machine are on none of them.
             f"defaults: {{user: {USER}, identity_file: {self.identity}, image: '{DEFAULT_IMAGE}',",

@@ -25,7 +25,7 @@ class NodeLock:
         """Take the lock for the parent of the program; gives the exit code, with -n 1 when somebody has it."""
         options = call.words[:-1]
         if options not in ([], ["-n"], ["--nonblock"]):
-            await call.complain("flock: on the root folder, the simulated one knows only: flock [-n] FD")
+            await call.complain("flock: on the root folder, the simulation supports only: flock [-n] FD")
             return 64
         parent = call.parent
         while self._held and not options:

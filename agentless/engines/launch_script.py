@@ -25,7 +25,7 @@ HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
     """Raise RuntimeFailed if the value of a secret of the task is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
-        raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
+        raise RuntimeFailed(f"the value of secret {missing[0]} is gone; submit the task again")
 
 
 def variables(task: Task, placement: Placement) -> dict[str, str]:
@@ -59,9 +59,9 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
     if result.exit_code == other_engines.UNSEEN and (unseen := other_engines.unseen(node, result.out)):
         raise Unseen(unseen)
     if result.exit_code == LOCKED:
-        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+        raise Refused(f"{node.name}: other launches locked this node for {LOCK_WAIT} s; retry")
     if result.exit_code == UNCLEAR or result.exit_code > 127:
-        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+        raise NoAnswer(f"{node.name} may have started task {task.id}: the launch was interrupted")
 
 
 def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
@@ -78,9 +78,9 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     words = [
         f"GPU {index.get(gpu, gpu)} is held by {other_engines.holder(other)} of {owner}"
         if gpu
-        else f"{node.name} is shared with nobody, and {other_engines.holder(other)} of {owner} is there"
+        else f"{node.name} cannot be shared with {other_engines.holder(other)} of {owner} (--exclusive)"
         for gpu, other, owner in held
     ]
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left ({count} in use)" for gpu, count in full]
     return f"{task.spec.needs}: " + "; ".join(words)

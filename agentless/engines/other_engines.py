@@ -130,12 +130,12 @@ def unseen(node: NodeConfig, words: str) -> str | None:
     _, user, pid, *_ = [*found[0], "", ""]
     if not user:
         return (
-            f"/proc on {node.name} hides the processes of others (hidepid), and so what other engines have given away: "
-            "mount it without hidepid, log in as root, or accept that with accept_engines: [all] in the inventory"
+            f"/proc on {node.name} hides the processes of other users (hidepid), so GPUs held by other engines are "
+            "unknown; mount /proc without hidepid, log in as root, or set accept_engines: [all] in the inventory"
         )
     return (
-        f"{user} runs a Docker engine on {node.name} (process {pid}) that {node.user or 'your login'} may not ask "
-        f"which GPUs it has given away: log in as root, or accept that with accept_engines: [{user}] in the inventory"
+        f"{user} runs a Docker engine on {node.name} (process {pid}), and {node.user or 'your login'} cannot see "
+        f"which GPUs it uses; log in as root, or set accept_engines: [{user}] in the inventory"
     )
 
 

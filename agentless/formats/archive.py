@@ -96,13 +96,13 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
     info = archive.gettarinfo(path, inner)
     _forget(archive)
     if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
-        notes.append(f"{shown(path)} is neither a file nor a folder, and was left out")
+        notes.append(f"skipped {shown(path)}: neither a file nor a folder")
     elif info.isreg():
         with open(path, "rb") as file:
             reader = ExactReader(file, info.size)
             archive.addfile(_plain(info), reader)
         if reader.is_short:
-            notes.append(f"{shown(path)} became shorter while it was copied")
+            notes.append(f"{shown(path)} shrank during the copy")
     else:
         archive.addfile(_plain(info))
 
@@ -137,9 +137,9 @@ class Unpacker:
         try:
             return pulled(self._unpack(Tar()), stream.read)
         except Incomplete as error:
-            raise CopyFailed(f"what came is not whole: {error}; try again") from None
+            raise CopyFailed(f"received incomplete data: {error}; retry") from None
         except BadArchive as error:
-            raise CopyFailed(f"what came is no tar stream, or a damaged one: {error}") from None
+            raise CopyFailed(f"received an invalid or damaged tar stream: {error}") from None
 
     def _unpack(self, tar: Tar) -> Parsing[int]:
         members = 0
@@ -161,7 +161,7 @@ class Unpacker:
         parts = self._parts(member.name)
         path = os.path.join(self._folder, *parts)
         if len(parts) > MOST_LEVELS:
-            self.notes.append(f"{shown(path)} is more than {MOST_LEVELS} folders deep, and was left out")
+            self.notes.append(f"skipped {shown(path)}: more than {MOST_LEVELS} folders deep")
             return
         with self._at(path):
             if member.kind == "folder":
@@ -177,7 +177,7 @@ class Unpacker:
             elif member.kind == "hard link":
                 self._put_same(parts, self._parts(member.link), path)
             else:
-                self.notes.append(f"{shown(path)} would be a device or a pipe, and was left out")
+                self.notes.append(f"skipped {shown(path)}: a device or a pipe")
                 return
         self._written.add(parts)
 
@@ -188,7 +188,7 @@ class Unpacker:
         """The path of a member below the folder. Raises CopyFailed if it leads out of it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
-            raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
+            raise CopyFailed(f"rejected {name[:80]!r}: its path leads outside {self._folder}; copy stopped")
         if not parts:  # for the root folder, an engine sends `./` and `./file`
             self._strip = 0
         return (self._name, *parts[self._strip :])
@@ -196,7 +196,7 @@ class Unpacker:
     def _put_same(self, parts: Parts, source: Parts, path: str) -> None:
         """Make a hard link to a file of the same archive."""
         if source not in self._written:
-            raise CopyFailed(f"what came has a link from {shown(path)} to a file that it has not brought; ended there")
+            raise CopyFailed(f"rejected {shown(path)}: a link to a file that is not in the copy; copy stopped")
         self._tree.hard_link(parts, source)
 
     def _finish_folder(self, parts: Parts, member: Member | None) -> None:
@@ -240,10 +240,10 @@ def _sentence(error: Exception, path: str) -> str:
     number = getattr(error, "errno", None)
     words = getattr(error, "strerror", None) or str(error)
     if isinstance(error, UnicodeEncodeError):
-        words = "this locale has no such name; try again with LC_ALL=C.UTF-8"
+        words = "invalid name in this locale; retry with LC_ALL=C.UTF-8"
     elif number in (errno.ELOOP, errno.ENOTDIR):
-        words = "is in the way: it is no folder"
+        words = "is in the way: not a folder"
     elif number in (errno.ENOSPC, errno.EDQUOT):
-        words = "there is no room left on the disk here"
+        words = "the disk is full here"
     where = path or os.fsdecode(getattr(error, "filename", "") or "")
     return f"{shown(where)}: {words[:1].lower()}{words[1:]}"

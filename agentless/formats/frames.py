@@ -54,7 +54,7 @@ class FrameDecoder:
         while len(self._rest) >= HEAD:
             kind, size = parse_head(self._rest)
             if size > MOST:
-                raise UsageError(f"a frame may hold {MOST:,} bytes at most")
+                raise UsageError(f"a frame may have at most {MOST:,} bytes")
             if len(self._rest) < HEAD + size:
                 return
             content = bytes(self._rest[HEAD : HEAD + size])

@@ -40,8 +40,8 @@ _KINDS: dict[bytes, Kind] = {
 _WITHOUT_CONTENT = frozenset({
     tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE
 })  # fmt: skip
-_SHORT = "it breaks off"
-_BAD_MAP = "it is damaged: the pieces of a sparse file do not fit together"
+_SHORT = "unexpected end"
+_BAD_MAP = "damaged: overlapping or unordered pieces of a sparse file"
 _PAX = frozenset({tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE})
 
 
@@ -126,7 +126,7 @@ class Tar:
         rest = self._data[self._at :] or (yield)
         while rest:
             if rest.count(0) != len(rest):
-                raise BadArchive("it is damaged: something follows its end")
+                raise BadArchive("damaged: data after the end")
             rest = yield
         return None
 
@@ -136,7 +136,7 @@ class Tar:
         kind = _KINDS.get(info.type, "other")
         stored = 0 if info.type in _WITHOUT_CONTENT else _number(said["size"]) if "size" in said else info.size
         if not 0 <= stored < _LARGEST:
-            raise BadArchive("a member has an impossible size")
+            raise BadArchive("a member has an invalid size")
         self._left, self._padding, self._size, self._pieces = stored, -stored % BLOCK, stored, None
         if info.type == tarfile.GNUTYPE_SPARSE:
             yield from self._gnu_map(block)
@@ -150,7 +150,7 @@ class Tar:
 
     def _extended(self, size: int) -> Parsing[bytes]:
         if not 0 <= size <= MOST_HEADER:
-            raise BadArchive("an extended header has an impossible size")
+            raise BadArchive("an extended header has an invalid size")
         data = yield from self._take(size + -size % BLOCK)
         return data[:size]
 
@@ -282,7 +282,7 @@ def _parsed(block: bytes) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError):
-        raise BadArchive("it is damaged: a header cannot be read") from None
+        raise BadArchive("damaged: unreadable header") from None
 
 
 def _records(data: bytes) -> list[tuple[str, str]]:
@@ -293,7 +293,7 @@ def _records(data: bytes) -> list[tuple[str, str]]:
         end = at + _number(_text(digits))
         key, equals, value = data[at + len(digits) + 1 : end - 1].partition(b"=")
         if not equals or end > len(data) or data[end - 1 : end] != b"\n":
-            raise BadArchive("it is damaged: an extended header cannot be read")
+            raise BadArchive("damaged: unreadable extended header")
         found.append((_text(key), _text(value)))
         at = end
     return found
@@ -301,7 +301,7 @@ def _records(data: bytes) -> list[tuple[str, str]]:
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise BadArchive("it is damaged: a number in it is none")
+        raise BadArchive("damaged: invalid number")
     return int(text)
 
 
@@ -311,7 +311,7 @@ def _field(data: bytes) -> int:
         return min(int.from_bytes(data[1:], "big"), _LARGEST - 1)
     text = _text(data.partition(b"\0")[0]).strip()
     if not re.fullmatch("[0-7]+", text):
-        raise BadArchive("it is damaged: a number in it is none")
+        raise BadArchive("damaged: invalid number")
     return int(text, 8)
 
 
@@ -319,7 +319,7 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadArchive("it is damaged: a time in it is none") from None
+        raise BadArchive("damaged: invalid time") from None
 
 
 def _check_count(pieces: int) -> None:

@@ -148,7 +148,7 @@ def _placed(folder: int, name: str) -> Iterator[str]:
         yield fresh
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-                raise IsADirectoryError(errno.EISDIR, "is a folder, which a file does not replace")
+                raise IsADirectoryError(errno.EISDIR, "is a folder; a file cannot replace it")
         os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -14,10 +14,10 @@ from agentless.model.tasks.spec import TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """A path of the container that is brought back to `local`.
+    """A path of the container that agentless copies to `local`.
 
-    `state` is `waiting` for the task's end, `coming`, `here`, `stuck` (it is tried again) or `missing` (it will not
-    come), and `words` say more; `files` and `bytes` are what was written.
+    `state` is `waiting` (the task has not ended), `coming`, `here`, `stuck` (retrying) or `missing` (it will not
+    arrive). `words` contain the details. `files` and `bytes` were written.
     """
 
     path: str
@@ -30,16 +30,15 @@ class OutputView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
+    """A task. `gpus` are the indices at placement, `gpu_uuids` those it holds; `cores` and `memory_bytes` are limits.
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
-    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it;
-    with `about`, that rests on how long earlier tasks took. `moved` is whether the place was given by hand.
-    `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
-    the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
-    batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
-    that is reported. `outputs` are brought back. `foreign`: all of this is what the labels of a container say that this
-    controller has not started; it can be stopped.
+    place in the queue, from 1, and `expected_start` the latest start if no other task comes in before it; with `about`,
+    an estimate from earlier tasks. `moved`: a user has set the place. `scheduled_for` is when it enters the queue.
+    `attempt` is the number of the try, `retries` the number of allowed retries, and `retried_as` the task of the next
+    try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
+    `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
+    controller or user started it, and all values are read from its labels; you can stop it.
     """
 
     id: str
@@ -84,7 +83,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class ObstacleView:
-    """One thing that stands in the way of a task on a node, in words; `details` say it of each GPU."""
+    """A reason why a task cannot start on a node; `details` list the reasons per GPU."""
 
     node: str
     text: str
@@ -93,9 +92,9 @@ class ObstacleView:
 
 @dataclass(frozen=True, slots=True)
 class ExplainView:
-    """Why a task does not start: in a sentence, and node by node. A node that is not there would do.
+    """Why a task does not start: a summary, and obstacles by node. A node without obstacles matches.
 
-    `remedies` has for each node in words what would make it fit there: another option, or the end of other tasks.
+    `remedies` list by node what would let it start there: another option, or the end of other tasks.
     """
 
     task: str
@@ -109,10 +108,9 @@ class ExplainView:
 class GpuView:
     """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
 
-    `tasks` are all that hold it, several where they share it; `shares` is how many may, 1 where nobody shares.
-    `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day. `idle_since` is
-    since when the task that holds it does not use it, once that is reported. `mine` is whether the owner who asks has
-    that task.
+    `tasks` are all tasks that hold it, and `shares` is how many may (1: not shared). `reserved` describes a reservation
+    that is active or begins within a day. `idle_since`: the task has not used it since then, if reported. `mine`: the
+    task belongs to the caller.
     """
 
     node: str
@@ -142,9 +140,9 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """A reservation. `gpus` are indices, none: the whole node; `owner` is None for maintenance.
+    """A reservation. `gpus` are indices (none: the whole node); `owner` is None for maintenance.
 
-    `in_the_way` are the tasks of others that may still be there when it begins, in words.
+    `in_the_way` describes tasks of others that may still be running when it begins.
     """
 
     id: str
@@ -161,10 +159,10 @@ class ReservationView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node. `gpus` and `gpus_free` are counts, and `tasks` is: of whoever's live on it, None when it does not say.
+    """A node. `gpus`, `gpus_free` and `tasks` (live, of all owners) are counts; `tasks` is None if unknown.
 
-    `drained` is whether nothing new starts there, also while its state is `offline`. `sessions` is what is in use of
-    its SSH server, where it is looked at alone; None without such a server.
+    `drained`: no new tasks start there, even if the state is `offline`. `sessions` are the SSH sessions in use, if the
+    node is requested alone; None without an SSH server.
     """
 
     name: str
@@ -188,7 +186,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ResumeView:
-    """A node that was let in again, and in words what had kept it and its GPUs out; nothing when nothing had."""
+    """A resumed node, and the reasons that were removed, if any."""
 
     node: NodeView
     lifted: tuple[str, ...]
@@ -196,7 +194,7 @@ class ResumeView:
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """One thing `doctor` looked at. `ok` is None when it could not be looked at; `detail` says what to do."""
+    """A check of `doctor`. `ok` is None if the check could not run; `detail` contains the fix."""
 
     node: str
     check: str
@@ -206,9 +204,10 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class StartView:
-    """What became of one target of a submit. `task` is None when it was refused; `exit_code` is 0 when it runs.
+    """The result for one target of a submit. `task` is None if it was refused; `exit_code` is 0 on success.
 
-    Of a dry run `script` is what would be run, and `place` where, like `node1::0,1`; None when it would not start now.
+    In a dry run, `script` is the launch script and `place` the placement, such as `node1::0,1`; None if it would not
+    start now.
     """
 
     target: str
@@ -221,7 +220,7 @@ class StartView:
 
 @dataclass(frozen=True, slots=True)
 class ScriptView:
-    """The exact script by which a task is launched on a node, and what reaches that node."""
+    """The script that launches a task on a node, and how the node is reached."""
 
     node: str
     address: str
@@ -230,9 +229,9 @@ class ScriptView:
 
 @dataclass(frozen=True, slots=True)
 class ShareView:
-    """What an owner has of the machines. `gpu_hours` are those used lately, decayed; `running` tasks hold `gpus` GPUs.
+    """The share of an owner. `gpu_hours` is recent usage, decayed; `running` tasks hold `gpus` GPUs.
 
-    `counted` is what the queue goes by, less first: `gpu_hours`, and what the running tasks are expected to use yet.
+    `counted` orders the queue, lowest first: `gpu_hours` plus the expected remaining usage of running tasks.
     """
 
     owner: str
@@ -245,10 +244,10 @@ class ShareView:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryView:
-    """Tasks that could be taken back. `silent` are the nodes that do not tell theirs, with the reason.
+    """Tasks that you can take over. `silent` are nodes that did not list their tasks, with the reason.
 
-    By task, `specs` are what would be trusted from then on, as the labels of their containers have it, and `digests`
-    name exactly these labels and containers. `envs` are those whose current version is only assumed, each with that.
+    By task, `specs` are read from the labels of its container, and `digests` identify the container and its labels.
+    `envs` are envs whose current version is assumed, with that version.
     """
 
     tasks: tuple[TaskView, ...]
@@ -260,7 +259,7 @@ class RecoveryView:
 
 @dataclass(frozen=True, slots=True)
 class VolumeView:
-    """A volume of a node. `size_bytes` is None while the engine has not counted; `tasks` have a container with it."""
+    """A volume of a node. `size_bytes` is None until the engine has computed it; containers of `tasks` use it."""
 
     node: str
     name: str
@@ -271,7 +270,7 @@ class VolumeView:
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """The controller itself."""
+    """The state of the controller."""
 
     version: str
     pid: int
@@ -285,10 +284,10 @@ class ControllerView:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """Something that has happened: by its `kind` to a `task`, to a `node`, or to the `controller`.
+    """An event: a change of a task, a node, a reservation, an env or the controller, as `kind` says.
 
-    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that,
-    `request` the name of the request that submitted it.
+    `seq` is its number, `at` Unix seconds of the controller's clock, `task` the task after the change, and `request`
+    the name of the request that submitted it.
     """
 
     seq: int
@@ -307,7 +306,7 @@ class EventView:
 class EnvVersionView:
     """A version of an env: the image `agentless/NAME:N` with its `id`, and the nodes that have it.
 
-    `message`, `by` and `at` are what was said, by whom and when; `current`: it is meant when no version is named.
+    `message`, `by` and `at` describe its creation. `current`: the version is used if no version is specified.
     """
 
     version: int
@@ -323,11 +322,11 @@ class EnvVersionView:
 
 @dataclass(frozen=True, slots=True)
 class EnvView:
-    """An env. `node` has its build container, whose `state` is Docker's word; None: there is none, or it is not known.
+    """An env. `node` has its build container, with Docker's `state`; None if there is none or it is unknown.
 
-    `version` is the current one, `size_bytes` the size of its image, `nodes` those that have it. What nodes that are
-    `offline` have is as it was seen last. `assumed`: it counts as the current one because it is the newest; whether
-    somebody had gone back from it is not remembered.
+    `version` is the current one, `size_bytes` the size of its image, `nodes` the nodes that have it. For `offline`
+    nodes, the last known state is used. `assumed`: the newest version is taken as the current one, because the
+    controller does not know of any rollback.
     """
 
     name: str

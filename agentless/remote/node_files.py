@@ -29,7 +29,7 @@ class NodeFiles:
         *lines, rest = result.stdout.split(b"\n", count)
         kinds = [line.decode("ascii", "replace") for line in lines]
         if not result.ok or len(kinds) != count or not set(kinds) <= set(get_args(Kind)):
-            raise CopyFailed(f"the node does not say what is there: {result.err.strip()[:300] or 'nothing came'}")
+            raise CopyFailed(f"the node did not list the files: {result.err.strip()[:300] or 'no output'}")
         return tuple(kinds), is_good_rsync(rest)  # type: ignore[arg-type]
 
     def send(self, path: str, *, is_folder: bool) -> Command:
@@ -45,7 +45,7 @@ class NodeFiles:
     def rsync(self, path: str, arguments: Sequence[str], *, is_folder: bool) -> Command:
         """The node's rsync, with the arguments that the rsync here has chosen; its paths are below `path`."""
         if arguments[:2] != ["rsync", "--server"]:
-            raise UsageError("only a rsync that serves another one is begun")
+            raise UsageError("only rsync in server mode can run")
         sends = "--sender" in arguments
         if sends:
             folder, name, make = there(path) if is_folder else split(there(path))[0], None, None

@@ -81,7 +81,7 @@ class Session:
 
     def flooded(self, what: str) -> TooMuch:
         """The error for a node that sends more than it may."""
-        return TooMuch(f"{self._name} {what}; see what {self._programs} print there")
+        return TooMuch(f"{self._name} {what}; check the output of {self._programs} there")
 
     async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
@@ -202,11 +202,11 @@ class Session:
                 async with asyncio.timeout(command.timeout):
                     return await worker.run(command, data, heard)
         except FloodedError:
-            said = f"said more than {command.most >> 20} MiB in answer to one command, which was ended"
+            said = f"sent more than {command.most >> 20} MiB in answer to one command, and agentless ended the command"
             raise self.flooded(said) from None
         except TimeoutError:
             raise Timeout(
-                f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
+                f"{self._name} did not finish a command within {command.timeout:g} s; agentless ended it"
             ) from None
         finally:
             if worker.idle and self.connected:
@@ -264,8 +264,8 @@ class Session:
                     self._processes = processes if self._processes is None else self._processes
                     if 0 < self._processes < LEAST_PROCESSES:
                         raise Unreachable(
-                            f"{self._name} limits the processes of the login to {self._processes}, and agentless "
-                            f"needs {LEAST_PROCESSES} at least; raise ulimit -u there"
+                            f"{self._name} limits the login to {self._processes} processes, agentless needs at least "
+                            f"{LEAST_PROCESSES}; raise ulimit -u there"
                         )
                 except BaseException:
                     await worker.shell.close()
@@ -273,19 +273,19 @@ class Session:
                 return worker
             except TimeoutError:
                 raise Timeout(
-                    f"{self._name} started no shell within {START_TIMEOUT:g} s; see what its login shell does at start"
+                    f"{self._name} started no shell within {START_TIMEOUT:g} s; check the startup files of its login "
+                    "shell"
                 ) from None
             except FloodedError:
                 raise TooMuch(
-                    f"{self._name} prints more than {GREETING >> 20} MiB before its shell begins; see what its login "
-                    "shell does at start"
+                    f"{self._name} prints more than {GREETING >> 20} MiB before its shell starts; check the startup "
+                    "files of its login shell"
                 ) from None
             except EndedError as end:
                 words = last_words(end.err) or last_words(end.out)
-                said = f" and said: {words}" if words else ""
+                said = f" with: {words}" if words else ""
                 raise Unreachable(
-                    f"{self._name} ended the shell at once{said}; see whether `ssh HOST exec sh` works with its login "
-                    "shell"
+                    f"{self._name} ended the shell immediately{said}; check that `ssh HOST exec sh` works"
                 ) from None
 
     async def _start_terminal(self, command: Command, size: Size) -> Terminal:
@@ -293,7 +293,7 @@ class Session:
             try:
                 return await self._transport.terminal(guards.on_terminal(command), size)
             except TimeoutError:
-                raise Timeout(f"{self._name} gave no terminal in time; try again") from None
+                raise Timeout(f"{self._name} opened no terminal in time; retry") from None
 
     def _let_go(self, opening: asyncio.Task[_T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> None:
         if not opening.cancelled() and opening.exception() is None:

@@ -72,7 +72,7 @@ class Worker:
             await self._until(f"{number}<", GREETING)
         except EndedError:
             self.busy = False
-            raise NeverStarted("the shell on the node ended before it took the command") from None
+            raise NeverStarted("the shell on the node ended before it accepted the command") from None
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
             ending = self._until(f"{number}>", command.most, heard)
@@ -91,9 +91,9 @@ class Worker:
             await self._until(f"{number}<", GREETING)
         except EndedError:
             self.busy = False
-            raise Unreachable("the shell on the node ended before it took the command") from None
+            raise Unreachable("the shell on the node ended before it accepted the command") from None
         except FloodedError:
-            raise TooMuch(f"the shell on the node says more than {GREETING >> 20} MiB before it begins") from None
+            raise TooMuch(f"the shell on the node prints more than {GREETING >> 20} MiB before it starts") from None
 
     async def read(self) -> tuple[int, bytes] | None:
         """The next output that is no mark."""
@@ -126,7 +126,7 @@ class Worker:
                 if end >= 0:
                     number = bytes(seen[at + len(wanted) : end])
                     if not re.fullmatch(rb"[0-9]{1,10}", number):
-                        raise Unreachable("what should be a shell on the node answers as none does")
+                        raise Unreachable("unexpected answer from the shell on the node")
                     found[fd] = int(number), bytes(seen[:at])
                     del seen[: end + 1]
                 else:

@@ -30,6 +30,6 @@ class KeyFile:
                 os.replace(private.fresh(path, self.key), path)
             except OSError as error:
                 self.warning = (
-                    f"the key {path} cannot be written ({error.strerror}); if the state is lost before it can, "
-                    "agentless recover asks about tasks that start from now on"
+                    f"cannot write the key {path} ({error.strerror}); if you lose the state before agentless can "
+                    "write it, agentless recover asks about each task started from now on"
                 )

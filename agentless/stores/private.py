@@ -66,7 +66,7 @@ def tighten(folder: Path) -> None:
             path = Path(here, name)
             with contextlib.suppress(FileNotFoundError):
                 if (owner := os.lstat(path).st_uid) != os.getuid():
-                    raise StateError(f"{path} belongs to user {owner} and not to you; look at it and move it away")
+                    raise StateError(f"{path} belongs to user {owner}, not to you; check it and move it away")
         for name in folders:
             _set(Path(here, name), 0o700)
         for name in files:

@@ -19,7 +19,7 @@ class SecretStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with private.explained(f"the folder {folder} cannot be made"):
+        with private.explained(f"cannot create the folder {folder}"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, task: str, values: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class SecretStore:
                 os.fsync(file.fileno())
         except OSError as error:
             self.remove(task)
-            raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
+            raise StateError(f"cannot store secrets in {self._folder}: {error.strerror}") from None
 
     def get(self, task: str) -> dict[str, str]:
         """The values of a task, empty if there are none."""
@@ -42,7 +42,7 @@ class SecretStore:
             return {}
         values: dict[str, str] = {}
         with (
-            private.explained(f"secrets cannot be read in {self._folder}"),
+            private.explained(f"cannot read secrets in {self._folder}"),
             contextlib.suppress(FileNotFoundError),
         ):
             values = orjson.loads((self._folder / task).read_bytes())
@@ -50,7 +50,7 @@ class SecretStore:
 
     def hand_on(self, task: str, other: str) -> None:
         """Let another task have the values of one, if they are kept."""
-        failure = f"secrets cannot be kept in {self._folder}"
+        failure = f"cannot store secrets in {self._folder}"
         with private.explained(failure), contextlib.suppress(FileNotFoundError):
             (self._folder / task).replace(self._folder / other)
 
@@ -58,7 +58,7 @@ class SecretStore:
         """Remove the values of a task."""
         if not is_task_id(task):
             return  # an id may come from a label: it must not lead out of the folder
-        with private.explained(f"secrets cannot be removed from {self._folder}"):
+        with private.explained(f"cannot remove secrets from {self._folder}"):
             (self._folder / task).unlink(missing_ok=True)
 
     def tasks(self) -> list[str]:

@@ -94,7 +94,9 @@ async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_
     ]
     assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
     assert out.count("docker create") == 1
-    assert err.startswith("agentless: would wait: 1x: what is free is given or promised to tasks before it")
+    assert err.startswith(
+        "agentless: would be pending: 1x: free resources are assigned or promised to tasks ahead of it"
+    )
     assert err.endswith(" (2 tasks: seed=5, seed=6)\n")
 
 
@@ -102,7 +104,7 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
     await typed(agentless, "submit", "n1::0-3", "--", "sleep", "600")
     out, err = await typed(agentless, "submit", "1x", "--dry-run", "--", "true")
     assert out == ""
-    assert "agentless: would wait: 1x cannot start now" in err
+    assert "agentless: would be pending: 1x cannot start now" in err
     assert "n1: needs 1 GPU; 0 of 4 on n1 are free" in err
     _, err = await typed(agentless, "submit", "1x", "--no-queue", "--dry-run", "--", "true", code=3)
     assert "would wait" not in err
@@ -126,7 +128,9 @@ async def test_what_cannot_be_meant_is_said(agentless, words, said):
 
 async def test_what_of_a_sweep_was_refused_is_named_by_its_values(agentless):
     _, err = await typed(agentless, "submit", "n1::0", "--no-queue", "--", "sleep", "600", "span:[a,b,c]", code=3)
-    assert err.startswith("agentless: n1::0: what is free is given or promised to tasks before it (2 tasks: arg")
+    assert err.startswith(
+        "agentless: n1::0: free resources are assigned or promised to tasks ahead of it (2 tasks: arg"
+    )
     assert "=b, " in err.splitlines()[0]
 
 

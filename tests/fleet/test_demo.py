@@ -70,6 +70,8 @@ def test_nodes_that_are_kept_are_unplugged_and_plugged_in_again_by_a_line(tmp_pa
             demo.stdin.write(f"{line}\n")
             until(becomes(state))
         demo.stdin.write("pull node9\n")
-        assert "write: unplug NODE, or plug NODE; NODE is node1, node2, node3\n" in iter(demo.stderr.readline, "")
+        assert "unknown command; use unplug NODE or plug NODE, where NODE is one of node1, node2, node3\n" in iter(
+            demo.stderr.readline, ""
+        )
         demo.stdin.close()
         assert demo.wait() == 0

@@ -122,7 +122,7 @@ async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
     async with desk.running() as controller:
         assert controller.exclusions.resume("n1", by=me(controller))[1] == ()
         assert controller.exclusions.resume("n1", 2, by=me(controller))[1] == ()
-        with pytest.raises(Refused, match="GPU 7 is not there; agentless gpus n1 lists those of n1"):
+        with pytest.raises(Refused, match="n1 has no GPU 7; to list its GPUs, run: agentless gpus n1"):
             controller.exclusions.resume("n1", 7, by=me(controller))
         assert event_names(controller, "resumed") == []
 

@@ -116,9 +116,7 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_harms_nothing(desk):
         desk.clock.ahead += 60
         controller.samples.tick()
         await until(lambda: controller.samples.trouble)
-        assert any(
-            "the numbers of the GPUs cannot be kept" in warning for warning in controller.status.describe().warnings
-        )
+        assert any("cannot store GPU samples" in warning for warning in controller.status.describe().warnings)
         await sampled(controller)
         assert (await controller.commands.wait(await desk.submit("true"), 20)).state == "completed"
         (desk.state / "samples.sqlite").rmdir()
@@ -133,8 +131,8 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_harms_nothing(desk):
     [
         (["n9::0"], 1, NotFound, "no node 'n9'"),
         (["n1::9"], 1, NotFound, "n1 has no GPU 9"),
-        (["2x"], 1, UsageError, "names no GPU; write node1::0"),
-        ([], 100_000, UsageError, "ask for 200,000 in all at most"),
+        (["2x"], 1, UsageError, "is not a GPU; use node1::0"),
+        ([], 100_000, UsageError, "request at most 200,000 points in total"),
     ],
 )
 async def test_what_is_not_there_is_refused_in_words(desk, targets, points, error, words):
@@ -271,7 +269,7 @@ async def test_a_port_in_use_is_warned_of_and_had_once_it_is_free(desk):
         desk.inventory.write_text(desk.inventory.read_text() + f"metrics: {port}\n")
         async with running(desk) as controller:
             (warning,) = controller.status.describe().warnings
-            assert warning.startswith(f"metrics are not served on 127.0.0.1:{port}: Address already in use")
+            assert warning.startswith(f"cannot serve metrics on 127.0.0.1:{port}: Address already in use")
             taken.close()
             controller.port.tick()
             assert controller.status.describe().warnings == ()

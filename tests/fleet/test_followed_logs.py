@@ -51,7 +51,7 @@ async def test_a_log_goes_on_where_it_is_kept_by_then(desk, tmp_path):
             await engine.remove(container, force=True)
         await desk.empty()
         assert await next_go(controller, task, position) == {1: b"second\n", 2: b"err\n", 3: b""}
-        with pytest.raises(Refused, match="has no times, and its container is gone"):
+        with pytest.raises(Refused, match="has no timestamps, and its container is gone"):
             await next_go(controller, task, position, tail=5)
 
 

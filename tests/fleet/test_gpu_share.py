@@ -83,7 +83,7 @@ async def test_of_two_controllers_that_do_not_see_each_other_all_together_get_no
         starts = await asyncio.gather(*(submit(one, 3, wait_for=0.0) for one in (mine, theirs) for _ in range(3)))
         assert sorted(start.exit_code for start in starts) == [0, 0, 0, 3, 3, 3]
         assert len(on_gpu(desk)) == 3
-        assert any("GPU 0 has no share left beside the 3 it has given" in start.message for start in starts)
+        assert any("GPU 0 has no share left (3 in use)" in start.message for start in starts)
 
 
 @pytest.mark.parametrize(("one", "two"), [((1, 1), (3, 1)), ((3, 1), (1, 1))])

@@ -48,7 +48,9 @@ ROW = (
     "Default"
 )
 OTHERWISE = '*) exec "$REAL" "$@" ;; esac'
-FLOODS = "offline: {} (sends endless errors|prints more than 1 MiB|said more than 12 MiB|did not finish a command)"
+FLOODS = (
+    "offline: {} (sends too many error messages|prints more than 1 MiB|sent more than 12 MiB|did not finish a command)"
+)
 # By kind: the program in the place of which this stands, what it does, and, as a pattern, what is said of the node.
 KINDS: dict[str, tuple[str, str, str]] = {
     "many-gpus": (
@@ -79,12 +81,12 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ),
     "endless-events": (
         "docker", "case $1 in events) exec yes start x ;; " + OTHERWISE,
-        "offline: {} sends endless events of its containers",
+        "offline: {} sends too many container events",
     ),
     "one-long-event": (
         "docker",
         "case $1 in events) printf 'start '; exec tr '\\0' x </dev/zero ;; *) exec \"$REAL\" \"$@\" ;; esac",
-        "offline: {} sends endless events of its containers",
+        "offline: {} sends too many container events",
     ),
     "byte-by-byte": (
         "docker",

@@ -79,7 +79,7 @@ async def test_a_kept_log_is_read_without_its_node(desk):
         await controller.inventory.use(None, reading=True)
         assert list(controller.nodes.links) == ["n2"]
         assert await desk.log(task) == BOTH
-        with pytest.raises(Refused, match="has no times, and n1 does not answer: read it without --since"):
+        with pytest.raises(Refused, match="has no timestamps, and n1 does not answer; omit --since"):
             await desk.log(task, timestamps=True)
 
 
@@ -266,7 +266,7 @@ async def test_a_log_that_was_given_up_is_told(desk):
         first, second = await desk.ended("echo first"), await desk.ended("echo second")
         assert (await desk.log(first))[1] == b"first\n"
         await remove_by_hand(desk)
-        with pytest.raises(Refused, match=rf"the log of task {first} was given up for the disk budget \(keep: logs\)"):
+        with pytest.raises(Refused, match=rf"the log of task {first} was discarded to save disk space \(keep: logs\)"):
             await desk.log(first)
         assert (await desk.log(second))[1] == b"second\n"
 

@@ -50,7 +50,7 @@ async def test_a_place_given_by_hand_outlives_the_controller_and_is_shown(desk):
         controller.scheduler.move(first, after=second, by=me(controller))
         assert order(controller) == [third, second, first]
         events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, first)]
-        cause = f"agentless queue: to number 3, by {controller.tasks.owner}"
+        cause = f"agentless queue: to position 3, by {controller.tasks.owner}"
         assert (events[-1]["event"], events[-1]["cause"]) == ("moved", cause)
 
 
@@ -58,7 +58,7 @@ async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):
     async with desk.running() as controller:
         running, first, second = await ids(controller, 3, "n1::0-3")
         for task, more in ((running, {"position": 1}), (first, {"before": running})):
-            with pytest.raises(Refused, match=f"task {running} is running: only tasks that wait"):
+            with pytest.raises(Refused, match=f"task {running} is running: only pending tasks"):
                 controller.scheduler.move(task, **more, by=me(controller))
         with pytest.raises(UsageError, match="next to itself"):
             controller.scheduler.move(first, after=first, by=me(controller))

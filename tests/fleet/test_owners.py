@@ -206,7 +206,7 @@ async def test_a_task_is_moved_by_who_asks(desk):
         await submit(controller, "eve", "n1::0-3")
         _, last = await submit(controller, "eve", "n1::0-3"), await submit(controller, "eve", "n1::0-3")
         await done(controller, "POST", f"/v1/tasks/{last}/move", body={"position": 1})
-        assert causes(controller, "moved")[-1] == "agentless queue: to number 1, by ann"
+        assert causes(controller, "moved")[-1] == "agentless queue: to position 1, by ann"
 
 
 async def test_a_task_for_somebody_else_is_submitted_by_who_asks(desk):

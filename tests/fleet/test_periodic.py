@@ -48,7 +48,7 @@ async def test_a_periodic_job_that_fails_is_named_in_the_log_and_all_others_have
         turns = []
         do_all([replace(job, do=lambda name=job.name: (turns.append(name), fail())) for job in controller.jobs])
     assert turns == list(JOBS)
-    assert "reservations failed in an unforeseen way" in caplog.text
+    assert "reservations: unexpected error" in caplog.text
 
 
 async def test_a_task_whose_limit_cannot_be_kept_does_not_keep_the_limits_of_others_from_being_kept(desk, monkeypatch):

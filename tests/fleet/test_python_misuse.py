@@ -88,15 +88,15 @@ def test_a_method_of_a_batch_given_anything_answers_or_tells_what_is_wrong(ended
         (lambda cluster: cluster.drain(5), "node takes text, not 5"),
         (lambda cluster: cluster.drain("n1", wait="yes"), "wait takes True or False, not 'yes'"),
         (lambda cluster: cluster.usage(by="gpu"), "by takes 'owner' or 'node' or 'batch', not 'gpu'"),
-        (lambda cluster: cluster.usage([]), "since takes a number, a text, a datetime or a timedelta, not []"),
+        (lambda cluster: cluster.usage([]), "since takes a number, a string, a datetime or a timedelta, not []"),
         (
             lambda cluster: cluster.submit_batch("true", targets=["n1", 5]),
-            "targets takes a list of texts, not ['n1', 5]",
+            "targets takes a list of strings, not ['n1', 5]",
         ),
-        (lambda cluster: cluster.recover([5]), "tasks takes a list of texts, not [5]"),
+        (lambda cluster: cluster.recover([5]), "tasks takes a list of strings, not [5]"),
         (lambda cluster: cluster.reserve(5, owner=None, begin="1h", end="2h"), "targets takes text, not 5"),
         (lambda cluster: cluster.events(last="3"), "last takes a whole number or None, not '3'"),
-        (lambda _: Cluster(inventory=5), "inventory takes a text, a path or None, not 5"),
+        (lambda _: Cluster(inventory=5), "inventory takes a string, a path or None, not 5"),
     ],
 )
 def test_a_value_of_another_type_is_a_usage_error_that_says_what_is_wanted(cluster, call, words):

@@ -199,7 +199,7 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
         running = controller.queue.explain(controller.lookup.find(holders[0]))
-        assert running.summary == f"task {holders[0]} is running: it waits for nothing"
+        assert running.summary == f"task {holders[0]} is running, not pending"
 
 
 async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_help(desk):
@@ -228,7 +228,7 @@ async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reac
         start = await submit(controller, "n2::0")
         found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), controller.tasks.owner)
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
-        assert found.summary == "n2::0 would be refused: none of the nodes that will do can be reached"
+        assert found.summary == "n2::0 would be refused: cannot reach any matching node"
         assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
 
 
@@ -253,7 +253,7 @@ async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
         await controller.nodes.heard()
         assert controller.lookup.find(first).state == "running"
         found = controller.queue.explain(controller.lookup.find(task))
-        assert found.summary.endswith("in the queue; as the nodes are now, it can never start")
+        assert found.summary.endswith("in the queue; no node can run it")
         assert controller.queue.outlook(controller.lookup.find(task)).reason == "no node can run n1::0"
 
 

@@ -133,8 +133,8 @@ async def test_of_several_targets_all_are_kept_or_none(desk):
     ("targets", "error", "words"),
     [
         ([], UsageError, "no target"),
-        (["2xA100"], UsageError, "reserve a node or exact GPUs of one"),
-        (["n1:0"], UsageError, "reserve a node or exact GPUs of one"),
+        (["2xA100"], UsageError, "specify a node or exact GPUs"),
+        (["n1:0"], UsageError, "specify a node or exact GPUs"),
         (["n3"], NotFound, "no node 'n3' in the inventory"),
     ],
 )

@@ -308,7 +308,7 @@ def test_what_cannot_be_meant_ends_a_terminal_with_a_sentence(client, task, kind
     with client.terminal(task, WAITS, Size(80, 24)) as terminal:
         pid = int(terminal.read().split()[1])
         terminal._send(frame(kind, data))
-        with pytest.raises(RequestFailed, match=r"no frames of kind 9|no size of a terminal") as caught:
+        with pytest.raises(RequestFailed, match=r"unexpected frame of kind 9|no size of a terminal") as caught:
             terminal.read()
         assert caught.value.exit_code == 2
         assert ends(pid)
@@ -329,7 +329,7 @@ def test_a_controller_that_leaves_ends_its_terminals(client, task):
     with client.terminal(task, WAITS, Size(80, 24)) as terminal:
         pid = int(terminal.read().split()[1])
         end_controller(signal.SIGTERM)
-        with pytest.raises(RequestFailed, match="the controller was stopped, and the terminal with it"):
+        with pytest.raises(RequestFailed, match="the controller stopped and closed the terminal"):
             terminal.read()
         assert ends(pid)
     assert "Traceback" not in (paths.state_dir() / "controller.log").read_text()

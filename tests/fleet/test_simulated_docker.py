@@ -102,7 +102,7 @@ async def test_a_command_that_is_not_there_fails_and_leaves_no_container(client:
     task, placement = client.task("no-such-program", gpus=(0,))
     result = await client.run(client.docker.launches([Launch(task, placement, {})]))
     assert not result.ok
-    with pytest.raises(RuntimeFailed, match="'no-such-program' cannot be run in the image"):
+    with pytest.raises(RuntimeFailed, match="the image cannot run 'no-such-program'"):
         client.docker.parse_launch(task, result)
     assert not client.node.engine.containers
 
@@ -249,4 +249,4 @@ async def test_what_an_engine_dates_it_dates_by_the_clock_of_its_node(client: Cl
 async def test_files_are_refused_in_a_sentence(agentless, tmp_path):
     (tmp_path / "data").write_text("x")
     _, said = await asyncio.to_thread(agentless, "submit", "n1", "--upload", "data", "--", "true", code=1)
-    assert "n1: simulated nodes take no files: --upload and agentless run need a real engine" in said
+    assert "n1: simulated nodes cannot receive files: --upload and agentless run need a real engine" in said

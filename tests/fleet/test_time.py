@@ -226,7 +226,7 @@ async def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_after_it(de
         if ended:
             await controller.stops.stop(second, "kill", by=me(controller))
         before = controller.lookup.find(second)
-        with pytest.raises(Refused, match=f"it went on as {second}; agentless retry {second}"):
+        with pytest.raises(Refused, match=f"was already retried as {second}; run: agentless retry {second}"):
             controller.retries.retry(f"{task}-1", by=me(controller))
         assert controller.lookup.find(second) == before
         await controller.stops.stop(second, "kill", by=me(controller))
@@ -239,7 +239,7 @@ async def test_a_task_of_another_controller_is_not_tried_again_here(desk, tmp_pa
     async with desk.running() as mine, other.running() as theirs:
         task = await other.ended("exit 1")
         await until(lambda: task in mine.lookup.others())
-        with pytest.raises(Refused, match="is not remembered here; agentless recover"):
+        with pytest.raises(Refused, match="to take over your own tasks, run: agentless recover"):
             mine.retries.retry(task, by=me(mine))
         assert theirs.retries.retry(task, by=me(theirs)).id == f"{task}-2"
 
@@ -267,7 +267,7 @@ async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_s
         task = await uploaded_and_ended(controller)
         for kept in (desk.state / "snapshots" / "manifests").iterdir():
             kept.unlink()
-        words = f"task {task.id} cannot be tried again: what was uploaded with it is not kept any more; submit it again"
+        words = f"task {task.id} its uploaded files are deleted; submit again"
         with pytest.raises(Refused, match=words):
             controller.retries.retry(task.id, by=me(controller))
         assert not controller.tasks.knows(next_try(task.id))
@@ -278,5 +278,5 @@ async def test_a_task_whose_upload_has_lost_a_file_is_not_tried_again_and_says_s
         task = await uploaded_and_ended(controller)
         for kept in (desk.state / "snapshots" / "contents").glob("*/*"):
             kept.unlink()
-        with pytest.raises(Refused, match="the upload of /here/file is not whole; submit it again"):
+        with pytest.raises(Refused, match="the upload of /here/file is incomplete; submit again"):
             controller.retries.retry(task.id, by=me(controller))

@@ -43,7 +43,7 @@ async def test_a_task_does_not_find_an_empty_volume_because_the_node_that_has_it
     async with desk.running() as controller:
         assert await placed(controller, wanting()) == ("n2",)
         await lose(desk)
-        with pytest.raises(Unreachable, match=r"n2 .*; it has volume data: wait until it answers, or name a node"):
+        with pytest.raises(Unreachable, match=r"n2 .*; it has volume data: wait for the node, or specify a node"):
             await controller.submission.submit(Submit((wanting(),), {}, me(controller)))
         assert controller.tasks.live == {}
 

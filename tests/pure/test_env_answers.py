@@ -94,7 +94,7 @@ def test_the_loop_that_does_nothing_is_no_program():
 
 
 def test_a_number_that_somebody_else_was_faster_with_is_refused():
-    with pytest.raises(Refused, match="somebody else has just made torch:3"):
+    with pytest.raises(Refused, match="another process just created torch:3"):
         WORDS.parse_named(REF, Result(75))
 
 

@@ -39,7 +39,7 @@ def test_a_subscriber_that_fails_is_logged_and_keeps_no_other_from_its_event(cap
     bus.subscribe(NodeObserved, heard.append)
     bus.emit(OBSERVED)
     assert heard == [OBSERVED]
-    assert "node1: its sample failed in an unforeseen way" in caplog.text
+    assert "node1: its sample: unexpected error" in caplog.text
 
 
 def test_a_listener_that_is_too_slow_is_told_that_it_missed_news_and_goes_on_from_the_present() -> None:

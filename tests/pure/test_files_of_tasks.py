@@ -220,8 +220,8 @@ def test_links_stay_links_and_what_is_no_file_is_left_out_and_said(folder: Path)
     found = scan(folder, _Known(str(folder)))
     assert {path: e.content for path, e in found.entries.items() if path} == {"a": SHA, "in": "a", "out": "/etc/passwd"}
     assert found.notes == [
-        "out is a link to /etc/passwd, which is not uploaded with it",
-        "pipe is no file, and is left out",
+        "out is a link to /etc/passwd, which is not part of the upload",
+        "skipped pipe: not a file",
     ]
 
 
@@ -237,7 +237,7 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
 def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
     """Some hundred more, and Python would give up."""
     os.makedirs(folder / "/".join("d" * 300))
-    with pytest.raises(UsageError, match="more than 256 folders below each other in it; copy data to the nodes"):
+    with pytest.raises(UsageError, match="more than 256 nested folders; put it on the nodes"):
         scan(folder, _Known(str(folder)))
 
 
@@ -334,7 +334,7 @@ def test_a_snapshot_is_kept_as_long_as_a_task_needs_it(tmp_path: Path, monkeypat
     store.shrink({name})
     assert parse_snapshot(rows_of(store.get(name))) == snapshot
     store.shrink(())
-    with pytest.raises(Refused, match="submit it again"):
+    with pytest.raises(Refused, match="submit again"):
         store.get(name)
     assert not store.content(SHA).exists()
 
@@ -457,7 +457,7 @@ def test_uploaded_files_are_older_than_all_that_a_task_writes(clock: float | Non
 
 def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"y")
-    with pytest.raises(UsageError, match="/a changed while it was read"):
+    with pytest.raises(UsageError, match="/a changed during the upload"):
         list(_bodies(tmp_path, {SHA: "a"}, {"a": FILE}))
 
 
@@ -599,7 +599,7 @@ def test_what_is_somebodys_own_is_not_written_over(tmp_path: Path) -> None:
     assert bring("t2", "two") == "1 file, 3 B"
     assert bring("t2", "two") == "nothing new"
     (local / "x").write_text("mine")
-    assert bring("t3", "three") == "1 file, 5 B; what was changed here meanwhile stays, and beside it is x.t3"
+    assert bring("t3", "three") == "1 file, 5 B; kept your changes; saved the task's files beside them: x.t3"
     assert ((local / "x").read_text(), (local / "x.t3").read_text()) == ("mine", "three")
     assert bring("t4", "four", {str(local / "x"): hashlib.sha256(b"mine").hexdigest()}) == "1 file, 4 B"
     (local / "x").unlink()

@@ -34,7 +34,7 @@ def test_what_goes_in_chunks_comes_in_lines(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"5\r\nab", b"x\r\n"])
 def test_a_body_that_breaks_off_is_none(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"broke off|invalid literal"):
+    with pytest.raises(ValueError, match=r"connection lost|invalid literal"):
         read_chunk(io.BytesIO(body))
 
 
@@ -63,5 +63,5 @@ def test_a_content_has_a_head() -> None:
 
 @pytest.mark.parametrize("head", [b"x" * HEAD, b"a" * 64 + b"-" + b"0" * 14 + b"1", b"\xff" * HEAD])
 def test_what_is_no_head_is_refused(head: bytes) -> None:
-    with pytest.raises(UsageError, match="begins with its SHA-256"):
+    with pytest.raises(UsageError, match="begin with its SHA-256"):
         parse_content_head(head)

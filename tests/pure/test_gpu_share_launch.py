@@ -38,7 +38,7 @@ def launch(node: Node, of: Task, total: int = 22) -> str:
 def test_the_node_lets_in_as_many_as_the_least_willing_allows(node: Node) -> None:
     launch(node, assigning("t1", **shares(3)))
     launch(node, assigning("t2", **shares(2)))
-    with pytest.raises(Refused, match="GPU 0 has no share left beside the 2 it has given"):
+    with pytest.raises(Refused, match=r"GPU 0 has no share left \(2 in use\)"):
         launch(node, assigning("t3", **shares(3)))
     assert sorted(node.containers()) == ["agentless-t1", "agentless-t2"]
 
@@ -75,7 +75,7 @@ def test_the_node_lets_nobody_share_with_one_who_does_not(
 def test_on_each_of_several_gpus_there_has_to_be_a_share(node: Node) -> None:
     launch(node, assigning("t1", "node1::0,1", **shares()))
     launch(node, assigning("t2", "node1::1", **shares()))
-    with pytest.raises(Refused, match=r"^[^;]*GPU 1 has no share left beside the 2 it has given$"):
+    with pytest.raises(Refused, match=r"^[^;]*GPU 1 has no share left \(2 in use\)$"):
         launch(node, assigning("t3", "node1::0,1", **shares()))
     assert launch(node, assigning("t4", "node1::0", **shares()))
 

@@ -181,14 +181,14 @@ def test_a_history_of_the_first_version_says_what_its_tasks_needed(tmp_path: Pat
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="cannot be used"):
+    with pytest.raises(StateError, match="cannot use the history"):
         History(tmp_path / "nowhere" / "h")
 
 
 def test_a_damaged_task_is_an_error_with_a_sentence(history: History) -> None:
     history.add(ended("t1"))
     history._db.execute("UPDATE tasks SET document = '{}'")
-    with pytest.raises(StateError, match="the history has a damaged task"):
+    with pytest.raises(StateError, match="the history contains a damaged task"):
         history.find("t1")
 
 
@@ -201,7 +201,7 @@ def test_a_history_that_breaks_while_it_is_open_is_an_error_with_a_sentence(hist
         lambda: history.add(ended("t1")),
         lambda: history.record(NOW, "t1", b""),
     ):
-        with pytest.raises(StateError, match=r"the history cannot be (read|written)"):
+        with pytest.raises(StateError, match=r"cannot (read|write) the history"):
             use()
 
 

@@ -203,5 +203,7 @@ async def test_a_copy_that_says_nothing_for_long_is_given_up(monkeypatch: pytest
     monkeypatch.setattr(outputs, "STALL", 0.5)
     coming = outputs._steadily(Silent(), "node1")
     assert await anext(coming) == (1, b"begin")
-    with pytest.raises(RuntimeFailed, match=r"node1: nothing came for 0[.]5 s; see whether docker cp hangs there"):
+    with pytest.raises(
+        RuntimeFailed, match=r"node1: received nothing for 0[.]5 s; check whether docker cp hangs there"
+    ):
         await anext(coming)

@@ -177,7 +177,7 @@ def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
         ("sh: tar: command not found", ["tar not found on node1; install it there, or install rsync on both machines"]),
         ("mkdir: cannot create directory './.agentless-00ff': Permission denied", ["its folder: Permission denied"]),
         ("sh: 5: cd: can't cd to ./x", ["cd: can't cd to ./x"]),
-        ("a/x: is a folder, which a file does not replace", ["a/x: is a folder, which a file does not replace"]),
+        ("a/x: is a folder; a file cannot replace it", ["a/x: is a folder; a file cannot replace it"]),
         ("\n\n", []),
         (
             "\ntar: Exiting with failure status due to previous errors\n\ntar: ./x: Cannot open: Permission denied\n",

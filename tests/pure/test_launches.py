@@ -68,7 +68,7 @@ async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent
     for each in wanted:
         running.append(asyncio.create_task(of.run(link, runtime, each)))  # type: ignore[arg-type]
         await asyncio.sleep(0.01)
-    with pytest.raises(Refused, match="node1: launches before this one have not been answered"):
+    with pytest.raises(Refused, match="node1: earlier launches have not finished"):
         await running[2]
     assert link.scripts == 3
     assert not running[0].done()

@@ -95,7 +95,7 @@ def test_no_inventory_says_where_it_was_looked_for(here: Path) -> None:
         find_inventory(None, environ(here))
     assert str(caught.value) == (
         f"no inventory: neither {here}/inventory.yaml nor {here.parent}/agentless/inventory.yaml exists; "
-        "write one with: agentless init"
+        "create one with: agentless init"
     )
 
 
@@ -108,13 +108,13 @@ def test_a_named_inventory_that_is_missing_is_not_replaced_by_another(
     here: Path, explicit: Path | None, by: str
 ) -> None:
     (here / "inventory.yaml").touch()
-    with pytest.raises(InventoryError, match=f"none.yaml, named by {by}, does not exist"):
+    with pytest.raises(InventoryError, match=rf"none.yaml \(from {by}\) does not exist"):
         find_inventory(explicit, environ(here, AGENTLESS_INVENTORY="none.yaml"))
 
 
 def test_a_current_folder_that_was_deleted_is_a_sentence(here: Path) -> None:
     here.rmdir()
-    with pytest.raises(UsageError, match="cd to another one"):
+    with pytest.raises(UsageError, match="cd to another folder"):
         find_inventory(None, environ(here))
 
 

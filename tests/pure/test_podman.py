@@ -131,14 +131,18 @@ def test_a_clock_that_is_off_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("info", "lines", "words"),
     [
-        (INFO.replace("4.3.1", "4.0.2"), (), "podman 4.0.2 on node1 is too old: 4.1 or newer can hand out GPUs"),
+        (
+            INFO.replace("4.3.1", "4.0.2"),
+            (),
+            "podman 4.0.2 on node1 is too old; install podman 4.1 or newer for GPU support",
+        ),
         (
             INFO.replace("false", "true"),
             (),
-            "podman without root can neither limit nor pause on node1, which has cgroups v1",
+            "rootless podman on node1 cannot limit or pause containers with cgroups v1",
         ),
         (ROOTLESS, ("no linger",), "sudo loginctl enable-linger ann"),
-        (INFO, ("hidepid",), "/proc on node1 hides who holds a GPU (hidepid)"),
+        (INFO, ("hidepid",), "/proc on node1 hides which containers hold GPUs (hidepid)"),
     ],
 )
 def test_a_podman_that_cannot_do_it_says_what_it_lacks(info: str, lines: tuple[str, ...], words: str) -> None:
@@ -165,11 +169,11 @@ def test_a_user_s_podman_that_lacks_nothing_is_fine() -> None:
 
 
 def test_a_node_without_flock_is_told_so() -> None:
-    assert facts(ROOTLESS, "no flock").error == "there is no flock command on node1; install util-linux there"
+    assert facts(ROOTLESS, "no flock").error == "no flock command on node1; install util-linux there"
 
 
 def test_no_podman_is_a_sentence() -> None:
-    assert "there is no podman command on node1" in facts("sh: 1: podman: not found", code=127).error
+    assert "no podman command on node1" in facts("sh: 1: podman: not found", code=127).error
 
 
 @pytest.mark.parametrize(("said", "sentence"), [(said, s) for s, saids in COMPLAINTS.items() for said in saids])
@@ -197,7 +201,7 @@ def test_the_launch_script_is_the_one_on_record() -> None:
 
 
 def test_an_env_is_refused() -> None:
-    with pytest.raises(RuntimeFailed, match="node1 has podman, which keeps no envs"):
+    with pytest.raises(RuntimeFailed, match="node1 uses podman, which does not support envs"):
         podman().launches(
             [Launch(task("t1", state="assigning", spec=spec(image="agentless/train:3")), placement(), {})]
         )
@@ -328,7 +332,7 @@ def test_another_gpu_of_another_users_container_is_not(node: Node) -> None:
 
 def test_who_wants_the_node_alone_in_another_users_podman_has_it_alone(node: Node) -> None:
     node.conmon("agentless-x9.bob_there.1...")
-    with pytest.raises(Held, match="shared with nobody, and task x9"):
+    with pytest.raises(Held, match="cannot be shared with task x9"):
         node.launch()
 
 

@@ -654,7 +654,7 @@ def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
         (b"{{ image.nothing }}", "has no attribute 'nothing'"),
         (b"{{ none }}", "a value is None"),
         (b"{{ image }} 'open", "No closing quotation"),
-        (b"", "it makes no words"),
+        (b"", "empty command"),
         (b"{{ image|nothing }}", "No filter named 'nothing'"),
         (b"{{ 1 // 0 }}", "zero"),
         (b"{{ image() }}", "not callable"),

@@ -176,8 +176,8 @@ def test_values_come_from_a_file(span, tmp_path):
         (["echo", "span:{1..3}"], "write the command after --"),
         (["--"], "write the command after --"),
         (["--", "echo", "{1..3}"], "nothing varies in the command"),
-        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': no.txt cannot be read: No such file or directory"),
-        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero is no file with one value per line"),
+        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': cannot read no.txt: No such file or directory"),
+        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero must be a text file with one value per line"),
         (["-j0", "--", "echo", "span:[a,b]"], "parallel"),
     ],
 )

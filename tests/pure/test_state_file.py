@@ -117,7 +117,7 @@ def test_a_truncated_file_is_replaced_by_the_copy_before_it_with_a_warning(file:
         shutil.copy(f"{file}.last", f"{copy}.last")
         opened = TaskStore(copy)
         assert list(opened.load()) == ["t1"]
-        assert opened.warning == f"{copy} is torn; went on from the copy before it, state.json.last"
+        assert opened.warning == f"{copy} is damaged; restored the previous copy, state.json.last"
         assert Path(f"{copy}.torn").read_bytes() == whole[:length]
 
 
@@ -132,7 +132,7 @@ def test_a_missing_file_is_replaced_by_the_copy_before_it_with_a_warning(file: P
     file.unlink()
     opened = TaskStore(file)
     assert list(opened.load()) == ["t1"]
-    assert opened.warning == f"{file} is missing; went on from the copy before it, state.json.last"
+    assert opened.warning == f"{file} is missing; restored the previous copy, state.json.last"
 
 
 def test_a_warning_is_given_once(file: Path) -> None:
@@ -156,8 +156,8 @@ def test_when_both_copies_are_torn_the_user_is_told_what_to_do(file: Path) -> No
     file.write_bytes(b"{")
     Path(f"{file}.last").write_bytes(b"")
     assert refusal(file) == (
-        f"{file} is torn, and so is the copy before it; move both away, then run: agentless recover "
-        "(what runs on the nodes keeps running)"
+        f"{file} is damaged, and so is the previous copy; move both away, then run: agentless recover "
+        "(tasks keep running)"
     )
     assert file.read_bytes() == b"{"
 
@@ -166,8 +166,8 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(file: Path) -> None
     text = '{"meta":{"1":{"version":3}},"tasks":{"t1":{"priority":7}}}'
     file.write_text(text)
     assert refusal(file) == (
-        f"{file} is from a newer agentless (state version 3, this one knows 2); "
-        "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
+        f"{file} is from a newer agentless (state version 3, this one supports 2); "
+        "upgrade agentless, or set XDG_STATE_HOME to another folder"
     )
     assert file.read_text() == text
 
@@ -177,7 +177,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(file: Path) -> None
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(file: Path, text: str) -> None:
     file.write_text(text)
-    assert refusal(file) == f"{file} is no state file of agentless; move it away and start again"
+    assert refusal(file) == f"{file} is not a state file of agentless; move it away and restart"
     assert file.read_text() == text
 
 
@@ -186,21 +186,21 @@ def test_a_damaged_task_is_refused_with_the_file_and_what_to_do(file: Path) -> N
     document = json.loads(file.read_text())
     document["tasks"]["t1"]["status"] = {"state": "flying"}
     file.write_text(json.dumps(document))
-    assert f"{file} has a damaged task" in refusal(file)
-    assert "move it away, then run: agentless recover" in refusal(file)
+    assert f"{file} contains a damaged task" in refusal(file)
+    assert "move the file away, then run: agentless recover" in refusal(file)
 
 
 def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "cannot be used: Not a directory" in refusal(tmp_path / "file" / "state.json")
+    assert "file: Not a directory" in refusal(tmp_path / "file" / "state.json")
     (tmp_path / "state.json").mkdir()
-    assert "cannot be used: Is a directory" in refusal(tmp_path / "state.json")
-    assert "cannot be used: No such file or directory" in refusal(tmp_path / "nowhere" / "state.json")
+    assert ": Is a directory" in refusal(tmp_path / "state.json")
+    assert "nowhere: No such file or directory" in refusal(tmp_path / "nowhere" / "state.json")
 
 
 def test_a_read_only_file_system_is_refused_with_the_way_out() -> None:
     """/proc takes no files, not even from root."""
-    assert str(refusal(Path("/proc/state.json"))).startswith("the state in /proc cannot be used: ")
+    assert str(refusal(Path("/proc/state.json"))).startswith("cannot use the state in /proc: ")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_read_only_file_system_is_refused_with_the_way_out() -> None:
         (errno.ENOSPC, "the disk is full; free some space there"),
         (errno.EDQUOT, "your disk quota is used up"),
         (errno.EROFS, "the file system is read-only"),
-        (errno.EACCES, "it may not be read or written"),
+        (errno.EACCES, "permission denied"),
         (errno.EIO, "Input/output error"),
     ],
 )

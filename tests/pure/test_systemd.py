@@ -134,14 +134,14 @@ def test_a_process_in_a_unit_of_ours_is_in_its_container():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("without|init", "there is no systemd to use (its first process is init)"),
+        ("without|init", "no systemd on node1 (its first process is init)"),
         ("linger|ann", "sudo loginctl enable-linger ann"),
-        ("user|ann", "runs nothing as another user; leave out --user"),
-        ("limit|cpu", "leave out --cores"),
-        ("limit|memory", "leave out --memory"),
-        ("status|200", "there is no folder /data on node1, or it may not be entered"),
-        ("status|217", "there is no user bob on node1"),
-        ("status|245", "could not begin with it (status 245)"),
+        ("user|ann", "cannot run tasks as another user; omit --user"),
+        ("limit|cpu", "omit --cores"),
+        ("limit|memory", "omit --memory"),
+        ("status|200", "node1 has no folder /data, or the user may not enter it"),
+        ("status|217", "node1 has no user bob"),
+        ("status|245", "could not start the task (status 245)"),
     ],
 )
 def test_what_systemd_cannot_do_is_a_sentence_with_the_fix(said, words):
@@ -355,7 +355,7 @@ def test_a_node_without_systemd_says_what_it_has(node: Node, *, simulated: bool)
         shutil.copy(STANDINS / "systemctl", node.folder / "bin")
     else:
         (node.folder / "booted").rmdir()
-    with pytest.raises(RuntimeFailed, match="there is no systemd to use"):
+    with pytest.raises(RuntimeFailed, match="no systemd on"):
         node.launch(assigning())
     assert node.ran == []
 
@@ -386,7 +386,7 @@ def test_a_run_that_fails_is_a_failure_only_when_nothing_can_have_run(
 
 
 def test_a_task_is_not_started_without_the_value_of_its_secret() -> None:
-    with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
+    with pytest.raises(RuntimeFailed, match="the value of secret TOKEN is gone"):
         SYSTEMD.launches([Launch(assigning(secret_env=("TOKEN",)), placement(), {})])
 
 

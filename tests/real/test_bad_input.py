@@ -206,14 +206,14 @@ def test_an_image_that_cannot_be_had(agentless):
 def test_a_program_that_is_not_in_the_image(agentless):
     said = refuse(agentless, 1, "submit", "node1::0", "--", "no-such-program")
     assert said.startswith(
-        "agentless: node1: 'no-such-program' cannot be run in the image: it is not there, or not executable (task "
+        "agentless: node1: the image cannot run 'no-such-program': not found or not executable (task "
     )
     assert agentless.is_free()
 
 
 def test_a_mount_of_what_is_not_there(agentless):
     said = refuse(agentless, 1, "submit", "node1", "--mount", "/no/such:/x", "--", "true")
-    assert said.startswith("agentless: node1: there is no /no/such on node1 to mount (task ")
+    assert said.startswith("agentless: node1: cannot mount /no/such: not found on node1 (task ")
 
 
 def test_a_network_that_is_not_there(agentless):
@@ -251,7 +251,7 @@ def test_an_inventory_that_is_a_directory(careless):
 
 def test_an_inventory_that_is_not_there(careless):
     said = refuse(careless, 2, "-i", "/no/such.yaml", "gpus")
-    assert said.startswith("agentless: /no/such.yaml, named by --inventory, does not exist; ")
+    assert said.startswith("agentless: /no/such.yaml (from --inventory) does not exist; ")
 
 
 def test_no_inventory_at_all(careless):
@@ -283,4 +283,4 @@ def test_a_folder_that_does_not_exist_any_more(agentless, words):
     script = f"cd {folder} && rmdir {folder} && agentless {words.format(agentless.inventory)}"
     done = agentless.shell(script)
     assert (done.code, os.path.exists(folder)) == (2, False)
-    assert done.err == "agentless: the folder you are in does not exist any more; cd to another one\n"
+    assert done.err == "agentless: the current folder no longer exists; cd to another folder\n"

@@ -67,7 +67,10 @@ def test_many_first_commands_start_one(alone):
 def test_a_second_one_is_refused(agentless):
     pid = agentless.pid
     said = agentless("controller", "run", code=1).err
-    assert said == f"agentless: a controller runs already for {agentless.state}; agentless controller status shows it\n"
+    assert (
+        said == f"agentless: a controller is already running for {agentless.state}; "
+        "to see it, run: agentless controller status\n"
+    )
     assert agentless.pid == pid
 
 
@@ -247,5 +250,5 @@ def test_a_command_of_another_version_says_what_to_do(agentless, monkeypatch):
     monkeypatch.setattr("agentless.client.client.__version__", "99.0")
     with pytest.raises(RequestFailed) as caught:
         agentless.client.get("/v1/tasks")
-    assert "this command is 99.0; run: agentless controller stop (tasks go on)" in str(caught.value)
+    assert "this command is 99.0; run: agentless controller stop (tasks keep running)" in str(caught.value)
     assert agentless.client.get("/v1/controller")["pid"]

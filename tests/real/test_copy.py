@@ -147,7 +147,7 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     assert "is a file, and" in fails(f"{tmp_path}/folder", f"node1:{far}/file")
     assert "is neither a file nor a folder" in fails(f"node1:{far}/pipe", str(tmp_path))
     (far / "folder/file").mkdir()
-    assert "is a folder, which a file does not replace" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
+    assert "is a folder; a file cannot replace it" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
     assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
     assert "are both here" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
@@ -202,7 +202,7 @@ def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
     lab.nodes["node1"].kill_connections()
     _, err = copy.communicate(timeout=60)
     assert copy.returncode == 4, err
-    assert "the copy broke off: run it again" in err
+    assert "the copy was interrupted: run the command again" in err
     until(
         lambda: not [command for _, command in lab.nodes["node1"].leftovers() if "tar" in command or "rsync" in command]
     )

@@ -73,8 +73,8 @@ def test_sudo_docker(user, with_keys, node):
 def test_sudo_that_the_user_may_not_use(user, with_keys):
     cli = with_keys(f"docker: sudo docker, user: {(login := user('nobody'))}")
     assert reason(cli) in (
-        f"{login} may not use sudo for docker on node1; add a sudoers rule or put {login} into the docker group",
-        "sudo on node1 wants a password; allow docker without one in sudoers (NOPASSWD: /usr/bin/docker)",
+        f"{login} may not use sudo for docker on node1; add a sudoers rule, or add {login} to the docker group",
+        "sudo on node1 requires a password; add NOPASSWD: /usr/bin/docker to its sudoers rule",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_user_of_the_docker_group(user, with_keys):
 
 def test_a_user_who_is_not_in_the_docker_group(user, with_keys):
     cli = with_keys(f"user: {(login := user('nobody'))}")
-    assert f"{login} may not use Docker on node1; on the node run: sudo usermod -aG docker {login}" in reason(cli)
+    assert f"{login} may not use Docker on node1; on the node, run: sudo usermod -aG docker {login}" in reason(cli)
 
 
 def test_a_socket_of_its_own(with_keys, node):
@@ -95,8 +95,8 @@ def test_a_socket_of_its_own(with_keys, node):
 def test_a_socket_at_which_nobody_listens(with_keys, node):
     said = reason(with_keys('docker: "docker --host unix:///run/user/4711/docker.sock"'))
     assert said == (
-        "the Docker daemon on node1 does not run or listens elsewhere than unix:///run/user/4711/docker.sock; "
-        "on the node run: sudo systemctl start docker"
+        "the Docker daemon on node1 is not running or listens elsewhere than unix:///run/user/4711/docker.sock; "
+        "on the node, run: sudo systemctl start docker"
     )
 
 
@@ -112,7 +112,7 @@ def test_no_docker_command(with_keys, docker, command):
 
 def test_a_daemon_that_does_not_run(agentless, node):
     node.stop_docker()
-    assert "the Docker daemon on node1 does not run or listens elsewhere; on the node run: " in reason(agentless)
+    assert "the Docker daemon on node1 is not running or listens elsewhere; on the node, run: " in reason(agentless)
 
 
 def test_a_submit_to_a_daemon_that_does_not_run(agentless, node):
@@ -164,7 +164,7 @@ def test_a_user_who_may_have_too_few_processes(user, with_keys, node):
         for few in (2, 5, 12, 16, 31):
             (node.dir / "home/.bashrc").write_text(f"ulimit -u {few}\n")
             node.kill_connections()
-            words = f"limits the processes of the login to {few}, and agentless needs 32 at least; raise ulimit -u"
+            words = f"limits the login to {few} processes, agentless needs at least 32; raise ulimit -u"
             until(lambda words=words: words in cli("doctor", "node1", code=None).out)
     finally:
         (node.dir / "home/.bashrc").write_text("")

@@ -98,7 +98,7 @@ def test_a_gpu_is_shared_across_engines_as_within_one(ann, sam):
 
 def test_who_wants_the_node_alone_does_not_get_it_beside_another_engines_task(ann, sam):
     task = ann.submit("twin", "--", "sleep", "300")
-    assert "twin is shared with nobody, and container" in refused(sam, "--exclusive")
+    assert "twin cannot be shared with container" in refused(sam, "--exclusive")
     ann("kill", task)
     sam("submit", "twin::0", "--exclusive", "--wait", "--", "true")
 

@@ -37,7 +37,7 @@ def test_a_torn_state_file(alone):
     file = alone.state / "state.json"
     file.write_bytes(file.read_bytes()[:100])
     done = alone("ps")
-    assert "state.json is torn; went on from the copy before it, state.json.last" in done.err
+    assert "state.json is damaged; restored the previous copy, state.json.last" in done.err
     assert done.out.count(" running ") == 2
     assert alone.gpu("node1::1")["task"] == task
 
@@ -48,7 +48,7 @@ def test_a_state_file_that_is_torn_with_its_copy(alone):
     for name in ("state.json", "state.json.last"):
         (alone.state / name).write_text("{")
     said = alone("gpus", code=1).err
-    assert "is torn, and so is the copy before it; move both away, then run: agentless recover" in said
+    assert "is damaged, and so is the previous copy; move both away, then run: agentless recover" in said
 
 
 def test_a_state_folder_that_somebody_removed(alone):
@@ -59,7 +59,7 @@ def test_a_state_folder_that_somebody_removed(alone):
     shutil.rmtree(alone.state)
     after = alone.task("kept")
     assert {key for key in before if before[key] != after[key]} - {"started_at"} == {"reason", "foreign"}
-    assert after["reason"] == "not ours: this controller did not start it; if you did, run: agentless recover"
+    assert after["reason"] == "foreign: this controller did not start it; if you did, run: agentless recover"
     assert alone("kill", "kept").code == 0
 
 
@@ -70,7 +70,7 @@ def test_a_state_file_of_a_newer_version(alone):
     newer = file.read_bytes().replace(b'"version":2', b'"version":999')
     file.write_bytes(newer)
     said = alone("gpus", code=1).err
-    assert "is from a newer agentless (state version 999, this one knows 2); upgrade agentless, or " in said
+    assert "is from a newer agentless (state version 999, this one supports 2); upgrade agentless, or " in said
     assert file.read_bytes() == newer
 
 
@@ -162,7 +162,7 @@ def test_another_inventory_is_refused(agentless):
     other = agentless.config / "other.yaml"
     other.write_text(inventory_of(agentless.lab))
     said = agentless("-i", str(other), "gpus", code=3).err
-    assert f"the running controller serves {agentless.inventory}, not {other}; run: agentless controller stop" in said
+    assert f"the running controller uses {agentless.inventory}, not {other}; run: agentless controller stop" in said
 
 
 def test_an_edited_inventory_is_followed(alone):
@@ -180,14 +180,14 @@ def test_an_inventory_that_is_broken_while_it_is_used(alone):
     done = alone("nodes")
     assert done.out.count(" online ") == 2
     assert done.err.startswith(f"agentless: warning: {alone.inventory}:2:")
-    assert "the last good version is in force" in done.err
+    assert "still using the last valid version" in done.err
     assert alone("submit", "node1", "--", "true", code=2).err.startswith(f"agentless: {alone.inventory}:2:")
 
 
 def test_a_tasks_node_that_is_taken_out_of_the_inventory(alone):
     task = alone.submit("node2::0", "--", "sleep", "60")
     alone.write_inventory(inventory_of(alone.lab).partition("  node2:")[0])
-    assert "is not in the inventory any more; add it again" in alone("stop", task, code=4).err
+    assert "is no longer in the inventory; add it again" in alone("stop", task, code=4).err
     alone.write_inventory(inventory_of(alone.lab))
     assert alone("kill", task).out == f"{task}  killed (137)\n"
 

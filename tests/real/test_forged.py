@@ -45,7 +45,7 @@ def test_a_forged_container_is_listed_as_not_ours_and_starts_nothing(agentless, 
     whole["spec"] |= {"needs": {"nodes": ["node2"]}, "command": ["touch", "/evil"], "terms": {"retries": 2}}
     evil = run(node, "evil", labels | {SPEC: json.dumps(whole), TASK: "0evil", GPUS: node.gpu_uuids[1]}, "false")
     found = until(lambda: (found := row(agentless, evil)) and found["state"] == "failed" and found)
-    assert (found["foreign"], found["reason"].startswith("not ours: this controller did not start it")) == (True, True)
+    assert (found["foreign"], found["reason"].startswith("foreign: this controller did not start it")) == (True, True)
     settle(agentless)
     assert len(containers(agentless.lab.nodes["node2"])) == 1
     assert sorted(containers(node)) == [f"agentless-{task}", "evil"]

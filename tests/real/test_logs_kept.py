@@ -115,7 +115,7 @@ def test_the_container_goes_after_its_time_and_the_log_stays(alone, node):
     assert log(alone, task) == (PLAIN, ERR)
     shown = alone.task(task)
     assert (shown["state"], shown["exit_code"]) == ("failed", 3)
-    assert "has no times, and its container is gone" in alone("logs", task, "--since", "1h", code=3).err
+    assert "has no timestamps, and its container is gone" in alone("logs", task, "--since", "1h", code=3).err
 
 
 def test_a_running_container_and_one_of_somebody_else_stay(alone, node):
@@ -160,7 +160,7 @@ def test_the_oldest_logs_are_given_up_for_the_disk_budget(alone, node):
     said = alone("logs", tasks[0], code=3)
     assert (said.out, said.err) == (
         "",
-        f"agentless: the log of task {tasks[0]} was given up for the disk budget (keep: logs), {GONE}\n",
+        f"agentless: the log of task {tasks[0]} was discarded to save disk space (keep: logs), {GONE}\n",
     )
     assert [log(alone, task) for task in tasks[1:]] == [(b"1\n", b""), (b"2\n", b"")]
 
@@ -170,7 +170,7 @@ def test_a_log_whose_container_was_removed_too_early_is_told(alone, node):
     node.sh(f"docker rm -f agentless-{task}")
     alone("wait", task, code=None)
     said = alone("logs", task, code=3).err
-    assert said == f"agentless: task {task} has no log: its container was removed before the log was fetched\n"
+    assert said == f"agentless: task {task} has no log: its container was removed before agentless copied the log\n"
 
 
 def test_rm_removes_the_log(alone):

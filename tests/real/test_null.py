@@ -282,12 +282,12 @@ def test_somebody_with_sudo_has_the_systems_systemd_and_is_himself_in_it(bare_la
 
 def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
     said = refused(agentless, "bare", "--workdir", "/no/such", "--", "true")
-    assert said.startswith("agentless: bare: there is no folder /no/such on bare, or it may not be entered (task ")
+    assert said.startswith("agentless: bare: bare has no folder /no/such, or the user may not enter it (task ")
     said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
-    assert said.startswith("agentless: bare: there is no user nobodyatall on bare (task ")
+    assert said.startswith("agentless: bare: bare has no user nobodyatall (task ")
     assert node.units() == []
     task = submit(agentless, "bare", "--", "sleep", "300")
-    assert "has no container to open a shell in" in agentless("shell", task, code=3).err
+    assert "has no container for a shell" in agentless("shell", task, code=3).err
 
 
 def test_a_reboot_fails_it_as_a_container_and_it_is_tried_again(agentless, bare_lab, node):

@@ -75,7 +75,7 @@ def test_doctor_tells_that_there_is_no_flock(person):
     """Without it nothing can be launched."""
     (failed,) = [check for check in person.json("doctor", code=1) if check["ok"] is False]
     assert failed["check"] == "docker"
-    assert failed["detail"] == "there is no flock command on odd; install util-linux there"
+    assert failed["detail"] == "no flock command on odd; install util-linux there"
 
 
 def test_a_task_has_its_gpu_and_its_log(agentless, task):

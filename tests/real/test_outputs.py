@@ -83,8 +83,8 @@ LEVELS = b"".join(member("r" + "/d" * depth, tarfile.DIRTYPE) for depth in (1, 2
 @pytest.mark.parametrize(
     ("archive", "state", "words"),
     [
-        (CHAINED, "missing", "what came of it is no archive: a member has more than 16 extended headers"),
-        (GARBAGE, "missing", "what came of it is no archive: it is damaged: a header cannot be read"),
+        (CHAINED, "missing", "invalid archive: a member has more than 16 extended headers"),
+        (GARBAGE, "missing", "invalid archive: damaged: unreadable header"),
         (LEVELS, "here", "1 file, 1 B; left out: d/d/d"),
         (member("r/" + "n" * 256, data=b"x"), "here", "nothing new; left out: nnnn"),
     ],
@@ -109,5 +109,5 @@ def test_a_file_of_a_tebibyte_of_zeros_is_refused_and_the_limit_is_told(ann):
     ann.here("wait", task, code=1)
     found = output(ann, task)
     assert found["state"] == "missing"
-    assert "a file in it has 1 TiB, and of those at most 64 GiB may be zeros" in found["words"]
+    assert "a file has 1 TiB, of which at most 64 GiB may be zeros" in found["words"]
     assert [path.name for path in ann.folder.iterdir()] == []

@@ -214,7 +214,7 @@ def test_a_volume_keeps_what_a_task_has_written(agentless):
 
 def test_an_image_that_is_not_there_says_what_to_write(agentless):
     done = agentless("submit", "pod", "--image", "nosuch:1", "--wait", "--", "true", code=None)
-    assert "write it with its registry, like docker.io/library/nosuch:1" in done.err
+    assert "add it to the name, such as docker.io/library/nosuch:1" in done.err
     assert "/etc/containers/registries.conf" in done.err
 
 

@@ -94,7 +94,7 @@ def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_that_runs(agentle
     agentless("retry", task)
     until(lambda: agentless.task(task)["state"] == "running")
     refused = agentless("retry", f"{task}-1", code=3)
-    assert f"it went on as {task}-2" in refused.err
+    assert f"was already retried as {task}-2" in refused.err
     assert agentless("kill", task).out.startswith(f"{task}-2  killed")
 
 

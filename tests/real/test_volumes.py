@@ -37,7 +37,7 @@ def test_a_volume_outlives_its_tasks_and_later_ones_go_where_it_is(agentless):
     assert (volume["owner"], volume["size_bytes"]) == (task["owner"], 300_000)
     assert sorted(volume["tasks"]) == sorted([made, reader])
     assert agentless("volume", "list").out.splitlines()[1].split()[:3] == ["node2", "data", "293"]
-    assert f"is used by task {reader}" in agentless("volume", "rm", "-f", "data", code=3).err
+    assert f"task {reader} uses volume data on node2" in agentless("volume", "rm", "-f", "data", code=3).err
     agentless("kill", reader)
     assert "Read-only file system" in agentless("logs", reader, "--stderr").err
     assert "agentless rm" in agentless("volume", "rm", "-f", "data", code=3).err
@@ -54,7 +54,7 @@ def test_a_volume_is_made_where_it_is_wanted_and_once(agentless):
     agentless("volume", "create", "other", "--on", "node1")
     both = ["--volume", "scratch:/a", "--volume", "other:/b", "--", "true"]
     refused = agentless("submit", "--gpus", "0", *both, code=3).err
-    assert "no node that will do has all of its volumes: scratch is on node2; other is on node1" in refused
+    assert "no matching node has all volumes of the task: scratch is on node2; other is on node1" in refused
     agentless("submit", "node1", "--wait", *both)
     agentless("volume", "rm", "-f", "scratch", code=3)  # node1 has one, too, by now, which a container is part of
     agentless("volume", "rm", "-f", "scratch", "--on", "node2")
@@ -69,7 +69,7 @@ def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(a
     try:
         until(lambda: agentless.node("node2")["state"] == "offline")
         refused = agentless(*submit, "--", "true", code=4).err
-        assert "it has volume data: wait until it answers, or name a node" in refused
+        assert "it has volume data: wait for the node, or specify a node" in refused
         assert set(volumes(agentless)) == set()
         agentless("submit", "node1", "--wait", "--volume", "data:/data", "--", "true")
         assert set(volumes(agentless)) == {("node1", "data")}
@@ -81,8 +81,8 @@ def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(a
 def test_a_strangers_volume_is_neither_used_nor_shown_nor_removed(agentless, lab):
     lab.nodes["node1"].sh("docker volume create theirs")
     used = agentless("submit", "node1", "--volume", "theirs:/x", "--", "true", code=1).err
-    assert "there is a volume theirs that agentless has not made" in used
-    assert "agentless has not made" in agentless("volume", "create", "theirs", "--on", "node1", code=3).err
+    assert "volume theirs exists but agentless did not create it" in used
+    assert "agentless did not create it" in agentless("volume", "create", "theirs", "--on", "node1", code=3).err
     assert volumes(agentless) == {}
     agentless("volume", "rm", "-f", "theirs", "--on", "node1", code=2)
     assert "theirs" in lab.nodes["node1"].sh("docker volume ls -q").stdout

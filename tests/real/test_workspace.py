@@ -113,7 +113,7 @@ def test_what_a_failed_task_has_made_comes_back_beside_what_is_ones_own(ann):
     script = "mkdir results; echo new > results/a; echo $0 > results/b; ln -s /etc results/out; exit 3"
     task = ann.submit_here("node1", "--output", "results", "--output", "/nope", "--", "sh", "-c", script, "1")
     ended = ann.here("wait", task, code=3)
-    assert "left out: out, a link to '/etc', which leads elsewhere" in ended.err
+    assert "skipped: out (link to '/etc', outside the output)" in ended.err
     assert f"{task}  /nope: there is no /nope in its container" in ended.err
     found = {path.name: path.read_text() for path in (ann.folder / "results").iterdir()}
     assert found == {"mine": "mine", "a": "mine too", "b": "1\n", f"a.{task}": "new\n"}

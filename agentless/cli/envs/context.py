@@ -59,7 +59,7 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
         inside = Path(here).relative_to(folder)
         if len(inside.parts) > MOST_LEVELS:
             raise UsageError(
-                f"{folder} has more than {MOST_LEVELS} folders below each other; leave them out in {DOCKERIGNORE}"
+                f"{folder} has more than {MOST_LEVELS} nested folders; leave them out in {DOCKERIGNORE}"
             )
         kept = []
         for name in sorted(folders):

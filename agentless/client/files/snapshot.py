@@ -64,7 +64,7 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
     for note in found.notes[:5]:
         say(f"{upload.source}: {note}")
     if len(found.notes) > 5:
-        say(f"{upload.source}: and {len(found.notes) - 5:,} more like that")
+        say(f"{upload.source}: and {len(found.notes) - 5:,} more")
     answer = served.post("/v1/snapshots", {"files": rows_of(found.entries)})
     places = {entry.content: path for path, entry in found.entries.items() if entry.kind == "file"}
     wanted = {content: places[content] for content in answer["missing"]}
@@ -85,9 +85,9 @@ def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) 
                     digest.update(data)
                     yield data
         except OSError as error:
-            raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
+            raise UsageError(f"cannot read {top / path}: {error.strerror}") from None
         if size or digest.hexdigest() != content:
-            raise UsageError(f"{top / path} changed while it was read; submit it again")
+            raise UsageError(f"{top / path} changed during the upload; submit again")
 
 
 def scan(top: Path, known: _Known) -> Scan:
@@ -97,7 +97,7 @@ def scan(top: Path, known: _Known) -> Scan:
         mode = top.stat().st_mode
         if not stat.S_ISDIR(mode):
             if not stat.S_ISREG(mode):
-                raise UsageError(f"--upload {top}: that is neither a file nor a folder")
+                raise UsageError(f"--upload {top}: neither a file nor a folder")
             _file(top, "", found, known)
             return found
         ignored, prefix = _rules_above(top)
@@ -111,7 +111,7 @@ def scan(top: Path, known: _Known) -> Scan:
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
     """Read a folder; `below` is its path below `top`, `prefix` the path of `top` within its repository."""
     if below.count("/") >= MOST_LEVELS:
-        raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
+        raise UsageError(f"--upload {top}: more than {MOST_LEVELS} nested folders; {INSTEAD}")
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:
@@ -124,11 +124,11 @@ def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, k
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{os.fsencode(child.path)!r} has a name that is no UTF-8; rename it") from None
+            raise UsageError(f"the name {os.fsencode(child.path)!r} is not UTF-8; rename the file") from None
         if child.is_symlink():
             target = os.readlink(child.path)
             if target.startswith("/") or os.path.normpath(os.path.join(below, target)).startswith(".."):
-                found.notes.append(f"{path} is a link to {target}, which is not uploaded with it")
+                found.notes.append(f"{path} is a link to {target}, which is not part of the upload")
             found.entries[path] = Entry("link", 0o777, 0, target)
         elif is_folder:
             mode = child.stat(follow_symlinks=False).st_mode
@@ -137,16 +137,16 @@ def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, k
         elif child.is_file(follow_symlinks=False):
             _file(Path(child.path), path, found, known)
         else:
-            found.notes.append(f"{path} is no file, and is left out")
+            found.notes.append(f"skipped {path}: not a file")
         if len(found.entries) > MAX_FILES:
-            raise UsageError(f"--upload {top}: there are more than {MAX_FILES:,} files in it; {INSTEAD}")
+            raise UsageError(f"--upload {top}: more than {MAX_FILES:,} files; {INSTEAD}")
 
 
 def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
     status = place.stat()
     found.size += status.st_size
     if found.size > MAX_BYTES:
-        raise UsageError(f"--upload {place}: with it there is more than 1 GiB to upload; {INSTEAD}")
+        raise UsageError(f"--upload {place}: more than 1 GiB to upload; {INSTEAD}")
     digest, size = known.digest(place, path, status)
     found.entries[path] = Entry("file", stat.S_IMODE(status.st_mode) & 0o777, size, digest)
 

@@ -16,7 +16,7 @@ def read_lines(path: str) -> list[str]:
         with open(os.path.expanduser(path), "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if len(data) > _LARGEST_FILE or b"\0" in data:
-        raise UsageError(f"{path} is no file with one value per line")
+        raise UsageError(f"{path} must be a text file with one value per line")
     return data.decode("utf-8-sig", "surrogateescape").split("\n")

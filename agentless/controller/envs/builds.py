@@ -62,18 +62,18 @@ class Builds:
         async with envs.working(name, tell):
             record = envs.records.get(name, EnvRecord())
             if record.there:
-                raise Refused(f"env {name} is there already; agentless env history {name} shows it")
+                raise Refused(f"env {name} already exists; to see it, run: agentless env history {name}")
             link = await self._place(node, None if is_ours(image) else image)
             envs.check_free(link, name)
             base = await self._base(link, image, tell)
             if base.labels.get(TASK):
                 raise Refused(
-                    f"image {image} was made of a task's container, and what is made of it would claim its GPUs; "
-                    "begin with the image of the task"
+                    f"image {image} was made from a task's container, so containers of it would claim the task's "
+                    "GPUs; use the image of the task as base"
                 )
             await _to_the_end(self._make(link, name, base))
             for volume in base.volumes:
-                tell({"kind": "say", "text": f"{volume} is a volume of the image: what is in it is in no version"})
+                tell({"kind": "say", "text": f"{volume} is a volume of the image: versions do not include its files"})
             envs.publish(name, "created", f"from {image} on {link.node.name}, by {by}")
         return {"env": name, "node": link.node.name, "image": image}
 
@@ -97,7 +97,7 @@ class Builds:
         async with envs.working(name, tell):
             record = env_named(envs.records, name)
             if record.home is None:
-                raise Refused(f"env {name} has no build container; agentless env shell {name} makes one")
+                raise Refused(f"env {name} has no build container; to create one, run: agentless env shell {name}")
             link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
             container = _container_of(envs, link, name)
             base = await self._image_of(link, container)
@@ -118,7 +118,7 @@ class Builds:
             envs.check_free(link, name)
             for base in wish.bases:
                 if ":" not in base:
-                    raise UsageError(f"{base}: in a Dockerfile name the version, like {base}:1")
+                    raise UsageError(f"base {base} has no version; add one to the FROM line, such as {base}:1")
                 await self._base(link, base, tell)
             ref = EnvRef(name, next_number(record, envs.sights, name))
             labels = labels_of_version(ref, message, by.name, envs.clock.now())
@@ -215,11 +215,11 @@ class Builds:
         """
         try:
             if await self._in_use(link, name, container):
-                return "programs run in its build container: the next version will hold these changes once more"
+                return "programs are running in its build container; the next version will contain these changes again"
             if not base.volumes:
                 await self._make(link, name, made, container.id)
         except AgentlessError as error:
-            return f"its build container was not made anew: {error}"
+            return f"its build container was not recreated: {error}"
         return None
 
     async def _follow(self, name: str, ref: EnvRef, image: ImageFacts, *, force: bool = False) -> str | None:
@@ -230,17 +230,17 @@ class Builds:
             return None
         link = envs.nodes.links.get(home)
         if link is None or not link.online:
-            return f"its build container on {home}, which cannot be reached, stays as it is"
+            return f"its build container is unchanged: cannot reach {home}"
         container = _container_of(envs, link, name)
         if container.image == image.id and not force:
             return None
         base = await self._image_of(link, container)
         changes = await self._changes(link, container)
-        again = f"agentless env rollback {ref} --force throws that away"
+        again = f"to discard that, run: agentless env rollback {ref} --force"
         if not force and (changes or base.volumes):
-            return f"its build container stays as it is: it has what no version has ({changes}); {again}"
+            return f"its build container is unchanged: it has unsaved changes ({changes}); {again}"
         if not force and await self._in_use(link, name, container):
-            return f"its build container stays as it is: programs run in it; {again}"
+            return f"its build container is unchanged: programs are running in it; {again}"
         if await envs.facts(link, image.id) is None:
             await self._moves.bring(ref, image.id, link, lambda _: None)
         await _to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
@@ -264,14 +264,14 @@ class Builds:
     async def _known(self, link: NodeLink, image: str) -> ImageFacts:
         found = await self._envs.facts(link, image)
         if found is None:
-            raise RuntimeFailed(f"{link.node.name} has no image {image} any more")
+            raise RuntimeFailed(f"{link.node.name} no longer has image {image}")
         return found
 
     async def _place(self, node: str | None, image: str | None) -> NodeLink:
         """The node that is named, else the first that answers and has the image, else the first that answers."""
         envs = self._envs
         if node is not None:
-            return await envs.reached(node, f"{node} was chosen for it")
+            return await envs.reached(node, f"{node} was requested")
         links = envs.online()
         if image is not None:
             found = await asyncio.gather(*(envs.facts(link, image) for link in links), return_exceptions=True)
@@ -284,7 +284,7 @@ class Builds:
         if is_ours(image):
             ref, version = version_named(envs.records, parse_ref(image.lower().rpartition("agentless/")[2]))
             if link.node.name not in version.nodes:
-                tell({"kind": "say", "text": f"bringing {ref} to {link.node.name}"})
+                tell({"kind": "say", "text": f"copying {ref} to {link.node.name}"})
                 await self._moves.bring(ref, version.id, link, lambda _: None)
             return await self._known(link, version.id)
         found = await envs.facts(link, image)
@@ -298,7 +298,7 @@ class Builds:
 def _container_of(envs: Envs, link: NodeLink, name: str) -> BuildContainer:
     container = envs.sights.get(link.node.name, Sight()).container(name)
     if container is None:
-        raise NotFound(f"the build container of env {name} is not on {link.node.name} any more; try again")
+        raise NotFound(f"the build container of env {name} is no longer on {link.node.name}; retry")
     return container
 
 
@@ -320,9 +320,7 @@ async def _collected(link: NodeLink, command: Command) -> Result:
         async for fd, data in stream:
             said[fd] += data
             if len(said[1]) + len(said[2]) > command.most:
-                raise TooMuch(
-                    f"{link.node.name} said more than {command.most >> 20} MiB, and was not listened to further"
-                )
+                raise TooMuch(f"{link.node.name} sent more than {command.most >> 20} MiB; ignored the rest")
     return Result(stream.exit_code or 0, said[1], said[2])
 
 

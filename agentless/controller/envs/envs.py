@@ -117,7 +117,7 @@ class Envs:
     async def working(self, name: str, tell: Tell = lambda _: None) -> AsyncIterator[None]:
         """Work on an env, when nobody else does, after a look at the nodes."""
         if self._locks[name].locked():
-            tell({"kind": "say", "text": f"waiting until what is being done to env {name} is over"})
+            tell({"kind": "say", "text": f"waiting for another operation on env {name}"})
         async with self._locks[name]:
             await self.look()
             yield
@@ -149,8 +149,10 @@ class Envs:
             if name in self.nodes.links and self.nodes.links[name].online:
                 return self.nodes.links[name]
         if not nodes:
-            raise RuntimeFailed(f"{ref} is on no node any more; agentless env history {ref.name} shows what is left")
-        raise Unreachable(f"{ref} is on {', '.join(nodes)} only, which cannot be reached now")
+            raise RuntimeFailed(
+                f"no node has {ref} any more; to see what is left, run: agentless env history {ref.name}"
+            )
+        raise Unreachable(f"cannot reach any node that has {ref}: {', '.join(nodes)}")
 
     def check_free(self, link: NodeLink, name: str, ref: EnvRef | None = None) -> None:
         """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
@@ -158,11 +160,13 @@ class Envs:
         foreign = self.sights.get(link.node.name, Sight()).foreign
         if container_of_env(name) in foreign:
             raise Refused(
-                f"{link.node.name} has a container {container_of_env(name)} that is not ours; "
-                "remove or rename it there, or choose another name"
+                f"{link.node.name} has a container {container_of_env(name)} that agentless did not create; remove or "
+                "rename it there, or choose another env name"
             )
         if ref and ref.image in foreign:
-            raise Refused(f"{link.node.name} has an image {ref.image} that is not ours; remove or rename it there")
+            raise Refused(
+                f"{link.node.name} has an image {ref.image} that agentless did not create; remove or rename it there"
+            )
 
     async def facts(self, link: NodeLink, image: str) -> ImageFacts | None:
         """How an image is to be run, None when the node has none."""
@@ -225,7 +229,8 @@ def envs_of(link: NodeLink) -> EnvCommands:
     """What is said to a node about envs; raises Refused where it keeps none."""
     if link.runtime.envs is None:
         raise Refused(
-            f"{link.node.name} has {engine_of(link.node)}, which keeps no envs; take a node with Docker, or --image"
+            f"{link.node.name} uses {engine_of(link.node)}, which does not support envs; choose a node with Docker, "
+            "or use --image"
         )
     return link.runtime.envs
 
@@ -235,5 +240,5 @@ async def _seen(link: NodeLink) -> Sight | None:
         words = envs_of(link)
         return words.parse_look(await link.run(words.look()))
     except AgentlessError as error:
-        _log.info("%s: looking for envs: %s", link.node.name, error)
+        _log.info("%s: cannot list envs: %s", link.node.name, error)
         return None

@@ -121,7 +121,7 @@ class Moves:
             targets = [link for link in links if link.node.name not in done]
             if targets:
                 source = envs.holder(ref, version.id)
-                tell({"kind": "say", "text": f"{ref} goes from {source.node.name} to {_names(targets)}"})
+                tell({"kind": "say", "text": f"copying {ref} from {source.node.name} to {_names(targets)}"})
                 done |= await self._distribution.send(
                     version.id,
                     source,
@@ -165,7 +165,7 @@ class Moves:
         if name is not None:
             check_name(name)
         await envs.look()
-        link = await envs.reached(node, f"an env cannot be brought to {node}") if node else first_of(envs.online())
+        link = await envs.reached(node, f"cannot copy an env to {node}") if node else first_of(envs.online())
         envs.check_free(link, name or "import")
         mark = secrets.token_hex(8)
         passing = EnvRef(name or "import", None)
@@ -185,7 +185,7 @@ class Moves:
         except UsageError:
             await link.run(words.remove_image(words.passing(passing, mark)))
             raise UsageError(
-                "the archive does not say which env it is; name it: agentless env import FILE NAME"
+                "the archive does not name its env; specify a name: agentless env import FILE NAME"
             ) from None
         async with envs.working(name):
             same = next((n for n, v in envs.records.get(name, EnvRecord()).versions.items() if v.id == loaded.id), None)
@@ -230,8 +230,8 @@ class Moves:
         other = next((each for each in sight.images if each.ref == ref and each.id != image), None)
         if other:
             raise Refused(
-                f"{link.node.name} has another {ref}, by {other.by or 'somebody'}: two controllers have given the "
-                f"same number; save it once more, and it gets one of its own"
+                f"{link.node.name} has a different {ref}, by {other.by or 'somebody'}: two controllers used the same "
+                "number; save the env again to get a new number"
             )
 
 
@@ -244,7 +244,7 @@ def first_of(links: Iterable[NodeLink]) -> NodeLink:
     """The first node; raises Unreachable when none answers."""
     for link in links:
         return link
-    raise Unreachable("no node with Docker can be reached; agentless doctor says why")
+    raise Unreachable("cannot reach any node with Docker; to see why, run: agentless doctor")
 
 
 def _row(node: str, sent: Sent | AgentlessError) -> dict[str, Any]:

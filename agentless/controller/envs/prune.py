@@ -31,19 +31,21 @@ class Prune:
             record = env_named(envs.records, name)
             if users := envs.users(name):
                 ids = ", ".join(task.id for task in users[:3]) + (" and others" if len(users) > 3 else "")
-                raise Refused(f"env {name} is used by {ids}; stop that first: agentless stop {users[0].id}")
+                raise Refused(f"tasks use env {name}: {ids}; stop them first: agentless stop {users[0].id}")
             if envs.programs[name]:
-                raise Refused(f"somebody has a shell in the build container of env {name}; end that first")
+                raise Refused(f"a shell is open in the build container of env {name}; close it first")
             removed: list[dict[str, str]] = []
             stays: list[dict[str, str]] = []
             for link in envs.online():
                 try:
                     await self._remove_from(link, name, removed, stays)
                 except AgentlessError as error:
-                    stays.append({"node": link.node.name, "what": f"what {link.node.name} has", "why": str(error)})
+                    stays.append({"node": link.node.name, "what": f"everything on {link.node.name}", "why": str(error)})
             had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
             silent = [node for node in envs.nodes.links if node in had and not envs.nodes.links[node].online]
-            stays.extend({"node": node, "what": f"what {node} has", "why": "it cannot be reached"} for node in silent)
+            stays.extend(
+                {"node": node, "what": (f"everything on {node}"), "why": "cannot reach the node"} for node in silent
+            )
             await envs.look_at(*envs.online())
             envs.change(name, back=None)
             envs.publish(name, "removed", f"by {by}")
@@ -111,6 +113,4 @@ def _ended_in_it(link: NodeLink, words: str) -> str:
         for each in link.containers
         if named and each.id.startswith(named[1]) and (task := named_task(each)) and is_task_id(task)
     ]
-    return (
-        f"the container of task {tasks[0]} is made of it; remove that first: agentless rm {tasks[0]}" if tasks else ""
-    )
+    return f"the container of task {tasks[0]} uses it; remove that first: agentless rm {tasks[0]}" if tasks else ""

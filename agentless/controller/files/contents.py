@@ -49,7 +49,7 @@ class _ContentReader:
             if self._left:
                 return
             if not self._writer.finish():
-                raise UsageError("a file changed while it was read; submit it again")
+                raise UsageError("a file changed during the upload; submit again")
             self.taken, self._writer = self.taken + 1, None
 
     def close(self) -> None:

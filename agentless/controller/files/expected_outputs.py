@@ -14,7 +14,7 @@ from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.stores.files.outputs import ExpectedFiles, OutputStore
 
-REMOVED = "its container was removed before it was brought"
+REMOVED = "its container was removed before the outputs were copied"
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -92,7 +92,7 @@ class ExpectedOutputs:
         if not isinstance(task.status, Ended):
             return None
         if not task.status.container:
-            return "it never started"
+            return "the task never started"
         link = self._nodes.links.get(task.node or "")
         if link is None or link.silence is not None:
             return None
@@ -104,21 +104,21 @@ class ExpectedOutputs:
     def _state(self, task: Task) -> tuple[str, str]:
         """The state of outputs that have not arrived, and the reason."""
         if not isinstance(task.status, Ended):
-            return "waiting", "when it has ended"
+            return "waiting", "copied when the task ends"
         if (lost := self.lost(task)) is not None:
             return "missing", lost
         link = self._nodes.links.get(task.node or "")
         if link is None:
-            return "stuck", f"{task.node} is not in the inventory any more"
+            return "stuck", f"{task.node} is no longer in the inventory"
         if not link.online and link.answered.is_set():
-            return "stuck", f"it comes when {link.node.name} answers again"
+            return "stuck", f"copied when {link.node.name} is reachable again"
         if problem := self.problems.get(task.id):
-            return "stuck", f"{problem}; it is tried again"
+            return "stuck", f"{problem}; retrying"
         if task.id in self.arriving:
-            return "coming", f"on its way{self._so_far(task.id)}"
+            return "coming", f"copying{self._so_far(task.id)}"
         if words := self._in_front(link):
-            return "coming", f"waits for {words}"
-        return "coming", "on its way"
+            return "coming", f"waiting for {words}"
+        return "coming", "copying"
 
     def _in_front(self, link: NodeLink) -> str:
         """The tasks whose outputs this node sends at present, in words."""

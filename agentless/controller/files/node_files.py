@@ -26,7 +26,7 @@ _NOWHERE = ("No such container:path", "Could not find the file", "could not be f
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at the paths that were asked for. In a container there is no rsync, and only tar streams."""
+    """Kinds of the requested paths, and whether rsync is available; containers only support tar streams."""
 
     kinds: tuple[Kind, ...]
     rsync: bool
@@ -65,7 +65,7 @@ class Files:
     ) -> Command:
         if container is not None:
             if way == "rsync":
-                raise UsageError("there is no rsync in a container; copy by a tar stream")
+                raise UsageError("containers have no rsync; copy with a tar stream")
             inner = _outer(path) if way == "send" else _inner_folder(path)
             return link.runtime.files.copy(container, inner, into=way == "receive")
         if way == "rsync":
@@ -79,12 +79,12 @@ class Files:
         task = None if place in self._nodes.links else self._lookup.find(place)
         node = place if task is None else task.node
         if task and not (node and task.container):
-            raise Refused(f"task {task.id} is {task.state} and has no container, so there are no files in it")
+            raise Refused(f"task {task.id} is {task.state} and has no container, so it has no files")
         if task and task.spec.on_node_itself:
-            raise Refused(f"task {task.id} has no container (--container NULL): its files are those of {node}")
+            raise Refused(f"task {task.id} has no container (--container NULL); its files are on {node} itself")
         link = self._nodes.links.get(node or "")
         if link is None:
-            raise Unreachable(f"{node} is not in the inventory any more; add it again to reach its tasks")
+            raise Unreachable(f"{node} is no longer in the inventory; add it again to reach its tasks")
         await link.ready()
         if not link.online:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
@@ -97,7 +97,7 @@ class Files:
             return kind
         if not any(text in words for text in _NOWHERE):
             if "No such container" in words:
-                raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
+                raise Refused(f"the container and its files are gone ({container[:12]} on {link.node.name})")
             raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")
         parent, _ = await self._first_member(link, container, _inner_folder(path))
         return "nothing" if parent == "folder" else "orphan"
@@ -112,9 +112,7 @@ class Files:
                 try:
                     first.feed(data)
                 except BadArchive as error:
-                    raise CopyFailed(
-                        f"{link.node.name}: what came of {shown(path)} is no tar stream: {error}"
-                    ) from None
+                    raise CopyFailed(f"{link.node.name}: invalid tar stream for {shown(path)}: {error}") from None
                 if first.ended:
                     member = first.end()
                     return _KINDS.get(member.kind, "file") if member else None, ""

@@ -62,7 +62,7 @@ class Outputs:
         self.large = {task for task in self.large if task in self._store}
         for first in self._store.pending():
             if first not in self._tasks.live:
-                with guarded_item(f"task {first}: outputs that are lost"):
+                with guarded_item(f"task {first}: marking outputs as lost"):
                     self._settle_lost(first)
 
     async def bring(self, link: NodeLink, task: Task, may_be_large: Callable[[], bool]) -> None:
@@ -82,7 +82,7 @@ class Outputs:
             self._failed(task, str(error))
             raise
         except Exception as error:
-            self.expected.problems[task.id] = f"it failed in an unforeseen way ({type(error).__name__})"
+            self.expected.problems[task.id] = f"unexpected error ({type(error).__name__})"
             raise
         finally:
             del self.expected.arriving[task.id]
@@ -120,12 +120,16 @@ class Outputs:
             return Brought(False, str(error))
         except UnicodeEncodeError:
             return Brought(
-                False, f"{output.local} cannot be named in the locale of the controller; start it with LC_ALL=C.UTF-8"
+                False,
+                (
+                    f"the controller's locale cannot represent the name {output.local}; start the controller with "
+                    "LC_ALL=C.UTF-8"
+                ),
             )
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local
-            raise StateError(f"the outputs of task {task.id} cannot be written: {where}: {error.strerror}") from None
+            raise StateError(f"cannot write the outputs of task {task.id}: {where}: {error.strerror}") from None
 
     async def _fetched(
         self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
@@ -151,7 +155,7 @@ class Outputs:
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, self.expected.lost(task) or f"there is no {path} in its container")
+                    return Brought(False, self.expected.lost(task) or f"no {path} in its container")
             found = await in_thread(
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
@@ -280,11 +284,11 @@ class _Feed:
                 self._fed.feed(plain)
                 data = self._gunzip.unconsumed_tail
         except zlib.error as error:
-            raise RuntimeFailed(f"what came is damaged: {error}") from None
+            raise RuntimeFailed(f"received damaged data: {error}") from None
 
     def _end(self) -> None:
         if self._gunzip is not None and not self._gunzip.eof:
-            raise RuntimeFailed("what came is not whole")
+            raise RuntimeFailed("received incomplete data")
         if self._fed is not None:
             self._fed.end()
 
@@ -299,7 +303,7 @@ async def _steadily(stream: Stream, node: str) -> AsyncIterator[tuple[int, bytes
     except StopAsyncIteration:
         return
     except TimeoutError:
-        raise RuntimeFailed(f"{node}: nothing came for {STALL:g} s; see whether docker cp hangs there") from None
+        raise RuntimeFailed(f"{node}: received nothing for {STALL:g} s; check whether docker cp hangs there") from None
 
 
 @contextlib.contextmanager

@@ -40,9 +40,9 @@ def _packed(tree: FileTree, owner: FileOwner, content: Callable[[str], Path], no
                         left -= len(data)
                         yield packer.compress(data)
             except OSError as error:
-                raise StateError(f"what was uploaded cannot be read any more: {error.strerror}") from None
+                raise StateError(f"cannot read an uploaded file: {error.strerror}") from None
             if left:
-                raise StateError(f"what was uploaded as {path} is damaged; submit it again")
+                raise StateError(f"the uploaded file {path} is damaged; submit again")
             yield packer.compress(tar_writing.padding(entry.size))
     yield packer.compress(tar_writing.END) + packer.flush()
 

@@ -92,7 +92,7 @@ class Uploads:
         """Raises Refused when something that was uploaded with them is not here, or not whole."""
         for upload in {upload for task in tasks for upload in task.spec.uploads}:
             if self.store.missing(self.store.get(upload.snapshot)):
-                raise Refused(f"the upload of {upload.source} is not whole; submit it again")
+                raise Refused(f"the upload of {upload.source} is incomplete; submit again")
 
     async def prepare(self, link: NodeLink, task: Task, tell: Callable[[str], None]) -> Prepared | None:
         """Make sure that the node has an image with the files of a task; None for one without files.
@@ -139,7 +139,7 @@ class Uploads:
     async def _prepare(self, link: NodeLink, task: Task, line: str, tell: Callable[[str], None]) -> Prepared:
         facts, images = await self._look(link, task)
         if task.spec.image_id not in (None, facts.id):
-            raise ImageMissing(f"{task.spec.image} is another image on {link.node.name}")
+            raise ImageMissing(f"{task.spec.image} on {link.node.name} is a different image")
         user = parse_file_owner(task.spec.user or facts.user) or FileOwner()
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
         snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
@@ -148,7 +148,7 @@ class Uploads:
             tree[WORKDIR] = Entry("folder", 0o755)  # podman makes no folder to work in that is not there
         _check_seen(tree, facts.volumes, "the image has a volume")
         folder = [LOCAL_TEMP] if link.node.local_temp else []
-        _check_seen(tree, [*task.spec.mounted_at, *folder], "the task sees something of the node")
+        _check_seen(tree, [*task.spec.mounted_at, *folder], "the task has a mount")
         key = key_of(tree, user, facts.id)
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
@@ -163,7 +163,7 @@ class Uploads:
         result = await link.run(files.look(image))
         if not result.ok:
             if any(words in result.err.lower() for words in ("no such image", "image not known")):
-                raise ImageMissing(f"image {image} is not on {link.node.name}")
+                raise ImageMissing(f"{link.node.name} does not have image {image}")
             link.runtime.check(result)
         return files.parse_look(result)
 
@@ -184,7 +184,7 @@ class Uploads:
             except RuntimeFailed as error:
                 if way.other is None:
                     raise
-                _log.info("%s: %s cannot be built upon: %s", link.node.name, way.other, error)
+                _log.info("%s: cannot build on %s: %s", link.node.name, way.other, error)
             else:
                 about = {"base": base, "owner": [owner.uid, owner.gid], "layers": way.layers}
                 self.store.remember(image.key, tree, about)
@@ -269,17 +269,17 @@ async def _quietly(work: object) -> None:
     try:
         await work  # type: ignore[misc]
     except AgentlessError as error:
-        _log.info("tidying up after uploads: %s", error)
+        _log.info("cleaning up after uploads: %s", error)
 
 
 async def _begun(shell: Shell, mark: str, link: NodeLink, tail: Excerpt) -> bool:
     """Wait for the mark; False when it never comes, with what was printed instead in `tail`."""
-    flood = f"{link.node.name} said more than {GREETING >> 20} MiB before it took the files; try again"
+    flood = f"{link.node.name} sent more than {GREETING >> 20} MiB before it accepted the files; retry"
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
             await until_mark(shell, mark, flood)
     except TimeoutError:
-        raise Timeout(f"{link.node.name} made no container for the files within {BEGIN_WITHIN:g} s") from None
+        raise Timeout(f"{link.node.name} did not create a container for the files within {BEGIN_WITHIN:g} s") from None
     except NoMark as end:
         tail.add(end.out + end.err)
         return False
@@ -299,4 +299,4 @@ def _check_seen(tree: FileTree, tops: Iterable[str], what: str) -> None:
     for top in map(posixpath.normpath, tops):
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
         if hidden := next(hides, None):
-            raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; choose another place, as PATH:DEST")
+            raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; upload to another folder with PATH:DEST")

@@ -26,7 +26,7 @@ from agentless.model.view import VolumeView
 from agentless.rules.views.nearest import nearest
 from agentless.stores.state.volumes import VolumeStore
 
-ELSEWHERE = "name a node, like node1 or node1::0, to have a new one there"
+ELSEWHERE = "specify a node, such as node1 or node1::0, to create a new one there"
 """What to do when the node with a volume does not answer."""
 
 
@@ -75,14 +75,15 @@ class Volumes:
             there = {volume.name: volume for volume in await self._of(link, sizes=False)}
             if name not in there:
                 raise NotFound(
-                    f"no volume {name!r} on {link.node.name}{nearest(name, there)}; see agentless volume list"
+                    f"no volume {name!r} on {link.node.name}{nearest(name, there)}; to list volumes, run: agentless "
+                    "volume list"
                 )
             self._check_unused(link, there[name])
             link.runtime.volumes.check(name, await link.run(link.runtime.volumes.remove(name)))
             self._remember(link.node.name, there.keys() - {name})
             removed.append(there[name])
         if not removed:
-            raise NotFound(f"no node has a volume {name!r}; agentless volume list shows what there is")
+            raise NotFound(f"no node has a volume {name!r}; to list volumes, run: agentless volume list")
         return removed
 
     async def placed(self, specs: Iterable[TaskSpec]) -> tuple[TaskSpec, ...]:
@@ -142,10 +143,12 @@ class Volumes:
         wanted = set(spec.needs.nodes or self._nodes.links).intersection(*(homes[name] for name in known))
         if not wanted:
             where = "; ".join(f"{name} is on {', '.join(sorted(homes[name]))}" for name in known)
-            raise Refused(f"no node that will do has all of its volumes: {where}; name a node to have new ones there")
+            raise Refused(
+                f"no matching node has all volumes of the task: {where}; specify a node to create new ones there"
+            )
         if wanted <= silent.keys():
             why, names = silent[min(wanted)], ", ".join(known)
-            raise Unreachable(f"{why}; it has volume {names}: wait until it answers, or {ELSEWHERE}")
+            raise Unreachable(f"{why}; it has volume {names}: wait for the node, or {ELSEWHERE}")
         nodes = tuple(name for name in self._nodes.links if name in wanted)
         return replace(spec, needs=replace(spec.needs, nodes=nodes))
 
@@ -155,8 +158,8 @@ class Volumes:
         drained = {node for node, record in records.items() if record.drain}
         for node in sorted(silent.keys() - self._known.keys() - drained - set(exclude)):
             raise Unreachable(
-                f"{silent[node]}; it may have volume {name}, since it was never asked: {ELSEWHERE}, or take {node} out "
-                f"(agentless nodes drain {node})"
+                f"{silent[node]}; it may have volume {name} (never listed): {ELSEWHERE}, or run: agentless nodes "
+                f"drain {node}"
             )
 
     def _changed(self, change: TaskChanged) -> None:
@@ -174,13 +177,13 @@ class Volumes:
         live = [task for task in volume.tasks if task in self._tasks.live and self._tasks.live[task].live]
         if live:
             raise Refused(
-                f"volume {volume.name} on {link.node.name} is used by task {live[0]}; agentless stop it first"
+                f"task {live[0]} uses volume {volume.name} on {link.node.name}; stop it first: agentless stop {live[0]}"
             )
         if volume.tasks:
             first = first_try(volume.tasks[0])
             raise Refused(
-                f"volume {volume.name} on {link.node.name} is part of the container of task {volume.tasks[0]}, which "
-                f"has ended; agentless rm {first} removes that"
+                f"the container of ended task {volume.tasks[0]} uses volume {volume.name} on {link.node.name}; "
+                f"remove it first: agentless rm {first}"
             )
 
     async def _reached(self, node: str) -> NodeLink:

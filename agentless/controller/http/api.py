@@ -64,7 +64,7 @@ _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 
 
 class Problem(BaseModel):
-    """Its kind, a sentence for people, and the exit code of a command that ends by it."""
+    """An error: its kind, its message, and the exit code for a command."""
 
     error: str
     message: str
@@ -72,9 +72,9 @@ class Problem(BaseModel):
 
 
 _HEADERS = {
-    "x-agentless-inventory": "The inventory's path, percent-encoded: another one than the controller's is refused.",
-    "x-agentless-version": "The version of who asks: another one than that of the controller is refused.",
-    "x-agentless-owner": "Who asks; without it the controller's own owner.",
+    "x-agentless-inventory": "Path of the inventory, percent-encoded. The controller refuses any path but its own.",
+    "x-agentless-version": "Version of the client. The controller refuses any version but its own.",
+    "x-agentless-owner": "User who sends the request. Default: the owner of the controller.",
 }
 
 
@@ -104,8 +104,8 @@ def make(services: Services) -> FastAPI:
         version = request.headers.get("x-agentless-version", __version__)
         if version != __version__ and not request.url.path.startswith("/v1/controller"):
             raise ControllerError(
-                f"the controller that runs is version {__version__} and this command is {version}; "
-                "run: agentless controller stop (tasks go on), and try again"
+                f"the running controller is version {__version__}, this command is {version}; run: agentless "
+                "controller stop (tasks keep running), then retry"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
         await services.inventory.use(wanted, reading=request.method == "GET")
@@ -116,7 +116,7 @@ def make(services: Services) -> FastAPI:
         title="agentless",
         version=__version__,
         dependencies=[Depends(current)],
-        responses={"default": {"content": problem, "description": "An error: status 400, 409, 500 or 503"}},
+        responses={"default": {"content": problem, "description": "Error, with status 400, 409, 500 or 503"}},
         docs_url=None,
         redoc_url=None,
     )
@@ -146,7 +146,7 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: Exception) -> JSONResponse:
         status = error.status_code  # type: ignore[attr-defined]
-        words = f"{request.method} {request.url.path}: there is no such request; GET /openapi.json lists them"
+        words = f"{request.method} {request.url.path}: no such request; for a list, GET /openapi.json"
         return JSONResponse({"error": "UsageError", "message": words, "exit_code": 2}, status)
 
 

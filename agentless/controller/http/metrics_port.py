@@ -59,13 +59,15 @@ class MetricsPort:
             listener = socket.create_server((self._wanted.host, self._wanted.port), family=family)
         except OSError as error:
             self.trouble = (
-                f"metrics are not served on {self._wanted}: {error.strerror}; free it, "
-                "or write another address under metrics: in the inventory"
+                f"cannot serve metrics on {self._wanted}: {error.strerror}; free the address, or change it under "
+                "metrics: in the inventory"
             )
             return
         self.trouble = None
         self._server = Server(self._app)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]), name=f"metrics on {self._wanted}")
+        self._serving = asyncio.create_task(
+            self._server.serve(sockets=[listener]), name=(f"serving metrics on {self._wanted}")
+        )
 
     async def _let_go(self) -> None:
         server, serving = self._server, self._serving

@@ -53,8 +53,11 @@ class ProgressResponse(Response):
         except AgentlessError as error:
             lines.put_nowait({"kind": "error", **error.published()})
         except Exception as error:  # noqa: BLE001 - the client gets it, and the log has all of it
-            _log.exception("what was asked for failed in an unforeseen way")
-            words = {"error": "ControllerError", "message": f"agentless failed here: {error!r}; please report it"}
+            _log.exception("unexpected error in a request")
+            words = {
+                "error": "ControllerError",
+                "message": (f"unexpected error in agentless: {error!r}; please report this"),
+            }
             lines.put_nowait({"kind": "error", **words, "exit_code": 1})
         finally:
             lines.put_nowait(None)

@@ -15,7 +15,7 @@ from agentless.rules.views.nearest import nearest
 
 
 class Variation(BaseModel):
-    """One command of a sweep, and the values by which it differs from the others, by name."""
+    """One command of a sweep, and its parameters by name."""
 
     model_config = ConfigDict(extra="forbid")
     command: tuple[str, ...]
@@ -23,12 +23,14 @@ class Variation(BaseModel):
 
 
 class SubmitRequest(BaseModel):
-    """What `POST /v1/tasks` takes: the spec, the values of its secrets, and targets as written (`node1::0,1`).
+    """Body of `POST /v1/tasks`: the specification, the values of its secrets, and targets (such as `node1::0,1`).
 
-    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task. With a
-    `sweep` it is one for each variation, on each target. `owner` is whose they are; absent: of the one who asks.
-    `request` is a name for the request, of the client's making. With `repeated` it was sent before and its answer was
-    lost: if the tasks of that name are there, they are the answer, and nothing is started.
+    Each target becomes one task; it adds to the needs of the specification. Without targets the specification is one
+    task. With a `sweep`, each variation becomes one task per target.
+
+    `owner` owns the tasks; default: the caller. `request` is a unique name of the request, chosen by the client. Set
+    `repeated` to send a request again after its answer was lost: existing tasks of this `request` are returned, and
+    nothing is started.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,19 +59,19 @@ class SubmitRequest(BaseModel):
         # Labels and files may come from a newer version, and what they have more is left out; a request is not.
         known = {field.name for field in fields(TaskSpec)}
         if isinstance(spec, dict) and (unknown := sorted(set(spec) - known)):
-            raise ValueError(f"there is no {unknown[0]!r}{nearest(unknown[0], known)}")
+            raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], known)}")
         return spec
 
 
 class StopRequest(BaseModel):
-    """Seconds between SIGTERM and SIGKILL; absent: as the task was submitted."""
+    """`grace`: seconds between SIGTERM and SIGKILL. Default: as submitted."""
 
     model_config = ConfigDict(extra="forbid")
     grace: FiniteFloat | None = None
 
 
 class MoveRequest(BaseModel):
-    """Where to in the queue, in one of three ways: a position from 1 on, before a task, after a task."""
+    """The new place in the queue: a position from 1, or before or after another task."""
 
     model_config = ConfigDict(extra="forbid")
     position: int | None = None
@@ -78,7 +80,7 @@ class MoveRequest(BaseModel):
 
 
 class ReservationRequest(BaseModel):
-    """What to keep (nodes, or exact GPUs: `node1::0-3`), for whose tasks (null: nobody's), and when (Unix seconds)."""
+    """Targets (nodes or exact GPUs such as `node1::0-3`), owner (null: nobody), begin and end in Unix seconds."""
 
     model_config = ConfigDict(extra="forbid")
     targets: list[str]
@@ -89,9 +91,9 @@ class ReservationRequest(BaseModel):
 
 
 class RecoveryRequest(BaseModel):
-    """The ids of the tasks to remember, of those that `GET /v1/recovery` has shown.
+    """The ids of tasks to take over, as listed by `GET /v1/recovery`.
 
-    `digests` are those shown with them: one whose container or labels have changed since is refused.
+    `digests` are those of that list. A task is refused if its container or labels have changed since.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -100,14 +102,14 @@ class RecoveryRequest(BaseModel):
 
 
 class TrustRequest(BaseModel):
-    """The fingerprint that a person has compared, as `GET …/host-key` showed it."""
+    """The fingerprint of the host key, as shown by `GET …/host-key`. Compare it first."""
 
     model_config = ConfigDict(extra="forbid")
     fingerprint: str
 
 
 class CreateEnvRequest(BaseModel):
-    """The image to begin with, and the node for the build container; absent: any."""
+    """Base image, and the node for the build container. Default: any node."""
 
     model_config = ConfigDict(extra="forbid")
     image: str
@@ -115,21 +117,21 @@ class CreateEnvRequest(BaseModel):
 
 
 class SaveEnvRequest(BaseModel):
-    """What the version is for, in a line."""
+    """A one-line message for the version."""
 
     model_config = ConfigDict(extra="forbid")
     message: str = ""
 
 
 class RollbackEnvRequest(BaseModel):
-    """With `force` the build container is reset also where something is lost by that."""
+    """With `force`, the build container is reset even if unsaved changes are lost."""
 
     model_config = ConfigDict(extra="forbid")
     force: bool = False
 
 
 class PushEnvRequest(BaseModel):
-    """The nodes (none: all), and by which way."""
+    """Target nodes (default: all), and the path of the transfer."""
 
     model_config = ConfigDict(extra="forbid")
     nodes: list[str] = []
@@ -137,42 +139,42 @@ class PushEnvRequest(BaseModel):
 
 
 class PruneEnvsRequest(BaseModel):
-    """With `dry_run` nothing is removed."""
+    """With `dry_run`, nothing is removed."""
 
     model_config = ConfigDict(extra="forbid")
     dry_run: bool = False
 
 
 class DrainRequest(BaseModel):
-    """Why nothing new is to start on the node; absent: as it was said before, if it was."""
+    """Reason for the drain. Default: the previous reason, if any."""
 
     model_config = ConfigDict(extra="forbid")
     reason: str | None = None
 
 
 class ResumeRequest(BaseModel):
-    """The index of the one GPU to let in again; absent: the node and all its GPUs."""
+    """Index of a GPU. Default: the node with all its GPUs."""
 
     model_config = ConfigDict(extra="forbid")
     gpu: int | None = None
 
 
 class LookRequest(BaseModel):
-    """Paths at a place, each percent-encoded, for they may be any bytes."""
+    """Paths, each percent-encoded, since a path may contain any bytes."""
 
     model_config = ConfigDict(extra="forbid")
     paths: list[str]
 
 
 class SnapshotRequest(BaseModel):
-    """What `POST /v1/snapshots` takes: rows of path, kind (`f`, `d`, `l`), mode, size, SHA-256 or where it leads."""
+    """Files of a folder: path, kind (`f`, `d`, `l`), mode, size, and SHA-256 or link target."""
 
     model_config = ConfigDict(extra="forbid")
     files: list[tuple[str, str, int, int, str]]
 
 
 class VolumeRequest(BaseModel):
-    """A volume to be made on a node."""
+    """A new volume, and its node."""
 
     model_config = ConfigDict(extra="forbid")
     name: str

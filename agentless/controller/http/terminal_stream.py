@@ -103,4 +103,4 @@ async def _receive_input(program: Duplex, receive: Receive) -> None:
             elif kind == END:
                 await program.write_eof()
             else:
-                raise UsageError(f"there are no frames of kind {kind} in such a request")
+                raise UsageError(f"unexpected frame of kind {kind} in this request")

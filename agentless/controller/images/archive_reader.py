@@ -53,7 +53,7 @@ class _Output:
                 self.said = str(self._err)
                 return None
             except TimeoutError:
-                raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
+                raise Timeout(f"received nothing of the image for {self._patience:.0f} s; gave up") from None
             self._patience = SILENCE
             if fd == 1:
                 return data
@@ -71,7 +71,7 @@ class _Reader:
         """The bytes up to the next newline."""
         while b"\n" not in self._data:
             if len(self._data) > 4096:
-                raise BrokenOffError("its answer cannot be read")
+                raise BrokenOffError("invalid answer")
             self._data += await self._more()
         line, _, self._data = self._data.partition(b"\n")
         return line
@@ -104,13 +104,13 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
         while (line := await reader.line()) != b".":
             match = _LINE.fullmatch(line)
             if match is None:
-                raise BrokenOffError("its answer cannot be read")
+                raise BrokenOffError("invalid answer")
             kind, size, name = match[1], int(match[2]), match[3].decode()
             if kind == b"r" and name not in known and size <= SMALL:
                 small[name] = (await _all(reader, padded(size)))[:size]
                 held += size
                 if len(small) > FILES or held > SMALL_ONES:
-                    raise BrokenOffError("its archive has too many files whose names say nothing")
+                    raise BrokenOffError("the image archive contains too many files with unknown names")
                 if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
                     spool.config = small[name]
             else:
@@ -122,7 +122,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
             if name in small and layer not in spool.layers:
                 await _small(spool, layer, small[name], packer)
     except ValueError as error:
-        raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
+        raise BrokenOffError(f"cannot read the image archive: {error}") from None
 
 
 async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
@@ -168,7 +168,7 @@ async def _layer(
 ) -> None:
     if packer and not is_packed:
         if size > SMALL:
-            raise BrokenOffError("its answer cannot be read")
+            raise BrokenOffError("invalid answer")
         await _small(spool, name, (await _all(reader, padded(size)))[:size], packer)
         return
     spooled, piece = spool.begin(name, size), compressed.piece(packer, padded(size))

@@ -47,7 +47,7 @@ async def straight(job: UploadJob, links: Sequence[NodeLink], kept: int, packer:
     targets = [link for link in links if link not in others]
     if not targets:
         return found
-    _say(job, targets, f"sending straight from {source.node.name}")
+    _say(job, targets, f"sending directly from {source.node.name}")
     ways = [link.runtime.images.way(link.runtime.images.load(image.id, packer).script) for link in targets]
     skip = layers.unwanted(image, kept)
     async with source.stream(source.runtime.images.straight(image.id, skip, packer, ways)) as stream:
@@ -70,13 +70,13 @@ async def shared(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: s
     file = f"{folder.rstrip('/')}/agentless-{short(image.id)}-{secrets.token_hex(8)}.tar{_SUFFIX[packer]}"
     images = source.runtime.images
     try:
-        _say(job, links, f"{source.node.name} writes it to {folder}")
+        _say(job, links, f"{source.node.name} is writing the image to {folder}")
         async with source.stream(images.share(image.id, layers.unwanted(image, kept), packer, file)) as stream:
             lines, words = await _read(stream)
         if stream.exit_code != 0 or len(lines) != 3 or lines[0] != "whole":
-            raise images.save_failed(image.id, words or f"{folder} took no archive")
+            raise images.save_failed(image.id, words or f"{folder} accepted no archive")
         digest, size = lines[1], int(lines[2])
-        _say(job, links, f"reading it from {folder}")
+        _say(job, links, f"reading the image from {folder}")
 
         async def take(link: NodeLink) -> Sent | AgentlessError:
             try:
@@ -111,7 +111,7 @@ async def _streamed(link: NodeLink, command: Command) -> Result:
                 async for fd, data in stream:
                     out[fd].add(data)
         except TimeoutError:
-            raise Timeout(f"{link.node.name} did not take the image within {WITHIN / 3600:.0f} hours") from None
+            raise Timeout(f"{link.node.name} did not receive the image within {WITHIN / 3600:.0f} hours") from None
     return Result(stream.exit_code or 0, bytes(out[1]), bytes(out[2]))
 
 
@@ -126,9 +126,9 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
                     continue
                 out += data
                 if len(out) > ANSWER:
-                    raise TooMuch(f"the node said more than {ANSWER >> 20} MiB about the image; it was given up")
+                    raise TooMuch(f"the node sent more than {ANSWER >> 20} MiB of messages about the image; gave up")
     except TimeoutError:
-        raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; it was given up") from None
+        raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; gave up") from None
     return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], str(err)
 
 
@@ -144,7 +144,7 @@ async def _taken(
     except AgentlessError as error:
         return error
     if not place.present:
-        return RuntimeFailed(f"{link.node.name} does not have image {short(image.id)} after all; try again")
+        return RuntimeFailed(f"{link.node.name} does not have image {short(image.id)} after the transfer; retry")
     seconds = asyncio.get_running_loop().time() - began
     count = len(image.layers)
     return Sent(link.node.name, image.id, sent, image.size, count - kept, count, seconds, how)
@@ -157,6 +157,6 @@ def _say(job: UploadJob, links: Sequence[NodeLink], step: str) -> None:
 
 def _unreached(source: NodeLink, link: NodeLink) -> Refused:
     return Refused(
-        f"{source.node.name} does not reach {link.node.name} by itself: `ssh {link.node.host}` there needs a key of "
-        "its own and the host key in its known_hosts; or leave the way to the controller"
+        f"{source.node.name} cannot ssh to {link.node.name}: `ssh {link.node.host}` needs a key and a known_hosts "
+        "entry there; set these up, or omit --via"
     )

@@ -76,7 +76,7 @@ class ImageDistribution:
         of the progress. Cancelled, it ends everything that it has begun on the nodes.
         """
         if via == "shared" and not shared_dir:
-            raise Refused("there is no folder that the nodes share: write shared_dir into the inventory's defaults")
+            raise Refused("the nodes share no folder; set shared_dir under defaults: in the inventory")
         began = asyncio.get_running_loop().time()
         names = tuple(tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest" for tag in tags)
         job = UploadJob(await self._describe(image, source), source, names, tell)
@@ -228,13 +228,13 @@ def _packer(image: Image, places: Mapping[str, ImagePresence], speed: float) -> 
 
 
 def _contended(job: UploadJob, node: str) -> Refused:
-    return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
+    return Refused(f"another transfer of image {short(job.image.id)} to {node} did not finish; retry")
 
 
 def _other_store(job: UploadJob, link: NodeLink, place: ImagePresence) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(
-        f"Docker on {one} keeps images in containerd's store and on {other} in its own, where the same image has "
-        f"another id: {short(job.image.id)} cannot come from {source} to {target}"
+        f"cannot copy {short(job.image.id)} from {source} to {target}: Docker on {one} uses containerd's image store "
+        f"and on {other} its own, so image IDs differ"
     )

@@ -86,13 +86,13 @@ class LayerSpool:
     async def find(self, layer: str) -> SpooledLayer:
         """Wait until the layer with this id has begun."""
         while layer not in self.layers:
-            await self._wait(f"the archive of the image lacks its layer {layer}")
+            await self._wait(f"layer {layer} is missing from the image archive")
         return self.layers[layer]
 
     async def configuration(self) -> bytes:
         """The configuration of the image."""
         while not self.config:
-            await self._wait("the image that was read has another configuration than its id says; it was refused")
+            await self._wait("the image's configuration does not match its ID; rejected")
         return self.config
 
     async def read(self, spooled: SpooledLayer) -> AsyncIterator[bytes]:
@@ -106,7 +106,7 @@ class LayerSpool:
             elif spooled.whole:
                 return
             else:
-                await self._wait("the archive of the image broke off")
+                await self._wait("the image archive is incomplete")
 
     def close(self) -> None:
         """Delete the file."""
@@ -132,6 +132,6 @@ def _folder() -> str:
 
 def _full(error: OSError) -> StateError:
     return StateError(
-        f"an image on its way needs room in {_folder()} here: {error.strerror}; make some, or name another folder with "
-        "TMPDIR and start the controller again"
+        f"cannot store the image in {_folder()}: {error.strerror}; free some space there, or set TMPDIR to another "
+        "folder and restart the controller"
     )

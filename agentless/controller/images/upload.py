@@ -120,11 +120,11 @@ class ImageUpload:
             while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
                 now = self._clock()
                 if step.offered is not None and now - step.offered > SILENCE:
-                    raise Timeout(f"{self._link.node.name} took nothing of the image for {SILENCE:.0f} s; try again")
+                    raise Timeout(f"{self._link.node.name} accepted no image data for {SILENCE:.0f} s; retry")
                 if step.over is not None and now - step.over > APPLY_WITHIN:
                     raise Timeout(
-                        f"{self._link.node.name} made no image of what it got for {APPLY_WITHIN:.0f} s; see whether "
-                        "its Docker daemon works"
+                        f"{self._link.node.name} did not create the image within {APPLY_WITHIN:.0f} s; check its "
+                        "Docker daemon"
                     )
             return task.result()
         finally:

@@ -61,7 +61,9 @@ class _Reader:
         try:
             self.out, self.err = await until_mark(self._shell, self._mark, _flood(GREETING))
         except NoMark as end:
-            raise RuntimeFailed(last_words(end.err or end.out) or "the node began nothing; try again") from None
+            raise RuntimeFailed(
+                last_words(end.err or end.out) or ("the node did not start the transfer; retry")
+            ) from None
 
     async def read(self) -> None:
         """Up to the end."""
@@ -97,4 +99,4 @@ class _Reader:
 
 
 def _flood(most: int) -> str:
-    return f"the node said more than {most >> 20} MiB about it, and it was given up"
+    return f"the node sent more than {most >> 20} MiB of messages; gave up"

@@ -15,10 +15,10 @@ from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateErro
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A node's host key.
+    """The host key of a node.
 
-    `trusted`: it is on record already, in the user's `known_hosts` or in ours. `recorded`: fingerprints on record that
-    it is not. `revoked`: it is on record as one that nobody may show. `error`: why the node could not be asked.
+    `trusted`: your `known_hosts` or that of agentless has it. `recorded`: fingerprints that are recorded instead.
+    `revoked`: the key is marked as revoked. `error`: why the node did not answer.
     """
 
     node: str
@@ -53,7 +53,7 @@ class HostKeys:
         if not isinstance(failure, HostKeyRejected):
             return await self.ask(link)
         if failure.fingerprint != fingerprint:
-            raise Refused(f"{link.node.name} shows another key now ({failure.fingerprint}); look at it again")
+            raise Refused(f"{link.node.name} now shows another host key ({failure.fingerprint}); compare it again")
         if failure.revoked:
             raise Refused(str(failure))
         self._write(failure)
@@ -79,7 +79,7 @@ class HostKeys:
             fresh.write_text("\n".join([*kept, f"{shown.host} {shown.key}"]) + "\n")
             os.replace(fresh, self._known_hosts)
         except OSError as error:
-            raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None
+            raise StateError(f"cannot write {self._known_hosts}: {error.strerror}") from None
 
 
 async def _or_error(link: NodeLink, work: Coroutine[Any, Any, HostKey]) -> HostKey:

@@ -36,7 +36,7 @@ class Program:
 
     async def begin(self, mark: str) -> None:
         """Wait until the program has begun; raises NoMark if it never does."""
-        flood = f"the node said more than {GREETING >> 20} MiB before the program began; try again"
+        flood = f"the node sent more than {GREETING >> 20} MiB before the program started; retry"
         # Its errors may be faster than the mark, which comes by another stream.
         for fd, data in enumerate(await until_mark(self._shell, mark, flood), start=1):
             self._printed.extend(self._own(fd, data) if data else ())
@@ -88,7 +88,9 @@ async def _begin(link: NodeLink, program: Program, mark: str) -> None:
         async with asyncio.timeout(BEGIN_WITHIN):
             await program.begin(mark)
     except TimeoutError:
-        raise Timeout(f"{link.node.name} began nothing in the container within {BEGIN_WITHIN:g} s; try again") from None
+        raise Timeout(
+            f"{link.node.name} did not start the program in the container within {BEGIN_WITHIN:g} s; retry"
+        ) from None
     except NoMark as end:
         words = (end.out + end.err).decode("utf-8", "replace")
         raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words)}") from None

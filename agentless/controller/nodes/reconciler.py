@@ -44,7 +44,7 @@ class Reconciler:
             self._behind = False
             for name, link in self._nodes.links.items():
                 if link.online:
-                    with guarded_item(f"{name}: its containers"):
+                    with guarded_item(f"{name}: reading its containers"):
                         self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0), link.cache.booted_at))
 
     def catch_up(self, task_id: str) -> None:
@@ -60,7 +60,7 @@ class Reconciler:
         for task in list(self._tasks.live.values()):
             if not task.placement or isinstance(task.status, Lost) or task.id in self._tasks.launching:
                 continue
-            with guarded_item(f"task {task.id}: whether it is lost"):
+            with guarded_item(f"task {task.id}: checking for lost contact"):
                 self._lose_if_silent(task, task.placement.node)
 
     # ------------------------------------------------------------------ inside
@@ -110,9 +110,9 @@ class Reconciler:
     def _lose_if_silent(self, task: Task, node: str) -> None:
         link = self._nodes.links.get(node)
         if link is None:
-            self._ledger.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
+            self._ledger.apply(task.id, LostContact(f"{node} is no longer in the inventory"), "inventory change")
         elif link.offline_since is not None and self._clock.now() - link.offline_since >= LOST_AFTER:
-            why = link.observation.error or "it does not answer"
+            why = link.observation.error or "no answer"
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
     def _reconcile(self, task: Task, container: Container | None, booted_at: float | None = None) -> None:
@@ -128,9 +128,9 @@ def _cause(node: str, event: TaskEvent) -> str:
     """The cause of an event that a node has shown."""
     match event:
         case Exited(exit_code=code):
-            return f"{node}: it ended" + ("" if code is None else f" with exit code {code}")
+            return f"{node}: exited" + ("" if code is None else f" with code {code}")
         case Restarted():
-            return f"{node}: somebody started it again"
+            return f"{node}: restarted outside agentless"
         case Vanished():
             return f"{node}: its container or service is gone"
         case _:

@@ -55,7 +55,7 @@ class Nodes:
         """The link to a node; raises NotFound with the nearest name."""
         if node not in self.links:
             hint = nearest(node, self.links)
-            raise NotFound(f"no node {node!r} in the inventory{hint}; agentless nodes lists them")
+            raise NotFound(f"no node {node!r} in the inventory{hint}; to list nodes, run: agentless nodes")
         return self.links[node]
 
     def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
@@ -65,9 +65,9 @@ class Nodes:
     def link_of(self, task: Task) -> NodeLink:
         """The link to a task's node; raises Refused if the task has none, Unreachable if the inventory lacks it."""
         if task.node is None:
-            raise Refused(f"task {task.id} is {task.state}: it is on no node yet")
+            raise Refused(f"task {task.id} is {task.state} and has no node yet")
         if task.node not in self.links:
-            raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
+            raise Unreachable(f"{task.node} is no longer in the inventory; add it again to reach its tasks")
         return self.links[task.node]
 
     def _has(self, link: NodeLink) -> bool:
@@ -117,7 +117,7 @@ class Nodes:
         since = link.known_until
         if since is None and link.failure is None:
             return None  # it is being asked for the first time
-        then = "before this controller"
+        then = "before the controller started"
         if since is not None:
             then = f"{datetime.fromtimestamp(since, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
         return f"as of {then}: {naming(link.node.name, link.silence)}"
@@ -162,7 +162,7 @@ class Nodes:
 
 async def _close(links: Iterable[NodeLink]) -> None:
     async def close(link: NodeLink) -> None:
-        with guarded(f"closing: {link.node.name}"):
+        with guarded(f"closing {link.node.name}"):
             await link.close()
 
     await asyncio.gather(*map(close, links))

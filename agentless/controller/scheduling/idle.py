@@ -62,11 +62,13 @@ class IdleWatch:
         _put(self._reports, task.id, verdict.report)
         _put(self._tasks.idle, task.id, verdict.idle)
         if verdict.what == "busy again":
-            self._ledger.publish(task, "busy-again", "its GPUs are used again")
+            self._ledger.publish(task, "busy-again", "its GPUs are busy again")
         elif verdict.idle and verdict.what == "report":
             self._ledger.publish(task, "idle", words(verdict.idle, held, now))
         elif verdict.idle and verdict.what == "stop" and not task.stop:
-            self._ledger.apply(task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "the inventory")
+            self._ledger.apply(
+                task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "idle rule of the inventory"
+            )
 
 
 def _put(known: dict[str, Value], task: str, value: Value | None) -> None:

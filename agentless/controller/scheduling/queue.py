@@ -107,12 +107,12 @@ class Queue:
         if position is None:
             return Outlook()
         if position > EXPLAINED:
-            return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
+            return Outlook(position, f"{position - 1} tasks are ahead of it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
             found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
-            fits = "what is free is promised to those before it" if position > 1 else "it is about to start"
+            fits = "free resources are promised to tasks ahead of it" if position > 1 else "about to start"
             self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
@@ -120,16 +120,16 @@ class Queue:
         """Why a task does not start, node by node."""
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._clock.now())
-            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, (), {})
+            return ExplainView(task.id, f"task {task.id} enters the queue in {left}", None, (), {})
         if not isinstance(task.status, Pending):
-            return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
+            return ExplainView(task.id, f"task {task.id} is {task.state}, not pending", None, (), {})
         cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
         position = self.outlook(task).position
         held_back = self._held_back(task)
         coming = when(promise, cluster, task.spec, held_back=bool(held_back))
         summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
         if never(cluster, task.spec, task.owner):
-            return explanation(cluster, task, f"{summary}as the nodes are now, it can never start", None, Ahead())
+            return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
@@ -140,9 +140,9 @@ class Queue:
         now, cluster = self._clock.now(), self._nodes.cluster()
         task = Task("", spec, "", owner, now)
         if never(cluster, spec, task.owner):
-            return explanation(cluster, task, f"{asked(spec)} can never be had here", None, Ahead())
+            return explanation(cluster, task, f"no node can run {asked(spec)}", None, Ahead())
         if isinstance(refusal(cluster, spec, task.owner), Unreachable):
-            words = f"{spec.needs} would be refused: none of the nodes that will do can be reached"
+            words = f"{spec.needs} would be refused: cannot reach any matching node"
             return explanation(cluster, task, words, None, Ahead())
         found = self.look([task])
         if placement := found.starts.get(task.id):

@@ -50,12 +50,12 @@ class Reservations:
     async def reserve(self, request: ReservationTerms, *, by: Caller) -> list[ReservationView]:
         """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
         if not request.targets:
-            raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
+            raise UsageError("no target; specify a node or exact GPUs, such as node1 or node1::0-3")
         made: dict[str, Reservation] = {}
         for target in dict.fromkeys(request.targets):
             needs = parse_target(target)
             if needs.node is None or needs.numa is not None:
-                raise UsageError(f"target {target!r}: reserve a node or exact GPUs of one, like node1 or node1::0-3")
+                raise UsageError(f"target {target!r}: specify a node or exact GPUs, such as node1 or node1::0-3")
             node = self._nodes.link(needs.node).node.name
             name = _new_id({*self._book.known, *made})
             made[name] = Reservation(
@@ -77,7 +77,7 @@ class Reservations:
         found = self._book.known.get(reservation)
         if found is None:
             hint = nearest(reservation, self._book.known)
-            raise NotFound(f"no reservation {reservation!r}{hint}; agentless reservations lists them")
+            raise NotFound(f"no reservation {reservation!r}{hint}; to list reservations, run: agentless reservations")
         self._remove(found, f"agentless unreserve, by {by}")
         return self._view(found)
 
@@ -86,7 +86,7 @@ class Reservations:
         now = self._clock.now()
         for reservation in [each for each in self._book.known.values() if each.end <= now]:
             with guarded_item(f"reservation {reservation.id}"):
-                self._remove(reservation, "it is over")
+                self._remove(reservation, "expired")
 
     # ------------------------------------------------------------------ inside
 

@@ -69,16 +69,16 @@ class Scheduler:
     ) -> Task:
         """Move a pending task in the queue: to a position from 1 on, or next to another pending task."""
         if [position, before, after].count(None) != 2:
-            raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
+            raise UsageError("no position; specify a number from 1, --before TASK or --after TASK")
         task, queue = self._waits(reference), self._queue.waiting()
         if position is None:
             other = self._waits(before or after or "")
             if other.id == task.id:
-                raise UsageError(f"task {task.id} cannot be moved next to itself; name another one")
+                raise UsageError(f"cannot move task {task.id} next to itself; specify another task")
             others = [waiting.id for waiting in queue if waiting.id != task.id]
             position = others.index(other.id) + (1 if before else 2)
         for moved, rank in ranks_after_move(queue, task, position).items():
-            to = f"to number {position}" if moved == task.id else f"keeps its place, task {task.id} was moved"
+            to = f"to position {position}" if moved == task.id else f"place kept, task {task.id} was moved"
             self._ledger.apply(moved, Moved(rank), f"agentless queue: {to}, by {by}")
         self._queue.moved(task)
         return self._ledger.tasks.live[task.id]
@@ -96,7 +96,7 @@ class Scheduler:
                 except StateError:
                     pass  # it is the ledger's trouble, and tried once more at the next look
                 except Exception:  # noqa: BLE001 - one bad look must not end the queue
-                    _log.exception("looking at the queue failed in an unforeseen way")
+                    _log.exception("queue: unexpected error")
                 # A quarter of the time at most, however long the queue is.
                 await asyncio.sleep(max(0.005, 3 * (loop.time() - began)))
                 with contextlib.suppress(TimeoutError):
@@ -125,5 +125,5 @@ class Scheduler:
     def _waits(self, reference: str) -> Task:
         task = self._lookup.find(reference)
         if not isinstance(task.status, Pending):
-            raise Refused(f"task {task.id} is {task.state}: only tasks that wait have a place in the queue")
+            raise Refused(f"task {task.id} is {task.state}: only pending tasks have a place in the queue")
         return task

@@ -61,7 +61,7 @@ class LaunchWanted:
     task: Task
 
     def __str__(self) -> str:
-        return f"task {self.task.id}: launching it again"
+        return f"task {self.task.id}: retrying its launch"
 
 
 AnyEvent = TaskChanged | NodeObserved | ContainersSeen | LaunchWanted

@@ -95,7 +95,7 @@ class Ledger:
         """
         for task, _ in begun:
             if self.tasks.knows(task.id):
-                raise Refused(f"task {task.id} is there already")
+                raise Refused(f"task {task.id} already exists")
         return self._begin(begun, cause)
 
     def revive(self, ended: Task, event: TaskEvent, cause: str) -> None:
@@ -156,7 +156,7 @@ class Ledger:
             if again:
                 self.tell(self._news(again, "retried", f"{change.new.id} is {change.new.state}", now), again.id)
             if again and change.new.live:
-                self.apply(change.new.id, StopAsked("kill"), f"it goes on as {again.id}")
+                self.apply(change.new.id, StopAsked("kill"), f"retried as {again.id}")
         return [self.tasks.live.get(change.new.id, change.new) for change in changes]
 
     def _end(self, change: _Change, now: float) -> None:
@@ -287,7 +287,7 @@ class Ledger:
         """Record the event that an earlier controller could not record after saving the task."""
         last = self._last_event(task.id)
         if not last or last["task"]["state"] != task.state:
-            self.publish(task, "recalled", "the controller before this one ended while it wrote this")
+            self.publish(task, "recalled", "the previous controller ended while it wrote this")
 
     def _last_event(self, task_id: str) -> dict[str, Any]:
         """The last recorded event of a task, empty if there is none."""

@@ -84,7 +84,7 @@ class Lookup:
         """The task with exactly this id, live or ended, of any controller; raises NotFound."""
         found = self._tasks.live.get(task_id) or self._tasks.history.get(task_id) or self.others().get(task_id)
         if found is None:
-            raise NotFound(f"task {task_id} is not there any more")
+            raise NotFound(f"task {task_id} no longer exists")
         return found
 
     def find(self, reference: str) -> Task:
@@ -121,6 +121,6 @@ class Lookup:
             return found[0]
         if not found:
             hint = nearest(reference, [*known, *(t.spec.name for t in known.values() if t.spec.name)])
-            raise NotFound(f"no task {reference!r}{hint}; agentless ps --all lists them")
+            raise NotFound(f"no task {reference!r}{hint}; to list tasks, run: agentless ps --all")
         ids = ", ".join(sorted(task.id for task in found)[:5])
-        raise NotFound(f"{reference!r} means {len(found)} tasks ({ids}); type more of the id")
+        raise NotFound(f"{reference!r} matches {len(found)} tasks ({ids}); type more of the id")

@@ -70,7 +70,7 @@ class TaskViews:
             stale = self._nodes.stale(task)
             return replace(view, reason="; ".join(filter(None, (stale, view.reason)))) if stale else view
         hint = "; if you did, run: agentless recover" if view.mine else ""
-        return replace(view, foreign=True, reason=f"not ours: this controller did not start it{hint}")
+        return replace(view, foreign=True, reason=f"foreign: this controller did not start it{hint}")
 
 
 class GpuViews:

@@ -82,8 +82,8 @@ class Admission:
         """The exit code and the reason for a task that would not start now."""
         if error := self._turned_away(cluster, task):
             return error.exit_code, str(error)
-        until = "for its time" if self.is_for_later(task) else str(_refusal(cluster, task))
-        return 0, f"would wait: {until}"
+        until = "until its start time" if self.is_for_later(task) else str(_refusal(cluster, task))
+        return 0, f"would be pending: {until}"
 
     def _reasons(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
         """For each task the reason why it does not start; found once for all that are alike in that respect."""
@@ -112,4 +112,4 @@ class Admission:
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
     found = refusal(cluster, task.spec, task.owner)
-    return found or Refused(f"{task.spec.needs}: what is free is given or promised to tasks before it")
+    return found or Refused(f"{task.spec.needs}: free resources are assigned or promised to tasks ahead of it")

@@ -52,7 +52,7 @@ class Answers:
             return not any(task.id in live and isinstance(live[task.id].status, Assigning) for task in tasks)
 
         await self._bus.until(are_settled, ANSWER_WITHIN)
-        refused = StartView("", None, Refused.exit_code, "refused by a controller that has ended; submit it again")
+        refused = StartView("", None, Refused.exit_code, "refused by a controller that has since ended; submit again")
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
     def not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
@@ -74,17 +74,18 @@ class Answers:
             await self._launcher.await_outcome(task.id)
             now = self._tasks.live.get(task.id, task)
             if isinstance(now.status, (Assigning, Lost)):
-                words = f"task {task.id} may have been started: agentless ps shows it when {now.node} answers"
+                words = f"task {task.id} may have started; when {now.node} is reachable, check with: agentless ps"
                 return StartView(target, self._views.view(now), error.exit_code, f"{error}; {words}")
         except AgentlessError as error:
-            words = f"task {task.id} may run all the same: agentless ps shows it"
+            words = f"task {task.id} may be running; check with: agentless ps"
             return StartView(
                 target, self._views.view(self._tasks.live.get(task.id, task)), error.exit_code, f"{error}; {words}"
             )
         except Exception as error:  # noqa: BLE001 - who is not told of the task would start it twice
-            _log.exception("task %s: launching it failed in an unforeseen way", task.id)
+            _log.exception("task %s: unexpected error while launching", task.id)
             words = (
-                f"agentless failed while it started task {task.id} ({error!r}), which may run: agentless ps shows it"
+                f"unexpected error in agentless while starting task {task.id} ({error!r}); the task may be running; "
+                "check with: agentless ps"
             )
             return StartView(target, self._views.view(self._tasks.live.get(task.id, task)), 1, words)
         return self.begun(task)
@@ -93,7 +94,7 @@ class Answers:
         """The answer for a task that was admitted, by its last try."""
         target = str(task.spec.needs)
         if not self._tasks.knows(task.id):
-            return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
+            return StartView(target, None, 1, f"task {task.id} was removed while it was starting")
         now = self._lookup.find(task.id)
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""

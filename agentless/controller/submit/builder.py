@@ -51,14 +51,14 @@ class TaskBuilder:
         for spec in request.specs:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
-                raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
+                raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
 
     def check(self, spec: TaskSpec) -> None:
         """Check one spec, likewise."""
         self._check_spec(spec)
         if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
             hint = nearest(spec.needs.policy, POLICIES)
-            raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
+            raise UsageError(f"no policy {spec.needs.policy!r}{hint}; available: {', '.join(POLICIES)}")
         for name in (*spec.needs.nodes, *spec.needs.exclude):
             self._nodes.link(name)
 
@@ -110,7 +110,7 @@ class TaskBuilder:
             image = spec.image or (node.image if node else self._image)
             if image is None and not spec.on_node_itself:
                 raise UsageError(
-                    f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
+                    f"no image for {spec.needs}; add --image, or set image: under defaults: in the inventory"
                 )
             now = self._clock.now()
             self._last_id = new_task_id(now, self._last_id)

@@ -72,11 +72,11 @@ class Backoff:
         except (NoAnswer, PutOff):
             raise
         except StateError as error:
-            self._troubles[kind] = f"{error}; the container stays on {node}, and it is tried again"
+            self._troubles[kind] = f"{error}; the container stays on {node}, and agentless retries"
         except (AgentlessError, TimeoutError) as error:
             if self._warned.get((kind, task.id)) != str(error):
                 self._warned[kind, task.id] = str(error)
                 _log.warning("%s: task %s: %s", node, task.id, error)
         except Exception:  # noqa: BLE001 - one task must not hold up the others
-            _log.exception("%s: keeping task %s failed in an unforeseen way", node, task.id)
+            _log.exception("%s: unexpected error while keeping the log of task %s", node, task.id)
         return False

@@ -51,10 +51,10 @@ class TaskCommands:
         task = self._lookup.find(reference)
         if task.placement is None:
             raise Refused(
-                f"task {task.id} is {task.state} and has no node yet; agentless submit --dry-run shows a script"
+                f"task {task.id} is {task.state} and has no node yet; to see a script, run: agentless submit --dry-run"
             )
         if not self._tasks.knows(task.id):
-            raise Refused(f"task {task.id} is not ours, and its script not for us to write")
+            raise Refused(f"task {task.id} is foreign: this controller did not write its script")
         link = self._nodes.link(task.placement.node)
         secrets, engine = dict.fromkeys(task.spec.secret_env, ""), link.observation.engine
         command = link.runtime_of(task).launches([Launch(task, task.placement, secrets, engine=engine)])

@@ -49,10 +49,10 @@ class Deadlines:
         now, wait = self._clock.now(), AT_LEAST_EVERY
         found = [(task.id, coming) for task in self._tasks.live.values() if (coming := due(task))]
         wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
-        with guarded("what is due"):
+        with guarded("due limits and start times"):
             for task_id, coming in found:
                 if coming.at <= now:
-                    with guarded_item(f"task {task_id}: what is due"):
+                    with guarded_item(f"task {task_id}: due limit or start time"):
                         self._ledger.apply(task_id, coming.event, coming.cause)
                         if isinstance(coming.event, StopAsked):
                             self._stops_at = now

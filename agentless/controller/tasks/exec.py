@@ -37,8 +37,8 @@ class Terminals:
         if link.runtime_of(task).terminal is None:
             variables = self._vendors.by_hand(task.status.placement.devices)
             raise Refused(
-                f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "
-                f"itself; log in there, and set {variables}"
+                f"task {task.id} has no container for a shell (--container NULL); log in to {link.node.name} and set "
+                f"{variables}"
             )
         async with started(link, task.container_ref, command, size) as program:
             self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")

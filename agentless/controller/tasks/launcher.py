@@ -114,7 +114,7 @@ class Launcher:
             if task := self._tasks.live.get(task_id):
                 self._refused(task, error)
         except AgentlessError as error:
-            _log.warning("task %s: launching it: %s", task_id, error)
+            _log.warning("task %s: launch: %s", task_id, error)
 
     async def _somewhere(self, task_id: str, elsewhere: Elsewhere) -> None:
         """Launch on the node that was chosen, and if that cannot start anything, on another one while there is one.
@@ -202,7 +202,7 @@ class Launcher:
 
     async def _try(self, link: NodeLink, task: Task) -> str:
         if task.placement is None:
-            raise AssertionError("a task is placed before it is launched")
+            raise AssertionError("a task needs a placement before its launch")
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
         secrets, engine = self._ledger.stores.secrets.get(task.id), link.observation.engine
@@ -232,7 +232,7 @@ class Launcher:
             if task and since and (task.spec.terms.wait_for == 0 or self._clock.now() - since > LAUNCH_BOUND):
                 self._refused(task, error)
         except AgentlessError as error:
-            _log.warning("task %s: launching it again: %s", task_id, error)
+            _log.warning("task %s: retrying its launch: %s", task_id, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -246,4 +246,4 @@ async def _look(link: NodeLink, task: str, runtime: Engine) -> None:
     try:
         await link.look(task, runtime)
     except AgentlessError as error:
-        _log.info("%s: looking for %s: %s", link.node.name, task, error)
+        _log.info("%s: checking for %s: %s", link.node.name, task, error)

@@ -48,7 +48,7 @@ async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> Non
     def count(fd: int, data: bytes) -> None:
         counts[fd] += data
         if len(counts[fd]) > _NUMBER:
-            raise RuntimeFailed("the length of its log is no number")
+            raise RuntimeFailed("invalid length of its log")
 
     await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, _COUNT, _COUNT), count)
     left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
@@ -59,13 +59,13 @@ async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> Non
     def put(fd: int, data: bytes) -> None:
         missing[fd] -= len(data)
         if missing[fd] < 0:
-            raise RuntimeFailed("more of its log came than was asked for")
+            raise RuntimeFailed("received more of its log than requested")
         log.put(fd, data)
 
     ends = (("tail", "-c", str(end[fd])) for fd in (1, 2))
     await _run(link, link.runtime_of(task).filtered_logs(task.container_ref, *ends), put)
     if any(missing.values()):
-        raise RuntimeFailed("its log changed while it was read")
+        raise RuntimeFailed("its log changed while agentless read it")
 
 
 async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], None]) -> None:
@@ -73,4 +73,4 @@ async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], No
         async for fd, data in stream:
             take(fd, data)
     if stream.exit_code != 0:
-        raise RuntimeFailed("reading its log broke off")
+        raise RuntimeFailed("its log was cut off while agentless read it")

@@ -94,7 +94,7 @@ class TaskLogs:
                 if not query.follow:
                     raise
                 if not notice:
-                    notice = f"{error}; the output begins here when one is free"
+                    notice = f"{error}; output starts here when a session is free"
                     yield 3, notice.encode()
                 task = self._lookup.find(task.id)
             else:
@@ -103,7 +103,7 @@ class TaskLogs:
     async def _log_now(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         if isinstance(task.status, (Scheduled, Pending, Assigning)):
             if not query.follow:
-                raise Refused(f"task {task.id} is {task.state}: there is no log yet")
+                raise Refused(f"task {task.id} is {task.state} and has no log yet")
             task = await self._started(task)
         if isinstance(task.status, Ended) and not task.status.container:
             raise Refused(f"task {task.id} has no log: it never started ({task.status.reason})")
@@ -157,7 +157,7 @@ class TaskLogs:
             except AgentlessError as error:
                 raise NoAnswer(str(error)) from None
         if task.id in live and not is_failure:
-            raise NoAnswer(f"{link.node.name} ended the log of task {task.id}, which is {live[task.id].state}")
+            raise NoAnswer(f"{link.node.name} ended the log of task {task.id}, but the task is {live[task.id].state}")
 
     async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
         await self._bus.until(lambda: not task().live, within)
@@ -180,12 +180,12 @@ class TaskLogs:
         else:
             return None
         if kept == "given up":
-            raise Refused(f"the log of task {task.id} was given up for the disk budget (keep: logs), and {elsewhere}")
+            raise Refused(f"the log of task {task.id} was discarded to save disk space (keep: logs), and {elsewhere}")
         if kept and timed:
-            why = f"the kept log of task {task.id} has no times, and {elsewhere}"
-            raise Refused(f"{why}: read it without --since and --timestamps")
+            why = f"the kept log of task {task.id} has no timestamps, and {elsewhere}"
+            raise Refused(f"{why}; omit --since and --timestamps")
         if not kept and engine:
-            raise Refused(f"task {task.id} has no log: its container was removed before the log was fetched")
+            raise Refused(f"task {task.id} has no log: its container was removed before agentless copied the log")
         return await self._read(task, query) if kept else None
 
     async def _read(self, task: Task, query: LogQuery) -> Iterable[Frame]:

@@ -55,11 +55,11 @@ class Preparation:
             await self._bring(link, task, parse_ref(spec.container), spec.image_id)
         elif is_ours(spec.image or ""):
             raise RuntimeFailed(
-                f"{link.node.name} has no image {spec.image}, which is the name of an env's and is never pulled; "
-                "submit with --container NAME, which brings it there"
+                f"{link.node.name} has no image {spec.image}; agentless does not pull images of envs; submit with "
+                "--container NAME to copy it there"
             )
         elif spec.pull == "never":
-            raise RuntimeFailed(f"image {spec.image} is not on {link.node.name}, and --pull never forbids to fetch it")
+            raise RuntimeFailed(f"{link.node.name} does not have image {spec.image}, and --pull never forbids a pull")
         else:
             await self.pull(link, task, missing=True)
 
@@ -87,18 +87,18 @@ class Preparation:
                 reported = now
                 self._step(task.id, in_words(progress, ref), f"{ref} not on {link.node.name}")
 
-        self._step(task.id, f"bringing {ref} to {link.node.name}", f"{ref} not on {link.node.name}")
+        self._step(task.id, f"copying {ref} to {link.node.name}", f"{ref} not on {link.node.name}")
         try:
             sent = await self._unless_stopped(task, self._moves.bring(ref, image, link, tell))
         except NoAnswer as error:
             if link.online:  # it is the source that is silent, and here nothing has begun
-                raise Held(f"{ref} cannot come to {link.node.name}: {error}") from None
-            self._step(task.id, f"{error}; it is tried again", "no answer")  # once the node has been looked at
+                raise Held(f"cannot copy {ref} to {link.node.name}: {error}") from None
+            self._step(task.id, f"{error}; retrying", "no answer")  # once the node has been looked at
             raise
         except Refused as error:
             raise RuntimeFailed(str(error)) from None  # waiting would not change that
         if sent.how != "current":
-            words = f"{ref} came to {link.node.name}: {format_size(sent.sent)} in {sent.seconds:.1f} s"
+            words = f"copied {ref} to {link.node.name}: {format_size(sent.sent)} in {sent.seconds:.1f} s"
             self._step(task.id, words, f"sent from {sent.how}" if sent.how == "shared" else "sent")
 
     async def _unless_stopped(self, task: Task, work: Coroutine[Any, Any, _T]) -> _T:
@@ -131,7 +131,7 @@ class Preparation:
 
 def in_words(progress: Progress, ref: EnvRef) -> str:
     """Progress of an image in words: bytes, rate, time left."""
-    begun = f"bringing {ref} to {progress.node}: {progress.step}"
+    begun = f"copying {ref} to {progress.node}: {progress.step}"
     if not progress.done:
         return begun
     of = f" of {format_size(progress.total)}" if progress.total else ""

@@ -48,7 +48,7 @@ class Recovery:
         wanted = [found[key][0] for key in dict.fromkeys(tasks) if key in found]
         for task in wanted:
             if digests.get(task.id) not in (None, digest(found[task.id][1])):
-                raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
+                raise Refused(f"task {task.id} has changed since it was shown; run agentless recover again")
         for task in wanted:
             self._ledger.adopt(task, f"agentless recover, by {by}")
         return wanted

@@ -45,9 +45,12 @@ class Removal:
         task = self._lookup.find(reference)
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
         if late := next((each for each in tries if self._outputs.open(each) and not force), None):
-            raise Refused(f"the outputs of task {late.id} have not come yet; agentless wait {late.id}, or rm --force")
+            raise Refused(
+                f"outputs of task {late.id} are not copied yet; run agentless wait {late.id}, or rm --force to "
+                "discard them"
+            )
         if live := next((each for each in tries if each.live and not force), None):
-            raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
+            raise Refused(f"task {live.id} is {live.state}; run agentless stop {live.id} first, or rm --force")
         return [await self._remove(each, by, force=force) for each in tries][-1]
 
     # ------------------------------------------------------------------ inside
@@ -68,7 +71,7 @@ class Removal:
             try:
                 await self._stops.ask(task, "kill", by=by)
             except Unreachable as error:
-                raise Unreachable(f"{error}; then remove it: agentless rm {task.id}") from None
+                raise Unreachable(f"{error}; when it answers, run: agentless rm {task.id}") from None
             task = self._lookup.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
             link = self._nodes.links[task.node]

@@ -81,10 +81,10 @@ class Retention:
             self._idle.clear()
         there = {container.id for link in self._nodes.links.values() for container in link.containers}
         self._known = {container: task for container, task in self._known.items() if container in there}
-        with guarded("outputs that are lost"):
+        with guarded("marking lost outputs"):
             self._outputs.settle_lost()
         for link in self._nodes.links.values():
-            with guarded_item(f"{link.node.name}: what is left of its tasks"):
+            with guarded_item(f"{link.node.name}: cleaning up after tasks"):
                 self._begin(link)
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ class Retention:
                 except StateError as error:
                     self._backoff.note("stores", error)
                 except Exception:  # noqa: BLE001 - one task must not end the keeping of all
-                    _log.exception("keeping what is left of tasks failed in an unforeseen way")
+                    _log.exception("cleaning up after tasks: unexpected error")
 
     def _handle(self, item: News) -> None:
         if item["kind"] == "missed":
@@ -136,7 +136,7 @@ class Retention:
         if name in self._at_work:
             return
         if todo.fetch or todo.remove or todo.reap:
-            self._at_work[name] = asyncio.create_task(self._work(link, todo), name=f"keeper {name}")
+            self._at_work[name] = asyncio.create_task(self._work(link, todo), name=f"cleanup of {name}")
         elif not todo.bring:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
@@ -179,7 +179,7 @@ class Retention:
         except StateError as error:
             self._backoff.note("stores", error)
         except Exception:  # noqa: BLE001 - begun again at the next tick
-            _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
+            _log.exception("%s: cleaning up after tasks: unexpected error", link.node.name)
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
@@ -215,7 +215,7 @@ class Retention:
                 self._backoff.put_off(_outputs_of(task))
         finally:
             del here[task.id]
-        with guarded_item(f"{link.node.name}: what is left of its tasks"):
+        with guarded_item(f"{link.node.name}: cleaning up after tasks"):
             self._begin(link)
 
     async def _fetch(self, link: NodeLink, task: Task) -> None:
@@ -241,9 +241,11 @@ class Retention:
         self._backoff.put_off(container)
         result = await link.run(link.runtime.reap(container))
         if result.ok:
-            _log.info("%s: removed %s, which was never started", link.node.name, container[:12])
+            _log.info("%s: removed %s, which never started", link.node.name, container[:12])
         else:
-            _log.warning("%s: %s was never started and stays: %s", link.node.name, container[:12], result.err.strip())
+            _log.warning(
+                ("%s: cannot remove %s, which never started: %s"), link.node.name, container[:12], result.err.strip()
+            )
         await link.refresh()
 
 

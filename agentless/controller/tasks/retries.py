@@ -28,16 +28,18 @@ class Retries:
         """Add the next try of an ended task, whatever its terms say about retries."""
         task = self._lookup.find(reference)
         if task.live:
-            raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+            raise Refused(f"task {task.id} is {task.state}: only ended tasks can be retried")
         if not self._tasks.knows(task.id):
-            raise Refused(f"task {task.id} is not remembered here; agentless recover takes back what is yours")
+            raise Refused(
+                f"this controller does not know task {task.id}; to take over your own tasks, run: agentless recover"
+            )
         if self._tasks.knows(later := next_try(task.id)):
-            raise Refused(f"task {task.id} has been tried again: it went on as {later}; agentless retry {later}")
+            raise Refused(f"task {task.id} was already retried as {later}; run: agentless retry {later}")
         if task.spec.secret_env:
-            raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
+            raise Refused(f"the secrets of task {task.id} are deleted; submit the task again")
         again = fresh_try(task, self._clock.now())
         try:
             self._uploads.check([again])
         except Refused as error:
-            raise Refused(f"task {task.id} cannot be tried again: {error}") from None
+            raise Refused(f"cannot retry task {task.id}: {error}") from None
         return self._ledger.add(again, Queued(), f"agentless retry, by {by}")

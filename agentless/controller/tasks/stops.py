@@ -63,9 +63,7 @@ class Stops:
         except NoAnswer as error:
             if task.id not in self._tasks.live:
                 raise
-            raise Unreachable(
-                f"{error}; this is remembered: task {task.id} is ended when {task.node} answers"
-            ) from None
+            raise Unreachable(f"{error}; agentless ends task {task.id} when {task.node} answers") from None
 
     def resume(self) -> list[Coroutine[Any, Any, Task]]:
         """The work left for stops that were requested but not carried out.
@@ -75,7 +73,7 @@ class Stops:
         asked = [task for task in self._tasks.live.values() if task.stop and not self._stopping[task.id]]
         for task in asked:
             if task.stop and isinstance(task.status, (Scheduled, Pending)) and not self._ledger.stores.trouble:
-                self._ledger.apply(task.id, StopAsked(task.stop), "there is room to write it down")
+                self._ledger.apply(task.id, StopAsked(task.stop), "disk space is available again")
         return [
             self._end(task, task.stop, task.grace)
             for task in asked
@@ -132,6 +130,6 @@ class Stops:
         await self._bus.until(lambda: is_over() or not link.online, LAUNCH_BOUND)
         if not is_over():
             name, why = link.node.name, link.observation.error
-            silent = f"{name} does not say" if link.online else unreachable(name, why)
-            raise NoAnswer(f"{silent}; task {task.id} may have been started")
+            silent = f"{name} does not answer" if link.online else unreachable(name, why)
+            raise NoAnswer(f"{silent}; task {task.id} may have started")
         return now()

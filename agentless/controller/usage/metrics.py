@@ -24,11 +24,16 @@ OTHERS = "(others)"
 _LIVE = ("scheduled", "pending", "assigning", "running", "paused", "lost")
 _GPU = ("node", "gpu", "uuid")
 _READINGS = (
-    ("utilization_ratio", "How much of the time the GPU is busy, as its driver says.", "utilization_pct", 0.01),
+    (
+        "utilization_ratio",
+        ("Share of time in which the GPU was busy, as reported by its driver."),
+        "utilization_pct",
+        0.01,
+    ),
     ("memory_used_bytes", "GPU memory in use.", "memory_used_mib", 2**20),
-    ("memory_size_bytes", "GPU memory there is.", "memory_total_mib", 2**20),
-    ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
-    ("power_watts", "Power that the GPU draws.", "power_w", 1),
+    ("memory_size_bytes", "Total GPU memory.", "memory_total_mib", 2**20),
+    ("temperature_celsius", "GPU temperature.", "temperature_c", 1),
+    ("power_watts", "GPU power draw.", "power_w", 1),
 )
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
@@ -49,18 +54,20 @@ class _Collector(Collector):
         snapshot = self._snapshot
         yield from _gpus(snapshot)
         up = [((name,), float(node.observation.error is None)) for name, node in snapshot.cluster.nodes.items()]
-        yield _gauge("node_up", "1 when the node can be reached, else 0.", up, "node")
+        yield _gauge("node_up", "1 if the controller can reach the node, else 0.", up, "node")
         yield from _queue(snapshot)
         ended = [((state,), float(snapshot.ended.get(state, 0))) for state in get_args(Outcome)]
-        yield _counter("tasks_ended", "Tasks that have ended since the controller was started.", ended, "state")
+        yield _counter("tasks_ended", "Tasks that ended since the controller started.", ended, "state")
         seconds: dict[str, float] = {}
         for number, (owner, spent) in enumerate(snapshot.gpu_seconds.items()):
             label = owner if number < OWNERS else OTHERS
             seconds[label] = seconds.get(label, 0.0) + spent
         held = [((owner,), spent) for owner, spent in seconds.items()]
-        yield _counter("gpu_seconds", "GPU time held by tasks since the controller was started.", held, "owner")
-        yield _gauge("controller_info", "Its version.", [((__version__,), 1.0)], "version")
-        yield _gauge("controller_warnings", "How much agentless controller status warns of.", [((), snapshot.warnings)])
+        yield _counter("gpu_seconds", "GPU time allocated to tasks since the controller started.", held, "owner")
+        yield _gauge("controller_info", "Version of agentless.", [((__version__,), 1.0)], "version")
+        yield _gauge(
+            "controller_warnings", ("Number of warnings in agentless controller status."), [((), snapshot.warnings)]
+        )
 
 
 def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -76,16 +83,16 @@ def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             f"gpu_{name}", words, ((labels, value * unit) for labels, value in read if value is not None), *_GPU
         )
     states = (((*labels, gpu.state), 1.0) for labels, gpu in named)
-    yield _gauge("gpu_state", "1 for the state that the GPU is in; the others are absent.", states, *_GPU, "state")
+    yield _gauge("gpu_state", "1 for the current state of the GPU. Other states are absent.", states, *_GPU, "state")
 
 
 def _queue(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     states = Counter(task.state for task in snapshot.tasks)
     yield _gauge("tasks", "Live tasks of this controller.", [((state,), states[state]) for state in _LIVE], "state")
     since = [task.created_at for task in snapshot.tasks if isinstance(task.status, Pending)]
-    yield _gauge("queue_length", "Tasks that wait for their turn.", [((), len(since))])
+    yield _gauge("queue_length", "Pending tasks.", [((), len(since))])
     oldest = [((), max(0.0, snapshot.cluster.at - min(since)))] if since else []
-    yield _gauge("queue_oldest_wait_seconds", "For how long the task waits that was submitted first.", oldest)
+    yield _gauge("queue_oldest_wait_seconds", "Age of the oldest pending task.", oldest)
 
 
 def _gauge(name: str, words: str, values: _Values, *labels: str) -> Metric:

@@ -62,7 +62,7 @@ class Samples:
         gpus = self._gpus(targets)
         if len(gpus) * points > MOST:
             raise UsageError(
-                f"{len(gpus)} GPUs with {points} points each are too many; ask for {MOST:,} in all at most"
+                f"{len(gpus)} GPUs with {points} points each are too many; request at most {MOST:,} points in total"
             )
         grid = Grid(self._clock.now(), span, points)
         open_minute = [(uuid, number, block.copy()) for uuid, (number, block) in self._minute.items()]
@@ -107,7 +107,7 @@ class Samples:
     def _written(self, written: asyncio.Future[None]) -> None:
         error = written.exception()
         if error is not None and not isinstance(error, StateError):
-            _log.error("the numbers of the GPUs could not be written for an unforeseen reason", exc_info=error)
+            _log.error("unexpected error while writing GPU samples", exc_info=error)
         self.trouble = self._store.warning if error is None else str(error)
 
     def _curves(self, recent: Mapping[str, list[Piece]], grid: Grid) -> dict[str, Mapping[str, Curve]]:
@@ -124,11 +124,11 @@ class Samples:
         for target in targets:
             needs = parse_target(target)
             if needs.node is None:
-                raise UsageError(f"{target!r} names no GPU; write node1::0, or node1 for all that it has")
+                raise UsageError(f"{target!r} is not a GPU; use node1::0, or node1 for all its GPUs")
             name = self._nodes.link(needs.node).node.name
             there = {gpu.reading.index: gpu for gpu in self._nodes.cluster([name]).nodes[name].gpus}
             for index in needs.indices or there:
                 if index not in there:
-                    raise NotFound(f"{name} has no GPU {index}; agentless gpus {name} lists those it has")
+                    raise NotFound(f"{name} has no GPU {index}; to list its GPUs, run: agentless gpus {name}")
                 found[name, index] = there[index]
         return [(name, gpu) for (name, _), gpu in found.items()]

@@ -47,7 +47,7 @@ class Usage:
                 task: load for task, load in self._tasks.history.accounts.loads().items() if task in self._tasks.live
             }
         except StateError as error:
-            self.trouble = f"how busy GPUs were so far is not known: {error}"
+            self.trouble = f"cannot read past GPU load: {error}"
         bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:
@@ -71,12 +71,12 @@ class Usage:
             self._tasks.history.accounts.keep_loads(self._tasks.loads)
             self.trouble = None
         except StateError as error:
-            self.trouble = f"how busy GPUs were is not kept: {error}"
+            self.trouble = f"cannot record GPU load: {error}"
 
     async def view(self, edges: Sequence[float], by: By) -> UsageView:
         """The usage between the first and the last of these times, and between each two of them."""
         if not 2 <= len(edges) <= PERIODS + 1 or any(one >= other for one, other in pairwise(edges)):
-            raise UsageError(f"edge: wants 2 to {PERIODS + 1} times, each later than the one before it")
+            raise UsageError(f"edge: needs 2 to {PERIODS + 1} times in increasing order")
         tally = Tally(edges, by)
         now = self._clock.now()
         live = {

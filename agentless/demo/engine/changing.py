@@ -16,7 +16,7 @@ from agentless.demo.engine.words import Words
 async def run(engine: SimulatedEngine, words: Words, call: Call) -> int:
     """Create a container and start it, in the background only."""
     if "--detach" not in words.options:
-        raise Complaint("docker: the simulation runs containers in the background only; say --detach.", 125)
+        raise Complaint("docker: the simulation runs containers in the background only; add --detach.", 125)
     container = await _create(engine, words, call)
     try:
         engine.start(container)

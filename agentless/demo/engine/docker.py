@@ -30,7 +30,9 @@ async def docker(engine: SimulatedEngine, call: Call) -> int:
     name, *words = call.words or ["--help"]
     command = _COMMANDS.get(name)
     if not command:
-        await call.complain(f"docker: '{name}' is not a docker command, or not of the simulation.\nSee 'docker --help'")
+        await call.complain(
+            f"docker: '{name}' is not a docker command, or the simulation does not support it.\nSee 'docker --help'"
+        )
         return 1
     try:
         return await command.run(engine, parse(name, words, command.options, command.switches), call)
@@ -44,7 +46,7 @@ async def docker(engine: SimulatedEngine, call: Call) -> int:
 
 async def _no_files(engine: SimulatedEngine, words: Words, call: Call) -> int:
     del engine, words, call
-    raise Complaint("simulated nodes take no files: --upload and agentless run need a real engine")
+    raise Complaint("simulated nodes cannot receive files: --upload and agentless run need a real engine")
 
 
 async def docker_without_engine(call: Call) -> int:

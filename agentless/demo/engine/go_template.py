@@ -31,7 +31,7 @@ def _evaluate(expression: str, value: Mapping[str, object]) -> str:
     tokens = _TOKEN.findall(expression)
     found = _call(tokens, value)
     if tokens:
-        raise BadTemplate(f"<{expression}>: not known to the simulation")
+        raise BadTemplate(f"<{expression}>: not supported by the simulation")
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
@@ -69,7 +69,7 @@ def _operand(tokens: list[str], value: Mapping[str, object]) -> object:
         case [field, *_] if field.startswith("."):
             del tokens[0]
             return _walk(value, field)
-    raise BadTemplate(f"<{' '.join(tokens)}>: not known to the simulation")
+    raise BadTemplate(f"<{' '.join(tokens)}>: not supported by the simulation")
 
 
 def _entry(found: object, tokens: list[str]) -> str:

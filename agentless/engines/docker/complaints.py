@@ -16,45 +16,40 @@ _CALLING = (
     Known(
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
         (
-            "{user} may not use Docker on {node}; on the node run: sudo usermod -aG docker {user} (then log in again), "
-            "or write 'docker: sudo docker' for it in the inventory"
+            "{user} may not use Docker on {node}; on the node, run: sudo usermod -aG docker {user} (then log in "
+            "again), or set 'docker: sudo docker' in the inventory"
         ),
         "engine",
     ),
     Known(
         r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
-        "sudo on {node} wants a password; allow docker without one in sudoers (NOPASSWD: /usr/bin/docker)",
+        "sudo on {node} requires a password; add NOPASSWD: /usr/bin/docker to its sudoers rule",
         "engine",
     ),
     Known(
         r"sudo: (sorry, )?you are not allowed to (preserve|set)",
-        (
-            "sudo on {node} does not let secrets through; add SETENV to its sudoers rule "
-            "(NOPASSWD:SETENV: /usr/bin/docker)"
-        ),
+        ("sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/docker)"),
         "task",
     ),
     Known(
         r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
-        "{user} may not use sudo for docker on {node}; add a sudoers rule or put {user} into the docker group",
+        "{user} may not use sudo for docker on {node}; add a sudoers rule, or add {user} to the docker group",
         "engine",
     ),
     Known(
         r"sudo: (command )?not found|sudo: No such file",
-        "there is no sudo on {node}; write 'docker: docker' for it in the inventory",
+        "no sudo command on {node}; set 'docker: docker' for it in the inventory",
         "engine",
     ),
     Known(
         r"docker'?: ((command )?not found|No such file|inaccessible or not found)",
-        "there is no docker command on {node}; install Docker there, or name it with 'docker:' in the inventory",
+        "no docker command on {node}; install Docker there, or set its path with 'docker:' in the inventory",
         "engine",
     ),
-    Known(
-        r"flock: ((command )?not found|inaccessible)", "there is no flock command on {node}; install util-linux there"
-    ),
+    Known(r"flock: ((command )?not found|inaccessible)", "no flock command on {node}; install util-linux there"),
     Known(
         r"sh: (.*: )?(?P<what>\S+): (command )?not found",
-        "there is no {what} command on {node}; install it there, or correct 'docker:' in the inventory",
+        "no {what} command on {node}; install it there, or correct 'docker:' in the inventory",
         "engine",
     ),
     Known(
@@ -63,8 +58,8 @@ _CALLING = (
             r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
         ),
         (
-            "the Docker daemon on {node} does not run or listens elsewhere{socket}; on the node run: "
-            "sudo systemctl start docker"
+            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run: sudo "
+            "systemctl start docker"
         ),
         "engine",
     ),
@@ -73,7 +68,7 @@ _CALLING = (
 _LAUNCHING = (
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
-        "there is a container {what} on {node} that agentless did not start; remove it there: docker rm -f {what}",
+        "agentless did not start container {what} on {node}; to remove it, run there: docker rm -f {what}",
         "fit",
     ),
     Known(
@@ -81,21 +76,21 @@ _LAUNCHING = (
             rf"({ENGINE_ITSELF}exec: \"?|fork/exec )(\S*/)?(?P<what>runc|crun|containerd-shim[\w-]*)\"?: "
             r"(executable file not found|(stat .*)?no such file)"
         ),
-        "Docker on {node} cannot start containers: there is no {what} there; install Docker again",
+        "Docker on {node} cannot start containers: {what} is missing; reinstall Docker",
     ),
     Known(
         r"exec: \"?(?P<what>[^\"]* [^\"]*)\"?: (executable file not found|stat .*no such file)",
-        "{what!r} cannot be run in the image: it is a single word; write the words one by one, like -- {what}",
+        "the image cannot run {what!r}: it is a single word; pass the words separately: -- {what}",
         "task",
     ),
     Known(
         r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",
-        "{what!r} cannot be run in the image: it is not there, or not executable",
+        "the image cannot run {what!r}: not found or not executable",
         "task",
     ),
     Known(
         r"bind source path does not exist: (?P<what>.+?)\.?\s*($|\n\n|See 'docker)",
-        "there is no {what} on {node} to mount",
+        "cannot mount {what}: not found on {node}",
         "task",
     ),
     Known(
@@ -115,21 +110,21 @@ _LAUNCHING = (
             r"(?P<what>unable to apply cgroup configuration|cgroup mountpoint does not exist|"
             r"Devices cgroup isn't mounted|cannot find cgroup mount)"
         ),
-        "Docker on {node} cannot start containers ({what}); look at /sys/fs/cgroup there, and restart Docker",
+        "Docker on {node} cannot start containers ({what}); check /sys/fs/cgroup there and restart Docker",
     ),
     Known(
         (
             r"(container init was OOM-killed|the memory limit could be too low|unable to set memory limit|"
             r"/memory\.\S+: device or resource busy)"
         ),
-        "the memory limit is too low for a container to start; ask for more with --memory",
+        "the memory limit is too low to start a container; raise --memory",
         "task",
     ),
     Known(
         r"getting the final child's pid from pipe|can't get final child's PID from pipe",
         (
-            "a container could not start: its memory limit is too low, or the kernel of {node} is out of memory; "
-            "ask for more with --memory, or look at dmesg there"
+            "a container could not start: its memory limit is too low, or {node} is out of memory; raise --memory, "
+            "or check dmesg there"
         ),
         "task",
     ),
@@ -138,23 +133,23 @@ _LAUNCHING = (
             r"(?P<what>fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork|"
             r"can't fork|fork: retry|pthread_create failed)"
         ),
-        "{user} has no processes left on {node} ({what}); raise ulimit -u there, or end some processes",
+        "{user} has reached the process limit on {node} ({what}); raise ulimit -u there, or end some processes",
     ),
     Known(
         r"(?P<what>[^\s:]*: cannot allocate memory|runtime: out of memory)",
-        "{node} has no memory left to start containers ({what}); free some there",
+        "{node} is out of memory and cannot start containers ({what}); free some memory there",
     ),
     Known(
         r"exec format error",
         (
-            "the program cannot run on {node} (exec format error): its image is for another kind of processor, or it "
-            "is a script without a #! line; use an image for the processor of {node}"
+            "{node} cannot run the program (exec format error): the image is for another processor, or the script "
+            "lacks a #! line; use an image for the processor of {node}"
         ),
         "fit",
     ),
     Known(
         r"(no matching manifest for|does not match the specified platform: wanted) (?P<what>[^\s,]+)",
-        "the image does not exist for the processor of {node} ({what}); use an image that does",
+        "the image has no build for the processor of {node} ({what}); use another image",
         "fit",
     ),
     Known(
@@ -162,14 +157,15 @@ _LAUNCHING = (
             r"(?P<what>failed to create endpoint \S+ on network bridge|iptables failed|iptables: No chain|"
             r"no available IPv4 addresses on this network's address pools: bridge)"
         ),
-        "Docker on {node} cannot give containers a network ({what}); on the node run: sudo systemctl restart docker",
+        "Docker on {node} cannot connect containers to a network ({what}); on the node, run: sudo systemctl restart "
+        "docker",
     ),
     Known(
         (
             r"(?P<what>failed to start shim|containerd\.sock: connect: [\w ]+|ttrpc: closed|"
             r"failed to create (shim )?task[\w ]*: context deadline exceeded)"
         ),
-        "Docker on {node} cannot start containers ({what}); on the node run: sudo systemctl restart containerd docker",
+        "Docker on {node} cannot start containers ({what}); on the node, run: sudo systemctl restart containerd docker",
     ),
     Known(
         r"(?P<what>Failed to connect to bus|Failed to start transient service unit: (Connection|Transport)[\w ]+)",
@@ -229,7 +225,7 @@ def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> 
             socket=f" than {socket}" if socket else "",
             what=found[1],
         )
-    return _cause(printable(re.sub(r"\s+", " ", ends(complaint))).strip()) or "Docker failed without a word"
+    return _cause(printable(re.sub(r"\s+", " ", ends(complaint))).strip()) or "Docker failed without an error message"
 
 
 def _cause(line: str) -> str:

@@ -221,7 +221,8 @@ class DockerEngine:
         """
         if self.envs is None and any(is_ours(each.task.spec.image or "") for each in wanted):
             raise RuntimeFailed(
-                f"{self._node.name} has {self._dialect.name}, which keeps no envs; take a node with Docker, or --image"
+                f"{self._node.name} uses {self._dialect.name}, which does not support envs; choose a node with "
+                "Docker, or use --image"
             )
         secrets = wanted[0].secrets
         for each in wanted:
@@ -341,18 +342,20 @@ class DockerEngine:
             ids = CONTAINER_ID.findall(result.out)
             if ids:
                 return str(ids[-1])
-            raise NoAnswer(f"{self._node.name} said nothing about the container it started")
+            raise NoAnswer(f"{self._node.name} did not report the container it started")
         launch_script.check_claims(task, self._node, result)
         if result.exit_code == NOT_OURS:
             name = result.out.strip().rpartition("volume|")[2]
             raise RuntimeFailed(f"{self._node.name}: {not_ours(name)}")
         complaint = _AFTER_START.sub("", result.err).strip()
         if result.exit_code == launch_script.OTHER_IMAGE:
-            raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
+            raise ImageMissing(
+                f"{self._node.name} does not have {task.spec.image}, or has a different image of this name"
+            )
         if f"{NAME}/" in complaint and "image" in complaint:
-            raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
+            raise FilesMissing(f"{self._node.name} no longer has the files of task {task.id}")
         if any(words in complaint for words in self._dialect.image_missing):
-            raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
+            raise ImageMissing(f"{self._node.name} does not have image {task.spec.image}")
         # Claims are listed before anything of the task itself can fail.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
         raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)

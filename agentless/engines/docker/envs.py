@@ -160,7 +160,9 @@ class DockerEnvs:
     def parse_create(self, result: Result) -> str:
         """The id of the build container."""
         if not result.ok and re.search(r'exec: "?sh"?:', result.err):
-            raise RuntimeFailed("the image has no sh, and nobody can work in it; build the env from a Dockerfile")
+            raise RuntimeFailed(
+                "the image has no sh, so it cannot be edited in a shell; build the env from a Dockerfile"
+            )
         self._check(result)
         return result.out.split()[-1]
 
@@ -217,8 +219,8 @@ class DockerEnvs:
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
         """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
-            raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
-        return self._facts_in(result, "the version that it made")
+            raise Refused(f"{self._node.name}: another process just created {ref}; retry")
+        return self._facts_in(result, "the new version")
 
     # ---------------------------------------------------------- to and from a file
 
@@ -233,9 +235,9 @@ class DockerEnvs:
     def parse_loaded(self, result: Result) -> ImageFacts:
         """The image in the archive, which has a temporary name so far."""
         if result.exit_code == _TAKEN:
-            raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
+            raise RuntimeFailed("the archive must contain exactly one image; create it with: agentless env export")
         if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
-            raise RuntimeFailed("this is no whole archive of an image; make one with: agentless env export")
+            raise RuntimeFailed("invalid or incomplete image archive; create it with: agentless env export")
         return self._facts_in(result, "the image in the archive")
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
@@ -269,7 +271,7 @@ class DockerEnvs:
         self._check(result)
         found = next(_objects(result), None)
         if found is None:
-            raise RuntimeFailed(f"{self._node.name} said nothing about {what}")
+            raise RuntimeFailed(f"{self._node.name} did not report {what}")
         return _facts(found)
 
     def _check(self, result: Result) -> None:

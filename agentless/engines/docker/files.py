@@ -56,7 +56,7 @@ class DockerFiles:
                 except (ValueError, KeyError, TypeError):
                     break
                 return facts, parse_listing(result.out)
-        raise RuntimeFailed("what its image is like is not known")
+        raise RuntimeFailed("cannot read the properties of the image")
 
     def make(self, base: str, image: FilesImage, mark: str, source: str = "", copies: Sequence[str] = ()) -> Command:
         """Make an image with files over another one; the files come by stdin once it has said the mark.

@@ -67,9 +67,11 @@ class DockerImages:
                 os=str(fields["os"]),
             )
         except (StopIteration, KeyError, TypeError, ValueError):
-            raise RuntimeFailed(f"{self._node.name}: what Docker says of image {short(image)} cannot be read") from None
+            raise RuntimeFailed(
+                f"{self._node.name}: cannot read Docker's description of image {short(image)}"
+            ) from None
         if not found.layers:
-            raise RuntimeFailed(f"image {short(image)} on {self._node.name} has no layers: there is nothing to send")
+            raise RuntimeFailed(f"image {short(image)} on {self._node.name} has no layers; nothing to send")
         return found
 
     def look(self, image: Image, tags: Sequence[str]) -> Command:
@@ -133,19 +135,20 @@ class DockerImages:
         words = result.err.strip() or result.out.strip()
         if "diffID" in words or "agentless: other bytes" in words or ("digest" in words and "mismatch" in words):
             raise RuntimeFailed(
-                f"{self._node.name} refused image {short(image)}: a layer of it has other bytes than its id says, on "
-                "its way or where it came from; nothing of it was kept"
+                f"{self._node.name} rejected image {short(image)}: the content of a layer does not match its ID "
+                "(damaged at the source or in transit); nothing was kept"
             )
         if "agentless: no /" in words:
             raise RuntimeFailed(
-                f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; is it the same folder?"
+                f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; check that shared_dir is "
+                "the same folder on all nodes"
             )
         if "no space left" in words:
             raise RuntimeFailed(
-                f"{self._complaint(words)}; nothing of image {short(image)} was kept. Make room and try again"
+                f"{self._complaint(words)}; nothing of image {short(image)} was kept; free some space and retry"
             )
         if result.ok:
-            raise RuntimeFailed(f"{self._node.name} took image {short(image)} and made another one of it")
+            raise RuntimeFailed(f"{self._node.name} loaded image {short(image)} under another ID")
         if _LACKS.search(words):
             raise LayerMissing(f"{self._node.name}: {self._complaint(words)}")
         raise RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
@@ -197,7 +200,7 @@ class DockerImages:
     def _refused(self, image: str, result: Result) -> RuntimeFailed:
         words = result.err.strip() or result.out.strip()
         if _GONE.search(words):
-            return ImageGone(f"image {short(image)} is not on {self._node.name} any more; nothing could be sent of it")
+            return ImageGone(f"{self._node.name} no longer has image {short(image)}; nothing was sent")
         return RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
 
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:

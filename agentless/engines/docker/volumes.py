@@ -23,7 +23,7 @@ SIZES_WITHIN = 8.0
 
 def not_ours(name: str) -> str:
     """The error for a volume that agentless did not create."""
-    return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
+    return f"volume {name} exists but agentless did not create it, so agentless does not use it; choose another name"
 
 
 class DockerVolumes:
@@ -88,7 +88,7 @@ class DockerVolumes:
     def check(self, name: str, result: Result) -> None:
         """Raise Refused for a volume that exists or is not ours, RuntimeFailed for any other failure."""
         if result.exit_code == _THERE:
-            raise Refused(f"{self._node.name} has a volume {name} already; agentless volume list shows it")
+            raise Refused(f"{self._node.name} already has a volume {name}; to see it, run: agentless volume list")
         if result.exit_code == NOT_OURS:
             raise Refused(f"{self._node.name}: {not_ours(name)}")
         if not result.ok:

@@ -10,65 +10,66 @@ from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.node import NodeConfig
 from agentless.rules.tasks.known_complaints import find
 
-HIDDEN = "/proc on {node} hides who holds a GPU (hidepid): log in as root there, or mount /proc without it"
+HIDDEN = (
+    "/proc on {node} hides which containers hold GPUs (hidepid); log in as root there, or mount /proc without hidepid"
+)
 _KNOWN = (
     Known(
         r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
-        "sudo on {node} wants a password; allow podman without one in sudoers (NOPASSWD: /usr/bin/podman)",
+        "sudo on {node} requires a password; add NOPASSWD: /usr/bin/podman to its sudoers rule",
         "engine",
     ),
     Known(
         r"sudo: (sorry, )?you are not allowed to (preserve|set)",
-        (
-            "sudo on {node} does not let secrets through; add SETENV to its sudoers rule "
-            "(NOPASSWD:SETENV: /usr/bin/podman)"
-        ),
+        ("sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/podman)"),
         "task",
     ),
     Known(
         r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
-        "{user} may not use sudo for podman on {node}; add a sudoers rule, or write 'docker: podman' in the inventory",
+        "{user} may not use sudo for podman on {node}; add a sudoers rule, or set 'docker: podman' in the inventory",
         "engine",
     ),
     Known(
         r"podman'?: ((command )?not found|No such file|inaccessible or not found)",
-        "there is no podman command on {node}; install podman there, or correct 'docker:' in the inventory",
+        "no podman command on {node}; install podman there, or correct 'docker:' in the inventory",
         "engine",
     ),
     Known(
         r"short-name \"?(?P<what>[^\s\"]+)\"? did not resolve",
         (
-            "podman on {node} does not know which registry {what} is from; write it with its registry, like "
-            "docker.io/library/{what}, or name one in /etc/containers/registries.conf there: "
-            'unqualified-search-registries = ["docker.io"]'
+            "podman on {node} does not know the registry of {what}; add it to the name, such as "
+            'docker.io/library/{what}, or set unqualified-search-registries = ["docker.io"] in '
+            "/etc/containers/registries.conf there"
         ),
         "task",
     ),
-    Known(r"^Error: statfs (?P<what>.+?): no such file or directory", "there is no {what} on {node} to mount", "task"),
+    Known(
+        r"^Error: statfs (?P<what>.+?): no such file or directory", ("cannot mount {what}: not found on {node}"), "task"
+    ),
     Known(
         r"workdir \"(?P<what>.+?)\" does not exist on container",
-        "there is no folder {what} in the image, and podman makes none; take another --workdir",
+        "the image has no folder {what}, and podman does not create it; choose another --workdir",
         "task",
     ),
     Known(
         r"controller [`'\"]?(?P<what>\w+)[`'\"]? is not available",
         (
-            "podman of {user} on {node} may not limit {what}; let systemd delegate it (Delegate=cpu cpuset io memory "
-            "pids for user@.service), or write 'docker: sudo podman' for it in the inventory"
+            "podman of {user} on {node} may not limit {what}; delegate it with systemd (Delegate=cpu cpuset io "
+            "memory pids for user@.service), or set 'docker: sudo podman' in the inventory"
         ),
         "task",
     ),
     Known(
         r"(no subuid ranges found|cannot find UID/GID for user|newuidmap|insufficient UIDs or GIDs)",
         (
-            "podman of {user} on {node} has no user IDs to give; install uidmap there and run: "
-            "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+            "podman of {user} on {node} has no subordinate user IDs; install uidmap there and run: sudo usermod "
+            "--add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
         ),
         "engine",
     ),
     Known(
         r"default OCI runtime \"(?P<what>[^\"]+)\" not found",
-        "podman on {node} cannot start containers: there is no {what} there; install it",
+        "podman on {node} cannot start containers: {what} is missing; install it there",
     ),
     Known(r"hidepid: processes of others cannot be seen", HIDDEN, "engine"),
 )

@@ -56,19 +56,19 @@ def _facts(of: EngineAnswer) -> EngineFacts:
 def _unfit(of: EngineAnswer, version: str) -> str | None:
     """Why it cannot run tasks, None if it can."""
     name, user = of.node.name, of.node.user or "$USER"
-    as_root = "write 'docker: sudo podman' for it in the inventory"
+    as_root = "set 'docker: sudo podman' for it in the inventory"
     if _numbers(version) < OLDEST:
-        return f"podman {version} on {name} is too old: 4.1 or newer can hand out GPUs"
+        return f"podman {version} on {name} is too old; install podman 4.1 or newer for GPU support"
     if "hidepid" in of.lines:
         return HIDDEN.format(node=name)
     if not of.fields.get("rootless"):
         return None
     if of.fields.get("cgroups") != "v2":
-        return f"podman without root can neither limit nor pause on {name}, which has cgroups v1: {as_root}"
+        return f"rootless podman on {name} cannot limit or pause containers with cgroups v1; {as_root}"
     if "no linger" in of.lines:
         return (
-            f"containers of {user} on {name} would end with his last session; on the node run: "
-            f"sudo loginctl enable-linger {user}, or {as_root}"
+            f"containers of {user} on {name} would end when {user} logs out; on the node, run: sudo loginctl "
+            f"enable-linger {user}, or {as_root}"
         )
     return None
 

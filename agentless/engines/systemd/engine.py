@@ -58,26 +58,32 @@ _ODD = re.compile(r"[^A-Za-z0-9@._+:,/-]")
 
 _UNSUITABLE = 79
 _REASONS = {
-    "without": "there is no systemd to use (its first process is {what}); run it in a container, with --image",
-    "hidden": "{what} on {node} hides who holds a GPU (hidepid); mount it without that, or run it with --image",
-    "linger": (
-        "on {node} only {what}'s own systemd may be used, and that ends with the last session; on the node run: "
-        "sudo loginctl enable-linger {what}"
+    "without": "no systemd on {node} (its first process is {what}); run the task in a container with --image",
+    "hidden": (
+        "{what} on {node} hides which processes hold GPUs (hidepid); mount it without hidepid, or run the task in a "
+        "container with --image"
     ),
-    "user": "on {node} only {what}'s own systemd may be used, which runs nothing as another user; leave out --user",
+    "linger": (
+        "on {node} agentless can only use the systemd of user {what}, which ends when {what} logs out; on the node, "
+        "run: sudo loginctl enable-linger {what}"
+    ),
+    "user": (
+        "on {node} agentless can only use the systemd of user {what}, which cannot run tasks as another user; omit "
+        "--user"
+    ),
     "limit": (
-        "on {node} only the user's own systemd may be used, and it cannot limit {what} there; leave out {option}, "
-        "or use a user who is root there, or may use sudo for systemd-run and systemctl"
+        "the user's systemd on {node} cannot limit {what}; omit {option}, or log in as root or a user with sudo "
+        "rights for systemd-run and systemctl"
     ),
 }
 # systemd.exec(5), "Process exit codes": what systemd itself could not do before the command ran.
 _STATUSES = {
-    200: "there is no folder {workdir} on {node}, or it may not be entered",
-    202: "systemd on {node} cannot make its input; it needs systemd 240 or newer",
-    209: "systemd on {node} cannot open its input; it needs systemd 240 or newer",
-    216: "there is no group of that name on {node} ({user})",
-    217: "there is no user {user} on {node}",
-    242: "{node} cannot bind its memory to one NUMA node; leave out the NUMA node",
+    200: "{node} has no folder {workdir}, or the user may not enter it",
+    202: "systemd on {node} cannot create the task's standard input; install systemd 240 or newer",
+    209: "systemd on {node} cannot open the task's standard input; install systemd 240 or newer",
+    216: "{node} has no such group ({user})",
+    217: "{node} has no user {user}",
+    242: "{node} cannot bind memory to one NUMA node; omit the NUMA node",
 }
 
 
@@ -114,8 +120,10 @@ class Systemd:
         if units is not None or answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
             return EngineFacts(containers=units)
         return EngineFacts(
-            error="it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
-            "list-units --all 'agentless-*'"
+            error=(
+                "too many services of agentless, or their descriptions are too long; on the node, run: systemctl "
+                "list-units --all 'agentless-*'"
+            )
         )
 
     def containers(self, task: str) -> Command:
@@ -229,7 +237,7 @@ class Systemd:
         if result.ok:
             if ids := _UNIT.findall(result.out):
                 return str(ids[-1])
-            raise NoAnswer(f"{self._node.name} said nothing about the service it started")
+            raise NoAnswer(f"{self._node.name} did not report the service it started")
         launch_script.check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
@@ -284,10 +292,10 @@ class Systemd:
     def _unsuitable(self, task: Task, kind: str, what: str) -> str:
         node, user = self._node.name, task.spec.user or ""
         if kind == "status":
-            words = _STATUSES.get(int(what), "systemd on {node} could not begin with it (status {status})")
+            words = _STATUSES.get(int(what), "systemd on {node} could not start the task (status {status})")
             return words.format(node=node, workdir=task.spec.workdir or "~", user=user, status=what)
         if kind not in _REASONS:
-            raise NoAnswer(f"{node} may have started task {task.id}, or not: its answer is not understood")
+            raise NoAnswer(f"{node} may have started task {task.id}: unknown answer of the launch script")
         option = {"cpu": "--cores", "memory": "--memory"}.get(what, "")
         return _REASONS[kind].format(node=node, what=what or "unknown", option=option)
 

@@ -34,7 +34,7 @@ class JournalReading:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _ENTRY:
-            raise TooMuch(f"an entry of the journal has more than {_ENTRY >> 20} MiB; see journalctl on the node")
+            raise TooMuch(f"a journal entry is larger than {_ENTRY >> 20} MiB; check journalctl on the node")
         at, found = 1, list[bytes]()
         for line in lines:
             entry = _entry(line)

@@ -12,9 +12,9 @@ BY: tuple[By, ...] = get_args(By)
 
 @dataclass(frozen=True, slots=True)
 class GpuHistoryView:
-    """The numbers of a GPU at evenly spaced times, the oldest first; None where nothing is known.
+    """Samples of a GPU at evenly spaced times, oldest first; None where no data exists.
 
-    Each is the mean of the readings in the time that ends then, and under `…_max` the largest of them.
+    Each value is the mean of the readings in the interval that ends then, and `…_max` the maximum.
     """
 
     node: str
@@ -32,7 +32,7 @@ class GpuHistoryView:
 
 @dataclass(frozen=True, slots=True)
 class HistoryView:
-    """The numbers of GPUs over one span: `at` is the time of the last of them (Unix seconds), `step` seconds apart."""
+    """Samples of GPUs over a time span: `at` is the time of the last one (Unix seconds), `step` seconds apart."""
 
     at: float
     step: float
@@ -41,10 +41,10 @@ class HistoryView:
 
 @dataclass(frozen=True, slots=True)
 class UsageRowView:
-    """What one owner, node or batch had of the GPUs in a span.
+    """GPU usage of one owner, node or batch in a time span.
 
-    `tasks` are those that ran in it, `share` is of all GPU time, 1 is all of it. `utilization_pct` is how busy the GPUs
-    were on average while the tasks had them. None is "not known".
+    `tasks` ran in the span; `share` is the fraction of all GPU time. `utilization_pct` is the average GPU utilization
+    of the tasks, None if unknown.
     """
 
     name: str
@@ -56,7 +56,7 @@ class UsageRowView:
 
 @dataclass(frozen=True, slots=True)
 class UsagePeriodView:
-    """The GPU-hours of all from `begins_at` to the next period, or to the end of the span."""
+    """GPU-hours of all owners from `begins_at` to the next period, or to the end of the span."""
 
     begins_at: str
     gpu_hours: float
@@ -64,10 +64,10 @@ class UsagePeriodView:
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """What was had of the GPUs in a span: of all together in `total`, and by whatever `by` says, the largest first.
+    """GPU usage in a time span: in `total`, and in rows by owner, node or batch (`by`), largest first.
 
-    `more` is how many rows are left out after a thousand. `gpus` are those of the inventory now, as far as they are
-    known and not excluded.
+    `more` is the number of rows beyond the first thousand. `gpus` is the number of known GPUs in the inventory that are
+    not excluded.
     """
 
     begins_at: str

@@ -126,12 +126,12 @@ class _Login(Generic[C]):
                     self._connection = await self._dial(self._hop, through or self._proxy)
             except TimeoutError:
                 raise await self._failed(
-                    f"{self._hop.where} did not answer within {self._timeout:g} s; see whether it is up and whether "
-                    "a firewall is in the way"
+                    f"{self._hop.where} did not answer within {self._timeout:g} s; check that it is up and that no "
+                    "firewall blocks the connection"
                 ) from None
             except OSError as error:
                 raise await self._failed(
-                    f"{self._hop.where} cannot be reached: {_reason(error)}; see whether it is up and whether its "
+                    f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that "
                     "host and port are right"
                 ) from error
             except (AuthFailed, HostKeyRejected):
@@ -143,7 +143,7 @@ class _Login(Generic[C]):
     async def _failed(self, message: str) -> Unreachable:
         """The message, with what the proxy command says about it."""
         words = await self._proxy.last_words() if self._proxy is not None else ""
-        return Unreachable(f"{message}; its ProxyCommand says: {words}" if words else message)
+        return Unreachable(f"{message}; its ProxyCommand printed: {words}" if words else message)
 
     async def _hang_up(self) -> None:
         if self._connection is not None:
@@ -181,5 +181,5 @@ def _gate(key: object) -> contextlib.AbstractAsyncContextManager[Any]:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
-        return "its name is not known"
+        return "unknown host name"
     return os.strerror(error.errno) if error.errno else str(error)

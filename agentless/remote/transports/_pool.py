@@ -253,7 +253,7 @@ class Pool(Generic[C]):
             self._members.append(member)
             self._alone = False
         except AgentlessError as error:
-            _log.info("%s: no further connection: %s", self._name, error)
+            _log.info("%s: cannot open another connection: %s", self._name, error)
         finally:
             self._growing = None
             if member not in self._members:
@@ -278,8 +278,8 @@ class Pool(Generic[C]):
             )
         users = sum(not slot.own for member in self._members for slot in member.slots)
         return (
-            f"{self._name} has no free SSH session: {users} are in use by logs, shells and copies; end one of them, or "
-            "raise MaxSessions in the node's sshd_config"
+            f"{self._name} has no free SSH session: logs, shells and copies use {users}; end one of them, or raise "
+            "MaxSessions in its sshd_config"
         )
 
     # ------------------------------------------------------------------ what becomes of it
@@ -302,8 +302,8 @@ class Pool(Generic[C]):
             member.pause = min(2 * member.pause, PAUSE[1])
         if not before and not member.worked:
             if member is self._first:
-                why = f"{self._name} gives no SSH session ({error})"
-                raise NoSession(f"{why}; allow some: MaxSessions in its sshd_config") from None
+                why = f"{self._name} opens no SSH session ({error})"
+                raise NoSession(f"{why}; raise MaxSessions in its sshd_config") from None
             self._let_go(member)
 
     def _end(self, member: _Member[C], slot: _Slot) -> None:

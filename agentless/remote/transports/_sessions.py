@@ -18,17 +18,17 @@ def login_words(script: str) -> str:
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"
 
 
-NO_GREETING = "it greets as no SSH server does"
+NO_GREETING = "it does not answer like an SSH server"
 
 
 def no_command(node: str, error: Exception) -> Refused:
     """The error of a server that gives a session and runs nothing in it."""
-    return Refused(f"{node} runs no command ({error}); see whether `ssh HOST true` works")
+    return Refused(f"{node} cannot run commands ({error}); check that `ssh HOST true` works")
 
 
 def no_terminal(node: str) -> Refused:
     """The error of a server that gives no pseudo-terminal."""
     return Refused(
-        f"{node} gives no terminal: allow it there (PermitTTY in sshd_config), or do without one: "
-        "agentless shell TASK -- COMMAND </dev/null"
+        f"{node} opens no terminal; set PermitTTY in its sshd_config, or run without a terminal: agentless shell "
+        "TASK -- COMMAND </dev/null"
     )

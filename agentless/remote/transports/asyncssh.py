@@ -64,7 +64,7 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
             keepalive_count_max=3,
         )
     except asyncssh.ChannelOpenError as error:
-        raise Unreachable(f"{hop.where} cannot be reached from the machine before it: {error.reason}") from None
+        raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error.reason}") from None
     except (asyncssh.Error, ValueError) as error:
         if client.rejected is not None:
             raise client.rejected from None
@@ -197,7 +197,7 @@ class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
     def _lost(self, exc: Exception | None) -> None:
         silent = exc is not None and "keepalive" in str(exc)
         broken = exc is not None or self._connection.is_closed()
-        what = "does not answer any more" if silent else "closed the connection"
+        what = "does not answer any more" if silent else "no longer answers"
         self.finish(Unreachable(f"{self._name} {what}") if broken else None)
         self._gone.set()
 

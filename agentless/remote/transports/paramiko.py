@@ -65,7 +65,7 @@ async def _socket(hop: Hop, through: _Connection | Proxy | None, undo: contextli
         undo.callback(channel.close)
         return channel
     loop = asyncio.get_running_loop()
-    error = OSError("it has no address")
+    error = OSError("no address found")
     for family, kind, protocol, _, address in await loop.getaddrinfo(hop.host, hop.port, type=socket.SOCK_STREAM):
         sock = socket.socket(family, kind, protocol)
         undo.callback(sock.close)
@@ -218,7 +218,7 @@ class _Connection:
         try:
             return await self.call(self._library.open_channel, "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0))
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise Unreachable(f"{hop.where} cannot be reached from the machine before it: {error}") from None
+            raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error}") from None
 
     async def close(self) -> None:
         self._keeper.cancel()
@@ -233,7 +233,7 @@ class _Connection:
                     async with asyncio.timeout(2 * KEEPALIVE):
                         await self.call(self._library.global_request, "keepalive@openssh.com")
                 except TimeoutError:
-                    self._end = "does not answer any more"
+                    self._end = "no longer answers"
                     await asyncio.to_thread(self._library.close)
 
 

@@ -70,7 +70,7 @@ class _Placing:
             above = None if path == "." else self._in_the_way(posixpath.dirname(path))
             if above or (os.path.lexists(place) and not os.path.isdir(place)):
                 if folder == str(top):
-                    raise Unusable(f"{self._local} is a file here, and a folder in the container")
+                    raise Unusable(f"{self._local} is a file here but a folder in the container")
             elif not os.path.exists(place):
                 os.makedirs(place)
                 os.chmod(place, stat.S_IMODE(os.stat(folder).st_mode))
@@ -79,7 +79,7 @@ class _Placing:
         """Move one file or link."""
         place = os.path.join(self._local, path) if path else self._local
         if path and (above := self._in_the_way(posixpath.dirname(path))):
-            self._left.leave_out(path, f"since {shown(above)} is no folder here")
+            self._left.leave_out(path, f"{shown(above)} is not a folder here")
             return
         try:
             self._put(source, place, path, digest)
@@ -94,7 +94,7 @@ class _Placing:
             if have is not None and have not in (self._store.placed(place), self._known.get(place)):
                 place = f"{place}.{self._task}"
                 if os.path.isdir(place) and not os.path.islink(place):
-                    self._left.leave_out(path, f"since {shown(os.path.basename(place))} is a folder here")
+                    self._left.leave_out(path, f"{shown(os.path.basename(place))} is a folder here")
                     return
                 self._beside_count += 1
                 if len(self._beside) < LISTED:
@@ -114,10 +114,10 @@ class _Placing:
         words = [count if self._files else "nothing new"]
         if self._beside:
             words.append(
-                f"what was changed here meanwhile stays, and beside it is {_some(self._beside, self._beside_count)}"
+                f"kept your changes; saved the task's files beside them: {_some(self._beside, self._beside_count)}"
             )
         if self._left.left_out:
-            words.append(f"left out: {_some(self._left.left_out[:LISTED], self._left.left_out_count)}")
+            words.append(f"skipped: {_some(self._left.left_out[:LISTED], self._left.left_out_count)}")
         return Placed("; ".join(words), self._files, self._bytes)
 
     def _remember(self) -> None:

@@ -43,7 +43,7 @@ class LogStore:
                 if entry.name.endswith(_UNFINISHED):
                     os.unlink(entry.path)
         except OSError as error:
-            raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
+            raise StateError(f"cannot use the folder {folder}: {error.strerror}") from None
 
     def __contains__(self, task: object) -> bool:
         """Whether a log was stored. Known files are cached: each event of a node asks for all its ended tasks."""
@@ -128,7 +128,7 @@ class LogStore:
         return self._folder / (quote(task, safe="") + _SUFFIX)
 
     def _damaged(self, task: str) -> StateError:
-        return StateError(f"the kept log of task {task} is damaged; agentless rm {task} removes it")
+        return StateError(f"the kept log of task {task} is damaged; to remove it, run: agentless rm {task}")
 
 
 class LogWriter:
@@ -216,7 +216,7 @@ def _on_disk(size: int) -> int:
 
 
 def _explained(path: Path) -> AbstractContextManager[None]:
-    return private.explained(f"the log {path} cannot be kept or read")
+    return private.explained(f"cannot keep or read the log {path}")
 
 
 def _lines(frames: Iterable[Frame], count: int) -> Iterator[Frame]:

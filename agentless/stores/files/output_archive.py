@@ -36,15 +36,15 @@ WORD = 200
 """The most characters of a name in a message."""
 _ZEROS = bytes(1 << 20)
 REASONS = {
-    errno.ENAMETOOLONG: "whose name is too long here",
-    errno.EINVAL: "whose name cannot be had here",
-    errno.EILSEQ: "whose name cannot be had here",
-    errno.ENOTDIR: "which is not in a folder",
-    errno.ELOOP: "which is not in a folder",
-    errno.EEXIST: "which is not in a folder",
-    errno.EISDIR: "which is a file and a folder",
-    errno.EMLINK: "which has too many names here",
-    errno.EFBIG: "which is too large for the disk here",
+    errno.ENAMETOOLONG: "name too long",
+    errno.EINVAL: "invalid name here",
+    errno.EILSEQ: "invalid name here",
+    errno.ENOTDIR: "not in a folder",
+    errno.ELOOP: "not in a folder",
+    errno.EEXIST: "not in a folder",
+    errno.EISDIR: "both a file and a folder",
+    errno.EMLINK: "too many hard links",
+    errno.EFBIG: "too large for the disk",
 }
 """Error codes for which a file is left out, since a retry would fail, too. Other errors are of the disk."""
 
@@ -74,7 +74,7 @@ class Arrival:
         """Record a name that is left out."""
         self.left_out_count += 1
         if len(self.left_out) < LISTED:
-            self.left_out.append(f"{cut(shown(name), WORD)}, {why}")
+            self.left_out.append(f"{cut(shown(name), WORD)} ({why})")
 
 
 class Unpacking:
@@ -102,7 +102,7 @@ class Unpacking:
             while member := (yield from tar.next()):
                 self.arrival.members += 1
                 if self._members + self.arrival.members > MOST:
-                    raise Unusable(f"there are more than {MOST:,} files in it; bring less, or one archive")
+                    raise Unusable(f"more than {MOST:,} files; request fewer, or a single archive")
                 yield from self._one(tar, member)
             if not self.arrival.members:
                 raise Incomplete("it is empty")
@@ -110,9 +110,9 @@ class Unpacking:
                 with self._leaving_out(path):
                     self._link(path, target)
         except Incomplete as error:
-            raise RuntimeFailed(f"what came of it is not whole: {error}") from None
+            raise RuntimeFailed(f"incomplete data: {error}") from None
         except BadArchive as error:
-            raise Unusable(f"what came of it is no archive: {error}") from None
+            raise Unusable(f"invalid archive: {error}") from None
         finally:
             self._tree.close()
             os.close(root)
@@ -120,7 +120,7 @@ class Unpacking:
     def _one(self, tar: Tar, member: Member) -> Parsing[None]:
         path = self._path(member.name)
         if path is None:
-            self.arrival.leave_out(member.name, "which leads elsewhere")
+            self.arrival.leave_out(member.name, "path leads outside the output")
             return
         if self._changed and is_junk(path):
             return
@@ -135,7 +135,7 @@ class Unpacking:
             elif member.kind == "link":
                 self._links.append((path, member.link))
             else:
-                self.arrival.leave_out(path or member.name, "which is no file")
+                self.arrival.leave_out(path or member.name, "not a file")
 
     def _path(self, name: str) -> str | None:
         """The path below the top, empty for the top itself; None if it leads elsewhere."""
@@ -161,17 +161,17 @@ class Unpacking:
         except OSError as error:
             if error.errno not in REASONS:
                 raise
-            self.arrival.leave_out(path or "it", REASONS[error.errno])
+            self.arrival.leave_out(path or "the output", REASONS[error.errno])
         except UnicodeEncodeError:  # the locale cannot encode this name
-            self.arrival.leave_out(path or "it", REASONS[errno.EILSEQ])
+            self.arrival.leave_out(path or "the output", REASONS[errno.EILSEQ])
 
     def _write(self, tar: Tar, member: Member, parts: Parts) -> Parsing[str]:
         disk = os.fstatvfs(self._tree.folder(parts[:-1]))
         free = disk.f_bavail * disk.f_frsize
         if member.size > free + MOST_ZEROS:
             raise Unusable(
-                f"a file in it has {format_size(member.size)}, and of those at most {format_size(MOST_ZEROS)} may be "
-                f"zeros: {format_size(free)} are free here; bring less, or an archive made by tar --sparse"
+                f"a file has {format_size(member.size)}, of which at most {format_size(MOST_ZEROS)} may be zeros; "
+                f"{format_size(free)} are free here; copy less, or an archive created with tar --sparse"
             )
         seen = _Seen(self)
         mode, mtime = (member.mode & 0o755) | 0o600, member.mtime if member.mtime >= 0 else None
@@ -183,7 +183,7 @@ class Unpacking:
         self.arrival.zeros += count
         if self._zeros + self.arrival.zeros > MOST_ZEROS:
             raise Unusable(
-                f"more than {format_size(MOST_ZEROS)} of it are zeros; bring less, or an archive made by tar --sparse"
+                f"more than {format_size(MOST_ZEROS)} are zeros; copy less, or an archive created with tar --sparse"
             )
         if run >= ZEROS and not self._packed:
             raise ZerosAhead
@@ -192,7 +192,7 @@ class Unpacking:
         """Make a hard link to a file of the same archive."""
         first, parts = self._path(target), self._parts(path)
         if first is None or self.arrival.digests.get(first) is None:
-            self.arrival.leave_out(path, f"a link to {cut(shown(target), WORD)}, which did not come")
+            self.arrival.leave_out(path, f"link to {cut(shown(target), WORD)}, which was not copied")
             return
         if first == path:
             return
@@ -205,7 +205,7 @@ class Unpacking:
         inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         leads_out = ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../")
         if not path or not target or "\0" in target or leads_out:
-            self.arrival.leave_out(path or "it", f"a link to {cut(repr(target), WORD)}, which leads elsewhere")
+            self.arrival.leave_out(path or "the output", f"link to {cut(repr(target), WORD)}, outside the output")
             return
         parts = self._parts(path)
         with contextlib.suppress(FileNotFoundError):

@@ -153,7 +153,7 @@ class OutputStore:
             with self._lock:
                 yield
         except (sqlite3.Error, OSError) as error:
-            raise StateError(f"what tasks bring back cannot be kept in {self._path}: {error}") from None
+            raise StateError(f"cannot record task outputs in {self._path}: {error}") from None
 
 
 def _plain(name: str) -> str:

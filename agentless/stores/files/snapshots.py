@@ -52,7 +52,7 @@ class SnapshotStore:
         """The snapshot with this id. Raises Refused if it is not stored."""
         rows = self._read(self._manifests, name)
         if rows is None:
-            raise Refused("what was uploaded with it is not kept any more; submit it again")
+            raise Refused("its uploaded files are deleted; submit again")
         return parse_snapshot(rows)
 
     def missing(self, snapshot: Snapshot) -> list[str]:
@@ -170,7 +170,7 @@ def _age(path: Path, now: float) -> float:
 
 
 def _explained(path: Path) -> AbstractContextManager[None]:
-    return private.explained(f"uploads cannot be kept in {path}")
+    return private.explained(f"cannot store uploads in {path}")
 
 
 def _touched(path: Path) -> bool:

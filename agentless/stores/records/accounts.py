@@ -66,7 +66,7 @@ class Accounts:
             self._prepare()
             rows = self._db.execute(_PAGE, (*after, limit)).fetchall()
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+            raise StateError(f"cannot read the history ({error}); make it readable or move it away") from None
         found = [Spent(*row) for row in rows]
         return found, (found[-1].end, found[-1].task) if found else after
 
@@ -77,7 +77,7 @@ class Accounts:
             rows = self._db.execute("SELECT task, seen, busy FROM loads")
             return {task: GpuActivity(seen, busy) for task, seen, busy in rows}
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+            raise StateError(f"cannot read the history ({error}); make it readable or move it away") from None
 
     def keep_loads(self, loads: Mapping[str, GpuActivity]) -> None:
         """Replace all of them."""
@@ -89,7 +89,7 @@ class Accounts:
                 values = ((task, load.seen, load.busy) for task, load in loads.items())
                 self._db.executemany("INSERT INTO loads VALUES (?, ?, ?)", values)
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be written: {error}") from None
+            raise StateError(f"cannot write the history: {error}") from None
 
     def _prepare(self) -> None:
         """Create the tables if a full disk prevented that. A rollback removes them, so this checks every time."""

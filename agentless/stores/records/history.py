@@ -71,7 +71,9 @@ class History:
             self._db = sqlite3.connect(path, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > 2:
-                raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
+                raise StateError(
+                    f"{path} is from a newer agentless; upgrade agentless, or set XDG_STATE_HOME to another folder"
+                )
             # Only one controller uses it. Without shared memory, opening it writes nothing, so
             # a controller starts even if the disk is full.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -85,7 +87,7 @@ class History:
                 self._db.execute(_INDEX)
                 self.accounts.catch_up()
         except sqlite3.Error as error:
-            raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
+            raise StateError(f"cannot use the history {path} ({error}); make it readable or move it away") from None
 
     def add(self, task: Task, events: Iterable[EventRow] = (), load: GpuActivity = _UNSEEN) -> None:
         """Add an ended task and these events, in one transaction, synced to disk.
@@ -180,7 +182,9 @@ class History:
         try:
             return [_TASK.validate_json(document) for document in self._documents(query, values)]
         except ValidationError as error:
-            raise StateError(f"the history has a damaged task ({error.errors()[0]['msg']}); move it away") from None
+            raise StateError(
+                f"the history contains a damaged task ({error.errors()[0]['msg']}); move the history away"
+            ) from None
 
     def _documents(self, query: str, values: tuple[object, ...]) -> list[Any]:
         return [row[0] for row in self._rows(query, values)]
@@ -189,7 +193,7 @@ class History:
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+            raise StateError(f"cannot read the history ({error}); make it readable or move it away") from None
 
     @contextlib.contextmanager
     def _at_once(self) -> Iterator[None]:
@@ -199,10 +203,10 @@ class History:
                 self._db.execute("BEGIN")
                 yield
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be written: {error}") from None
+            raise StateError(f"cannot write the history: {error}") from None
 
     def _write(self, query: str, values: tuple[object, ...]) -> None:
         try:
             self._db.execute(query, values)
         except sqlite3.Error as error:
-            raise StateError(f"the history cannot be written: {error}") from None
+            raise StateError(f"cannot write the history: {error}") from None

@@ -122,7 +122,7 @@ class SampleStore:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _DAMAGED:
                 self.close()
                 self._set_aside()
-            raise StateError(f"the numbers of the GPUs cannot be kept in {self._path}: {error}") from None
+            raise StateError(f"cannot store GPU samples in {self._path}: {error}") from None
 
     def _opened(self) -> sqlite3.Connection:
         private.make(self._path)
@@ -143,7 +143,9 @@ class SampleStore:
         with contextlib.suppress(OSError):
             os.replace(self._path, f"{self._path}.damaged")
             Path(f"{self._path}-wal").unlink(missing_ok=True)
-            self.warning = f"{self._path} was damaged and is set aside; the history of the GPUs' numbers begins anew"
+            self.warning = (
+                f"{self._path} was damaged; it is now {self._path}.damaged, and a new history of GPU samples starts"
+            )
 
 
 def _slowly(things: Iterable[T]) -> Iterator[T]:

@@ -27,7 +27,7 @@ class RecordTable(Generic[_T]):
         try:
             return self._rows.validate_python((self._storage.read() or {}).get(self._name, {}))
         except ValidationError as error:
-            raise damaged(f"the state file has a damaged {self._record}", error) from None
+            raise damaged(f"the state file contains a damaged {self._record}", error) from None
 
     def save(self, rows: Mapping[str, _T]) -> None:
         """Keep these and no others, on disk, in one write, before this returns."""

@@ -24,7 +24,7 @@ class ReservationStore:
         try:
             found = [_RESERVATION.validate_python(dict(document)) for document in self._table.all()]
         except ValidationError as error:
-            raise damaged("the state file has a damaged reservation", error, "the file") from None
+            raise damaged("the state file contains a damaged reservation", error) from None
         return {reservation.id: reservation for reservation in found}
 
     def save(self, reservations: Iterable[Reservation]) -> None:

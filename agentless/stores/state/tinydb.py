@@ -90,21 +90,20 @@ class AtomicStorage(Storage):
             try:
                 tables = _upgraded(orjson.loads(path.read_bytes()), path)
             except orjson.JSONDecodeError:
-                problem = problem or f"{path} is torn"
+                problem = problem or f"{path} is damaged"
             except FileNotFoundError:
                 problem = problem or f"{path} is missing"
             except OSError as error:
                 raise StateError(_why(path, error)) from None
             else:
                 if problem:
-                    self.warning = f"{problem}; went on from the copy before it, {path.name}"
+                    self.warning = f"{problem}; restored the previous copy, {path.name}"
                     self._set_aside()
                 return tables
         if not self._path.exists() and not self._last.exists():
             return None
         raise StateError(
-            f"{problem}, and so is the copy before it; move both away, then run: agentless recover "
-            "(what runs on the nodes keeps running)"
+            f"{problem}, and so is the previous copy; move both away, then run: agentless recover (tasks keep running)"
         )
 
     def _set_aside(self) -> None:
@@ -119,33 +118,31 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
     except (KeyError, TypeError):
         version = None
     if not isinstance(version, int) or version < 1:
-        raise StateError(f"{path} is no state file of agentless; move it away and start again")
+        raise StateError(f"{path} is not a state file of agentless; move it away and restart")
     if version > VERSION:
         raise StateError(
-            f"{path} is from a newer agentless (state version {version}, this one knows {VERSION}); "
-            "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
+            f"{path} is from a newer agentless (state version {version}, this one supports {VERSION}); upgrade "
+            "agentless, or set XDG_STATE_HOME to another folder"
         )
     for old in range(version, VERSION):
         tables = UPGRADES[old](tables)
     return tables
 
 
-def damaged(what: str, error: ValidationError, it: str = "it") -> StateError:
+def damaged(what: str, error: ValidationError) -> StateError:
     """The error for an invalid part of the state file."""
     why = error.errors()[0]["msg"]
-    return StateError(
-        f"{what} ({why}); move {it} away, then run: agentless recover (what runs on the nodes keeps running)"
-    )
+    return StateError(f"{what} ({why}); move the file away, then run: agentless recover (tasks keep running)")
 
 
 def _why(path: Path, error: OSError) -> str:
     fixes = {
         errno.ENOSPC: "the disk is full; free some space there",
         errno.EDQUOT: "your disk quota is used up; free some space there",
-        errno.EROFS: "the file system is read-only; make it writable or set XDG_STATE_HOME to a folder that is",
-        errno.EACCES: "it may not be read or written; give yourself the rights or set XDG_STATE_HOME to another folder",
+        errno.EROFS: "the file system is read-only; make it writable, or set XDG_STATE_HOME to another folder",
+        errno.EACCES: "permission denied; correct its permissions, or set XDG_STATE_HOME to another folder",
     }
-    return f"the state in {path.parent} cannot be used: {fixes.get(error.errno or 0, error.strerror)}"
+    return f"cannot use the state in {path.parent}: {fixes.get(error.errno or 0, error.strerror)}"
 
 
 class _Tasks(Table):
@@ -199,7 +196,7 @@ class TaskStore:
             try:
                 task = _TASK.validate_python(dict(document))
             except ValidationError as error:
-                raise damaged(f"{self._path} has a damaged task", error) from None
+                raise damaged(f"{self._path} contains a damaged task", error) from None
             tasks[task.id] = task
         return tasks
 

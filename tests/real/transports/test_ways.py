@@ -77,7 +77,7 @@ async def test_what_a_proxy_command_complains_of_is_in_the_message(shared_server
     (tmp_path / ".ssh/known_hosts").write_text(shared_server.known_hosts.read_text())
     (tmp_path / ".ssh/config").write_text(f"Host 127.0.0.1\n  ProxyCommand {command}\n")
     node = node_of(shared_server, library, identity_file=str(shared_server.key)).but(home=tmp_path, connect_timeout=0.5)
-    assert str(await refusal(node)).endswith(f"; its ProxyCommand says: {says}")
+    assert str(await refusal(node)).endswith(f"; its ProxyCommand printed: {says}")
 
 
 @pytest.fixture

@@ -23,9 +23,11 @@ def add_to(app: FastAPI, services: ControllerServices) -> None:
 
     @app.get("/v1/controller")
     async def controller() -> ControllerView:
+        """Show the state of the controller."""
         return services.status.describe()
 
     @app.post("/v1/controller/stop")
     async def stop_controller() -> ControllerView:
+        """Stop the controller. Tasks keep running."""
         services.lifetime.leave()
         return services.status.describe()

@@ -50,20 +50,24 @@ def _add_envs(app: FastAPI, services: EnvServices) -> None:
 
     @app.get("/v1/envs")
     async def listed() -> list[EnvView]:
+        """List all envs."""
         await envs.look()
         return envs.views()
 
     @app.get("/v1/envs/{env}")
     async def shown(env: str) -> EnvView:
+        """Show an env and its versions."""
         await envs.look()
         return envs.view(env)
 
     @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, caller: CurrentCaller) -> dict[str, Any]:
+        """Remove unused versions before the current one, and leftovers of interrupted operations."""
         return await services.prune.prune(caller, dry_run=request.dry_run)
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        """Remove an env from all reachable nodes."""
         return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))
 
 
@@ -72,6 +76,7 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, caller: CurrentCaller) -> Response:
+        """Create an env, with a build container made from an image."""
         return ProgressResponse(lambda tell, _: builds.create(env, request.image, request.node, caller, tell))
 
     @app.post("/v1/envs/{env}/build")
@@ -83,7 +88,7 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
         node: str | None = None,
         message: str = "",
     ) -> Response:
-        """The body is the context, as a tar archive."""
+        """Build a new version from a Dockerfile. The body is the build context, a tar archive."""
         wish = Wish(dockerfile, base, node, message)
         return ProgressResponse(lambda tell, body: builds.build(env, wish, caller, body, tell), upload=True)
 
@@ -91,17 +96,19 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
     async def terminal(
         env: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
-        """A program in the build container, as in that of a task."""
+        """Run a program in the build container of an env. Without `size`, it has no terminal."""
         opening = builds.open(env, command, None if size is None else Size.parse(size), caller)
-        stopped = "the controller was stopped, and the terminal with it; the env is as it was left"
+        stopped = "the controller stopped and closed the terminal; the env keeps its changes"
         return TerminalStream(services.lifetime, opening, stopped)
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, caller: CurrentCaller) -> Response:
+        """Save the build container as a new version."""
         return ProgressResponse(lambda tell, _: builds.save(env, request.message, caller, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, caller: CurrentCaller) -> Response:
+        """Make an earlier version the current one."""
         ref = parse_ref(env)
         return ProgressResponse(lambda tell, _: builds.rollback(ref, caller, tell, force=request.force))
 
@@ -109,16 +116,17 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
 def _add_moves(app: FastAPI, moves: Moves) -> None:
     @app.post("/v1/env/import")
     async def take_in(caller: CurrentCaller, env: str | None = None, node: str | None = None) -> Response:
-        """The body is an archive as `docker save` writes it, with one image and without names."""
+        """Import a version. The body is an archive of `docker save` with one image and no names."""
         return ProgressResponse(lambda tell, body: moves.take_in(env, node, caller, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, caller: CurrentCaller) -> Response:
+        """Copy a version to nodes."""
         ref = parse_ref(env)
         return ProgressResponse(lambda tell, _: moves.push(ref, request.nodes, request.via, caller, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
-        """The archive in frames, like a log."""
+        """Export a version as an archive, in frames like a log."""
         ref, archive = await moves.export(parse_ref(env))
         return framed(archive, {"x-agentless-env": str(ref)})

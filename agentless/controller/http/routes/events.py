@@ -33,10 +33,10 @@ def add_to(app: FastAPI, services: EventServices) -> None:
         after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
         follow: bool = True,
     ) -> StreamingResponse:
-        """What has happened, one JSON object per line, and with `follow` what happens from now on.
+        """Stream events, one JSON object per line; with `follow`, also new ones as they happen.
 
-        It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
-        seconds); `task` leaves out all others.
+        The stream starts after event number `after`, or with the `last` events since `since` (Unix seconds). With
+        `task`, it contains only events of that task.
         """
         only = None if task is None else services.lookup.find(task).id
         seq = services.tasks.history.last_events(last, since, only) if after is None else after

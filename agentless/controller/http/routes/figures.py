@@ -36,9 +36,9 @@ def add_to(app: FastAPI, services: FigureServices) -> None:
         points: Annotated[int, Query(ge=1, le=3600)],
         gpu: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI takes a copy
     ) -> Response:
-        """So many points of the last `since` seconds, of each `gpu` (`node1::0`, or `node1` for all of it), or of all.
+        """Return `points` values of the last `since` seconds for each `gpu` (`node1::0`, or `node1` for all its GPUs).
 
-        Where it would be finer than what is kept of a time so long ago, a value stands for several points.
+        Without `gpu`, it returns all GPUs. Older values have a lower resolution, so they repeat.
         """
         await services.nodes.heard()
         # As it is: to check half a million numbers takes longer than to find them.
@@ -48,11 +48,11 @@ def add_to(app: FastAPI, services: FigureServices) -> None:
     async def usage(
         edge: Annotated[list[Annotated[float, Field(ge=0, le=LATEST)]], Query()], by: By = "owner"
     ) -> UsageView:
-        """What was had of the GPUs from the first to the last `edge` (Unix seconds), and between each two of them."""
+        """Return the GPU usage between each two `edge` times (Unix seconds), and in total."""
         await services.nodes.heard()
         return await services.usage.view(edge, by)
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        """What Prometheus scrapes."""
+        """Return metrics in the format of Prometheus."""
         return await services.metrics.answer()

@@ -25,18 +25,19 @@ def add_to(app: FastAPI, services: FileServices) -> None:
 
     @app.post("/v1/files/{place}/look")
     async def look(place: str, request: LookRequest) -> Found:
-        """What is at these paths of a node, or of a task's container."""
+        """Look up paths on a node or in the container of a task."""
         return await services.files.look(place, [decoded(path) for path in request.paths])
 
     @app.post("/v1/files/{place}/transfer")
     async def transfer(
         place: str, way: Way, path: str, folder: bool, argument: Annotated[tuple[str, ...], Query()] = ()
     ) -> Response:
-        """A copy: what its program there prints, and what it is given, as `terminal_stream` has it.
+        """Copy files: stream the input and output of the remote program in frames.
 
-        With `send` it prints a tar stream, with `receive` it takes one, and rsync is begun with the arguments.
+        With `send` the program prints a tar stream, with `receive` it reads one. With `rsync` it is rsync with these
+        arguments.
         """
         arguments = [decoded(word) for word in argument]
         opening = services.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
-        stopped = "the controller was stopped, and the copy broke off; run it again"
+        stopped = "the controller stopped and interrupted the copy; run the command again"
         return TerminalStream(services.lifetime, opening, stopped)

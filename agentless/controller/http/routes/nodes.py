@@ -44,42 +44,46 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/nodes")
     async def nodes() -> list[NodeView]:
+        """List all nodes."""
         await known.heard()
         return [node_view(node) for node in known.cluster().nodes.values()]
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
+        """Show a node."""
         link = known.link(node)
         await known.heard([node])
         return replace(node_view(known.cluster([node]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, caller: CurrentCaller) -> NodeView:
-        """From now on nothing new starts there."""
+        """Drain a node: no new tasks start there."""
         await known.heard([node])
         return node_view(exclusions.drain(node, request.reason, by=caller))
 
     @app.post("/v1/nodes/{node}/resume")
     async def resume_node(node: str, request: ResumeRequest, caller: CurrentCaller) -> ResumeView:
-        """Let it in again, or a GPU of it that was found unhealthy."""
+        """Resume a drained node, or a GPU that was found unhealthy."""
         await known.heard([node])
         found, lifted = exclusions.resume(node, request.gpu, by=caller)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")
     async def empty(node: str, within: FiniteFloat = 0.0) -> NodeView:
-        """The node when no task lives on it any more or it is not drained, or as it is after `within` seconds."""
+        """Wait until a node has no live task or is not drained, for at most `within` seconds, and show it."""
         await known.heard([node])
         return node_view(await exclusions.empty(node, within))
 
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
+        """Check nodes."""
         return await services.doctor.examine(node)
 
 
 def _add_gpus(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/gpus")
     async def gpus(caller: CurrentCaller, node: str | None = None) -> list[GpuView]:
+        """List the GPUs of one node or of all nodes."""
         names = list(services.nodes.links) if node is None else [node]
         await services.nodes.heard(names)
         seen = services.nodes.cluster().nodes
@@ -91,17 +95,20 @@ def _add_host_keys(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
+        """List the host keys of nodes."""
         return await keys.ask_all(nodes.links_to(node))
 
     @app.post("/v1/host-keys")
     async def trust_all(fingerprints: dict[str, str]) -> list[HostKey]:
-        """Record the keys of several nodes, each by its fingerprint, as `GET /v1/host-keys` showed it."""
+        """Trust the host keys of several nodes, each with the fingerprint that `GET /v1/host-keys` returned."""
         return await keys.record_all({nodes.link(node): shown for node, shown in fingerprints.items()})
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:
+        """Show the host key of a node."""
         return await keys.ask(nodes.link(node))
 
     @app.post("/v1/nodes/{node}/trust")
     async def trust(node: str, request: TrustRequest) -> HostKey:
+        """Trust the host key of a node."""
         return await keys.record(nodes.link(node), request.fingerprint)

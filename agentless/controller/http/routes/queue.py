@@ -44,34 +44,34 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
 
     @app.get("/v1/queue")
     async def queue(caller: CurrentCaller) -> list[TaskView]:
-        """Those who wait, in their order."""
+        """List the pending tasks in queue order."""
         await nodes.heard()
         return [views.seen_by(caller, task) for task in services.queue.tasks]
 
     @app.get("/v1/shares")
     async def shares() -> list[ShareView]:
-        """What each owner has used lately, holds and waits for; those first that are next."""
+        """List the owners with their recent usage, running tasks and pending tasks; the next in line come first."""
         await nodes.heard()
         return services.run_history.shares()
 
     @app.post("/v1/tasks/{task}/move")
     async def move(task: str, request: MoveRequest, caller: CurrentCaller) -> TaskView:
-        """Give one that waits another place in the queue."""
+        """Move a pending task in the queue."""
         moved = services.scheduler.move(task, request.position, request.before, request.after, by=caller)
         return views.seen_by(caller, moved)
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
-        """Why a task does not start."""
+        """Explain why a task does not start."""
         await nodes.heard()
         return services.queue.explain(services.lookup.find(task))
 
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, caller: CurrentCaller) -> ExplainView:
-        """What would become of a task if it were submitted now; nothing is."""
+        """Explain what would happen to a task if you submitted it now. Nothing is submitted."""
         (spec, *more) = request.specs()
         if more:
-            raise UsageError("one task at a time can be explained; name one target")
+            raise UsageError("cannot explain more than one task at a time; specify one target")
         await nodes.heard()
         services.builder.check(spec)
         return services.queue.what_if(spec, request.owner or caller.name)
@@ -80,14 +80,15 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
 def _add_reservations(app: FastAPI, known: Reservations) -> None:
     @app.get("/v1/reservations")
     async def reservations() -> list[ReservationView]:
-        """Those that are not over, the first to begin first."""
+        """List current and future reservations, ordered by begin."""
         return await known.views()
 
     @app.post("/v1/reservations")
     async def reserve(request: ReservationRequest, caller: CurrentCaller) -> list[ReservationView]:
-        """All of the targets, or none."""
+        """Reserve all targets, or none if one of them cannot be reserved."""
         return await known.reserve(request, by=caller)
 
     @app.delete("/v1/reservations/{reservation}")
     async def unreserve(reservation: str, caller: CurrentCaller) -> ReservationView:
+        """Cancel a reservation."""
         return known.remove(reservation, by=caller)

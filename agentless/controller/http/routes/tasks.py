@@ -65,36 +65,39 @@ def _add_reads(app: FastAPI, services: TaskServices) -> None:
         batch: str | None = None,
         limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
     ) -> list[TaskView]:
-        """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
+        """List all live tasks, including foreign ones; with `ended`, also the newest `limit` ended ones."""
         await nodes.heard()
         found = [views.seen_by(caller, task) for task in lookup.all(batch, ended=ended, newest=limit)]
         return [view for view in found if view.mine or not mine]
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str, caller: CurrentCaller) -> TaskView:
+        """Show a task."""
         if task not in services.tasks.live:
             await nodes.heard()
         return views.seen_by(caller, lookup.find(task))
 
     @app.get("/v1/tasks/{task}/spec")
     async def spec(task: str) -> TaskSpec:
-        """What was asked for, as the label of its container has it: of secrets the names."""
+        """Show the specification of a task; secrets appear by name only."""
         return lookup.find(task).spec
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
+        """List the recorded events of a task, oldest first."""
         events = services.tasks.history.events(0, -1, lookup.find(task).id)
         return [{"seq": seq, **orjson.loads(event)} for seq, event in events]
 
     @app.get("/v1/tasks/{task}/script")
     async def script(task: str) -> ScriptView:
-        """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
+        """Show the script that launches a task on its node, without the values of secrets."""
         return services.commands.script(task)
 
 
 def _add_following(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
+        """Wait until a task has ended, for at most `within` seconds, and show it."""
         return services.views.seen_by(caller, await services.commands.wait(task, within))
 
     @app.get("/v1/tasks/{task}/logs")
@@ -107,7 +110,10 @@ def _add_following(app: FastAPI, services: TaskServices) -> None:
         resumable: bool = False,
         position: Annotated[str | None, Query(max_length=2000)] = None,
     ) -> StreamingResponse:
-        """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
+        """Stream the output of a task in frames.
+
+        With `resumable`, frames of kind 5 contain a cursor. Pass it as `position` to continue there.
+        """
         begin = None if position is None else LogCursor.parse(position)
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
         return framed(services.logs.read(task, query))
@@ -118,43 +124,49 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest, caller: CurrentCaller) -> list[StartView]:
+        """Submit tasks, one per target."""
         found = await services.submission.submit(request.submit(caller))
         return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
+        """Stop a task: SIGTERM, then SIGKILL after the grace time."""
         return views.seen_by(caller, await stops.stop(task, "stop", request.grace, by=caller))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, caller: CurrentCaller) -> TaskView:
+        """Kill a task with SIGKILL."""
         return views.seen_by(caller, await stops.stop(task, "kill", by=caller))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str, caller: CurrentCaller) -> TaskView:
-        """The next try of a task that has ended."""
+        """Retry an ended task."""
         return views.seen_by(caller, services.retries.retry(task, by=caller))
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, caller: CurrentCaller) -> TaskView:
+        """Pause a running task."""
         return views.seen_by(caller, await commands.pause(task))
 
     @app.post("/v1/tasks/{task}/resume")
     async def resume(task: str, caller: CurrentCaller) -> TaskView:
+        """Resume a paused task."""
         return views.seen_by(caller, await commands.resume(task))
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, caller: CurrentCaller, force: bool = False) -> TaskView:
+        """Remove an ended task, its container and its log; with `force`, also a live one."""
         return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
 
 
 def _add_recovery(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/recovery")
     async def recoverable(caller: CurrentCaller) -> RecoveryView:
-        """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
+        """List your tasks that run on nodes and are unknown here, and the nodes that could not be asked."""
         return await services.recovery.offer(caller)
 
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest, caller: CurrentCaller) -> list[TaskView]:
-        """Remember these."""
+        """Take over tasks that `GET /v1/recovery` has listed."""
         found = services.recovery.recover(request.tasks, request.digests, by=caller)
         return [services.views.seen_by(caller, task) for task in found]

@@ -27,7 +27,7 @@ def add_to(app: FastAPI, services: TerminalServices) -> None:
     async def terminal(
         task: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
-        """A program in the container of a running task; without a `size` it has no terminal."""
+        """Run a program in the container of a running task. Without `size`, it has no terminal."""
         opening = services.terminals.open(task, command, None if size is None else Size.parse(size), caller)
-        stopped = "the controller was stopped, and the terminal with it; the task runs on"
+        stopped = "the controller stopped and closed the terminal; the task keeps running"
         return TerminalStream(services.lifetime, opening, stopped)

@@ -15,7 +15,7 @@ from agentless.model.files.snapshot import parse_snapshot
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """The id of a snapshot, and the SHA-256 of each content that has to be sent."""
+    """The id of a snapshot, and the SHA-256 of each file whose content must be uploaded."""
 
     id: str
     missing: list[str]
@@ -33,10 +33,10 @@ def add_to(app: FastAPI, services: UploadServices) -> None:
 
     @app.post("/v1/snapshots")
     async def snapshot(request: SnapshotRequest) -> SnapshotView:
-        """Take in what a folder has in it."""
+        """Register the files of a folder for upload."""
         return SnapshotView(*store.put(parse_snapshot(request.files)))
 
     @app.post("/v1/contents")
     async def contents(request: Request) -> dict[str, int]:
-        """Take in contents."""
+        """Upload the contents of files."""
         return {"taken": await take_contents(store, request.stream())}

@@ -23,15 +23,15 @@ def add_to(app: FastAPI, services: VolumeServices) -> None:
 
     @app.get("/v1/volumes")
     async def volumes(sizes: bool = True) -> list[VolumeView]:
-        """Of all nodes that answer; without sizes it is faster."""
+        """List the volumes of all reachable nodes. Faster without `sizes`."""
         return await services.volumes.all(sizes=sizes)
 
     @app.post("/v1/volumes")
     async def create(request: VolumeRequest, caller: CurrentCaller) -> VolumeView:
-        """Make one."""
+        """Create a volume on a node."""
         return await services.volumes.create(request.name, request.node, caller)
 
     @app.delete("/v1/volumes/{name}")
     async def remove(name: str, node: str | None = None) -> list[VolumeView]:
-        """Remove one of a node, or of all nodes that have it."""
+        """Remove a volume from one node, or from all nodes."""
         return await services.volumes.remove(name, node)

@@ -47,11 +47,11 @@ def add_to(app: FastAPI, services: WatchServices) -> None:
 
     @app.get("/v1/watch")
     async def watch(caller: CurrentCaller) -> StreamingResponse:
-        """Rows that have changed, as JSON objects, one per line; the first line has all there are.
+        """Stream changed rows, one JSON object per line; the first line contains all rows.
 
-        A line has any of `nodes`, `gpus` and `tasks` (values as elsewhere; of the ended tasks the newest 1,000), `gone`
-        (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
-        the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
+        A line has any of `nodes`, `gpus` and `tasks` (up to 1,000 ended tasks, newest first), `gone` (`["tasks", ID]`,
+        `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now` (Unix seconds, controller's
+        clock). A stopped controller sends `{"leaving": true}` as its last line.
         """
         feed = feeds.get(caller) or feeds.setdefault(caller, LiveFeed(services, caller))
         return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")

@@ -39,7 +39,7 @@ class Drains:
         """Start nothing new on a node. If it is drained already, a new reason replaces the old one."""
         node = self._nodes.link(name).node.name
         if reason is not None and (len(reason) > REASON or not reason.isprintable()):
-            raise UsageError(f"--reason wants one line of plain text, of at most {REASON} characters")
+            raise UsageError(f"--reason must be one line of plain text of at most {REASON} characters")
         record = self._records.of(node)
         drain = record.drain or Drain(by.name, self._clock.now())
         if reason is not None:
@@ -55,7 +55,7 @@ class Drains:
         node, seen = link.node.name, link.observation
         record = self._records.of(node)
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
-            raise Refused(f"GPU {gpu} is not there; agentless gpus {node} lists those of {node}")
+            raise Refused(f"{node} has no GPU {gpu}; to list its GPUs, run: agentless gpus {node}")
         there = seen.sample if seen.error is None else None
         after, lifted = resumed(record, gpu, there, seen.faults, self.policy)
         if lifted:

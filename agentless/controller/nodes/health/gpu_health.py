@@ -67,4 +67,4 @@ class GpuHealth:
                 yield "unhealthy", words
         for trouble in known:
             if trouble not in gpu.troubles:
-                yield "resumed", f"GPU {gpu.reading.index}: found no longer (health: resume): {trouble.reason}"
+                yield "resumed", f"GPU {gpu.reading.index}: recovered (health: resume): {trouble.reason}"

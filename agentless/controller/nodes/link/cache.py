@@ -85,8 +85,8 @@ class NodeCache:
         """Why it does not say which containers of ours it has, None when it does."""
         seen = self.observation
         if seen.error is not None or seen.engine is None:
-            return seen.error or "it has not answered yet"
-        return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
+            return seen.error or "no answer yet"
+        return None if seen.engine.containers is not None else seen.engine.error or "cannot list its containers"
 
     @property
     def known_until(self) -> float | None:

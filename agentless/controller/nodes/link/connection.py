@@ -68,8 +68,8 @@ class NodeConnection:
             except AgentlessError as error:
                 self._lost(error)
             except Exception as error:  # noqa: BLE001 - one node must not end the controller
-                _log.exception("%s: the link broke in an unforeseen way", self._cache.name)
-                self._lost(Unreachable(f"agentless failed here: {error!r}; please report it"))
+                _log.exception("%s: unexpected error on the connection", self._cache.name)
+                self._lost(Unreachable(f"unexpected error in agentless: {error!r}; please report this"))
             await self._session.close()
             if time() - since >= HELD:
                 attempt = 0

@@ -24,4 +24,4 @@ One costs a node 50 ms and us 3: by that a node full of restarting containers ca
 
 def flooded(session: Session, fd: int, what: str) -> TooMuch:
     """The error for a stream that brings too much: of `what` on its standard output, else of errors."""
-    return session.flooded(f"sends {what if fd == 1 else 'endless errors'}")
+    return session.flooded(f"sends {what if fd == 1 else 'too many error messages'}")

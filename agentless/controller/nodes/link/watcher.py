@@ -91,7 +91,7 @@ class Watcher:
         try:
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > EVENT:
-                    raise flooded(self._session, fd, "endless events of its containers")
+                    raise flooded(self._session, fd, "too many container events")
                 if fd != 1:
                     continue
                 *lines, buffer = (buffer + data).split(b"\n")

@@ -28,16 +28,16 @@ class Tried:
 
     def refused(self, hop: Hop) -> AuthFailed:
         """The error if the server accepted none of the keys."""
-        parts = [f"it took none of {', '.join(self.offered)}" if self.offered else "there was no key to offer"]
+        parts = [f"it rejected {', '.join(self.offered)}" if self.offered else "no key to offer"]
         parts += self.unusable
         if self.encrypted:
             keys = " ".join(str(path) for path in self.encrypted)
-            parts += [f"{keys} is encrypted and no SSH agent holds it", f"run: ssh-add {keys}"]
+            parts += [f"{keys} is encrypted, and no SSH agent has it", f"run: ssh-add {keys}"]
         else:
             make = "" if self.offered else "ssh-keygen -t ed25519 && "
             port = "" if hop.port == 22 else f"-p {hop.port} "
             parts += [f"run: {make}ssh-copy-id {port}{hop.user}@{hop.host}"]
-        return AuthFailed(f"{hop.where} does not let us in: {'; '.join(parts)}")
+        return AuthFailed(f"{hop.where} rejected the login: {'; '.join(parts)}")
 
 
 def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable[[K], bytes]) -> tuple[list[K], Tried]:
@@ -54,7 +54,7 @@ def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable
         for path in paths:
             by_agent = in_agent.pop(public[path], None)
             if by_agent is not None:
-                tried.offered.append(f"{path} (by the SSH agent)")
+                tried.offered.append(f"{path} (from the SSH agent)")
                 yield by_agent
                 continue
             try:
@@ -65,14 +65,14 @@ def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable
                 if path in hop.identities:
                     tried.unusable.append(f"{path} does not exist")
             except (OSError, ValueError) as error:
-                tried.unusable.append(f"{path} cannot be used ({error})")
+                tried.unusable.append(f"{path} is not usable ({error})")
             else:
                 tried.offered.append(str(path))
                 yield key
 
     named, found = list(read(hop.identities)), list(read(hop.defaults))
     if in_agent:
-        tried.offered.append(f"{len(in_agent)} more of the SSH agent")
+        tried.offered.append(f"{len(in_agent)} more keys of the SSH agent")
     return [*named, *in_agent.values(), *found], tried
 
 

@@ -54,8 +54,8 @@ class KnownHosts:
         shown = fingerprint(key)
         if key in self.revoked:
             raise HostKeyRejected(
-                f"{node}: {self.host} shows the host key {shown}, which is marked as revoked; somebody may be "
-                "impersonating it, do not connect",
+                f"{node}: the host key {shown} of {self.host} is marked as revoked; another machine may be "
+                "impersonating it; do not connect",
                 host=self.host,
                 key=key,
                 fingerprint=shown,
@@ -66,17 +66,17 @@ class KnownHosts:
             return
         if not self.keys:
             raise HostKeyRejected(
-                f"{node}: run: agentless nodes trust {node}; the host key of {self.host} is not known yet "
-                f"({key.split(maxsplit=1)[0]} {shown})",
+                f"{node}: unknown host key of {self.host} ({key.split(maxsplit=1)[0]} {shown}); to trust it, run: "
+                f"agentless nodes trust {node}",
                 host=self.host,
                 key=key,
                 fingerprint=shown,
             )
         recorded = tuple(dict.fromkeys(fingerprint(known) for known, _ in self.keys))  # it may be in several files
         raise HostKeyRejected(
-            f"{node}: WARNING: the host key of {self.host} has changed: it shows {shown}, on record is "
-            f"{', '.join(recorded)}; somebody may be impersonating it. If you know that it was reinstalled, run: "
-            f"ssh-keygen -R '{self.host}' -f {self.keys[0][1]} && agentless nodes trust {node}",
+            f"{node}: WARNING: the host key of {self.host} has changed from {', '.join(recorded)} to {shown}; "
+            f"another machine may be impersonating it; if you reinstalled it, run: ssh-keygen -R '{self.host}' -f "
+            f"{self.keys[0][1]} && agentless nodes trust {node}",
             host=self.host,
             key=key,
             fingerprint=shown,

@@ -97,7 +97,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
     address = f"{tokens['h']}:{port}"
     if address in behind:
         circle = " → ".join((*behind, address))
-        raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
+        raise Unreachable(f"{node.name}: the jump hosts form a loop ({circle}); correct jump or ProxyJump")
     proxy = None if target.jump else config.line("ProxyCommand")
     identities = [target.identity] if target.identity else []
     identities += [word for word in config.words("IdentityFile") if word != "none"]
@@ -124,7 +124,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
     before, _, last = jump.rpartition(",")
     login = parse_login(last.removeprefix("ssh://"))
     if login is None:
-        raise Unreachable(f"{node.name}: {last!r} is no jump host; write [USER@]HOST[:PORT] or a name of ~/.ssh/config")
+        raise Unreachable(f"{node.name}: invalid jump host {last!r}; use [USER@]HOST[:PORT] or a host of ~/.ssh/config")
     through = _Target(f"jump host {login.host}", login.host, login.user, login.port, None, before or None)
     return (*_hops(node, files, through, (*behind, address)), here)
 
@@ -132,7 +132,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
 def _port(node: NodeConfig, text: str) -> int:
     if text.isdecimal() and 0 < int(text) < 65536:
         return int(text)
-    raise Unreachable(f"{node.name}: Port {text!r} is no port; correct it in ~/.ssh/config")
+    raise Unreachable(f"{node.name}: invalid Port {text!r}; correct it in ~/.ssh/config")
 
 
 def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:

@@ -57,7 +57,7 @@ holders() {
   [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
 } 2> /dev/null
 holders=$(holders) || {
-  echo 'who holds GPUs cannot be listed' >&2
+  echo 'cannot list which tasks hold GPUs' >&2
   exit 77
 }
 marked=$(docker --host unix:///run/user/1000/docker.sock ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77

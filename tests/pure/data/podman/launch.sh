@@ -60,7 +60,7 @@ holders() {
   [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
 } 2> /dev/null
 holders=$(holders) || {
-  echo 'who holds GPUs cannot be listed' >&2
+  echo 'cannot list which tasks hold GPUs' >&2
   exit 77
 }
 # What podman starts and leaves, like the `conmon` of a container, must not hold the lock.
