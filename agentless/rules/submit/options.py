@@ -33,8 +33,10 @@ from agentless.rules.submit.kinds import (
     Volumes,
 )
 
-PLACEMENT, QUEUE, LIMITS, RETRIES = "Placement", "Queue", "Limits", "Retries"
-CONTAINER, FILES, TASK = "Container", "Files and variables", "Task"
+WHERE, WHEN, RESOURCES, CONTAINER = "Where", "When", "Resources", "Container"
+FILES, FAILURE, OUTPUT = "Files", "If it fails", "Output"
+PANELS = (WHERE, WHEN, RESOURCES, CONTAINER, FILES, FAILURE, OUTPUT)
+"""The headings of the options in the help, in order."""
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
 
@@ -44,10 +46,10 @@ class Option:
     """What is known of an option besides its name and type, which `OPTIONS` fills in.
 
     `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
-    field. `completes` says which names a shell may offer.
+    field. `completes` says which names a shell may offer. A `common` option is in the short help.
     """
 
-    group: str
+    panel: str
     help: str
     metavar: str | None = None
     default: str | int | None = None
@@ -55,6 +57,7 @@ class Option:
     many: bool = False
     completes: Literal["nodes", "envs"] | None = None
     hint: str = ""
+    common: bool = False
     name: str = ""
     types: tuple[type, ...] = ()
     reader: Callable[[Any, str], Any] | None = None
@@ -82,144 +85,146 @@ class Option:
 class Options(TypedDict, total=False):
     """The options of a submit; None is the same as leaving one out."""
 
-    gpus: Annotated[int | None, Option(PLACEMENT, "Any N GPUs, on one node; 0: none.", "N")]
-    gpu_memory: Annotated[
-        GpuMemory, Option(PLACEMENT, "Memory of each GPU, free and in all, like 40G; a number alone is MB.", "SIZE")
-    ]
-    gpu_share: Annotated[
-        int | None,
-        Option(PLACEMENT, "Up to N tasks on each GPU, if all are willing; needs --gpu-memory.", "N", default=1),
-    ]
-    gpu_type: Annotated[GpuTypes, Option(PLACEMENT, "The best first: A100,H100 or RTX*.", "TYPE,...")]
     node: Annotated[
         Nodes,
         Option(
-            PLACEMENT,
-            "Only this node; several: any of them.",
+            WHERE,
+            "Run on this node, or on one of several",
+            "NODE",
             many=True,
             completes="nodes",
+            common=True,
             hint="only this node; several: any of them",
         ),
     ]
-    exclude: Annotated[Nodes, Option(PLACEMENT, "Not on this node.", "NODE", many=True, completes="nodes")]
-    on: Annotated[Pairs, Option(PLACEMENT, "Only on nodes with this label.", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(PLACEMENT, "With no other task on the node.")]
+    exclude: Annotated[Nodes, Option(WHERE, "Do not run on this node", "NODE", many=True, completes="nodes")]
+    on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
+    exclusive: Annotated[bool, Option(WHERE, "Share the node with no other task")]
+    share: Annotated[bool, Option(WHERE, "Also use GPUs that processes outside agentless use")]
     policy: Annotated[
-        Policy, Option(PLACEMENT, "Which node of those that do: pack, spread, best_fit, ...; default: inventory.")
-    ]
-    priority: Annotated[
-        int | None,
-        Option(QUEUE, "Higher ones come first; -1000 to 1000.", "N", default=0, hint="-1000 to 1000"),
+        Policy,
+        Option(
+            WHERE,
+            "How to choose among matching nodes: pack, spread, first_fit, best_fit, least_loaded or round_robin "
+            "(default: the inventory's)",
+            "POLICY",
+        ),
     ]
     time_limit: Annotated[
         Time,
         Option(
-            LIMITS,
-            "How long it may run; short ones may fill gaps in the queue; 0: no limit.",
+            WHEN,
+            "Maximum run time: 8h or 30min; 0 is no limit",
             "TIME",
+            common=True,
             hint="like 8h; short tasks can fill gaps in the queue",
         ),
     ]
-    signal: Annotated[
-        Signal,
-        Option(LIMITS, "What tells it that its time limit is over, or nearly: TERM, USR1, ...", "NAME", default="TERM"),
-    ]
+    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM")]
     signal_before: Annotated[
-        Time, Option(LIMITS, "So long before the limit, when it is killed; default: at it.", "TIME")
+        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME")
     ]
-    at: Annotated[str | datetime | None, Option(QUEUE, "Not before: 18:30 or 2026-05-01T18:30.", "DATE")]
-    after: Annotated[Time, Option(QUEUE, "Not before so long: 30min, 2h30m.", "TIME", flags=("--in",))]
-    retries: Annotated[
-        int,
-        Option(
-            RETRIES,
-            "Try it again, up to so often, when it fails.",
-            "N",
-            default=0,
-            hint="retry up to so many times on failure",
-        ),
+    stop_grace: Annotated[Time, Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s")]
+    at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
+    after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
+    priority: Annotated[
+        int | None,
+        Option(WHEN, "Higher priorities start first; -1000 to 1000", "N", default=0, hint="-1000 to 1000"),
     ]
-    retry_on: Annotated[Endings, Option(RETRIES, "When: failed, oom, timeout, lost, exit:CODE.", "WHAT,...")]
-    backoff: Annotated[
-        Time, Option(RETRIES, "Pause before the second try; doubled for each one more.", "TIME", default="10s")
-    ]
-    max_parallel: Annotated[int | None, Option(QUEUE, "Of this batch, at most so many at a time; 0: no limit.", "N")]
+    no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
+    wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]
+    max_parallel: Annotated[int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N")]
     zipped: Annotated[
-        bool, Option(TASK, "Of several spans the first values together, then the second ones.", flags=("--zip",))
+        bool,
+        Option(WHEN, "Combine the first values of all spans, then the second ones, and so on", flags=("--zip",)),
     ]
-    owner: Annotated[Owner, Option(TASK, "Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.", "NAME")]
+    gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
+    gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
+    gpu_type: Annotated[
+        GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
+    ]
+    gpu_share: Annotated[
+        int | None,
+        Option(RESOURCES, "Share each GPU with up to N willing tasks; needs --gpu-memory", "N", default=1),
+    ]
+    cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
+    memory: Annotated[Memory, Option(RESOURCES, "Memory: 8GB or 16GiB", "SIZE", common=True, hint="like 16GiB")]
+    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE")]
     image: Annotated[
         str | None,
         Option(
             CONTAINER,
-            "The container image; default: the inventory's.",
+            "Container image (default: the inventory's)",
+            "IMAGE",
+            common=True,
             hint="default: the inventory's; ↓ lists those in use",
         ),
     ]
     container: Annotated[
         str | None,
-        Option(CONTAINER, "The env to run in, brought to the node if need be.", "NAME[:N]", completes="envs"),
+        Option(CONTAINER, "Env to run in; copied to the node if missing", "NAME[:N]", completes="envs", common=True),
     ]
     pull: Annotated[
-        str | None, Option(CONTAINER, "When the --image is fetched: missing (the default), always, never.", "WHEN")
-    ]
-    name: Annotated[str | None, Option(TASK, "A name to refer to it by.", hint="to refer to the task by")]
-    cores: Annotated[float | None, Option(LIMITS, "CPU cores for it, like 4 or 0.5; 0: no limit.", hint="like 4")]
-    memory: Annotated[
-        Memory,
-        Option(
-            LIMITS,
-            "Memory for it, like 8GB or 16GiB; a number alone is MB; 0: no limit.",
-            "SIZE",
-            hint="like 16GiB",
-        ),
-    ]
-    shm_size: Annotated[
-        ShmSize, Option(LIMITS, "Size of /dev/shm, like 8G; a number alone is MB; 0: the default.", "SIZE")
+        str | None, Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN")
     ]
     env: Annotated[
         Pairs,
         Option(
-            FILES,
-            "A variable; without =VALUE yours.",
+            CONTAINER,
+            "Set a variable; KEY alone copies yours",
             "KEY[=VALUE]",
             flags=("--env", "-e"),
             many=True,
+            common=True,
             hint="one KEY=VALUE per line",
         ),
     ]
     secret_env: Annotated[
         Pairs,
         Option(
-            FILES,
-            "The same, and its value is never shown or stored.",
+            CONTAINER,
+            "Set a variable whose value is never shown or stored",
             "KEY[=VALUE]",
             flags=("--secret-env", "-s"),
             many=True,
         ),
     ]
-    mount: Annotated[
-        Mounts, Option(FILES, "A folder of the node to see in the container.", "HOST:CONT[:ro]", many=True)
-    ]
+    workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
+    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
+    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
     upload: Annotated[
-        Uploads, Option(FILES, "A file or folder of yours to have there, as it is now.", "PATH[:DEST]", many=True)
+        Uploads, Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True)
     ]
     output: Annotated[
-        Outputs, Option(FILES, "What to bring back when it has ended, however it did.", "PATH[:LOCAL]", many=True)
+        Outputs, Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True)
     ]
+    mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node", "HOST:CONT[:ro]", many=True, common=True)]
     volume: Annotated[
-        Volumes,
-        Option(FILES, "A volume of the node, made if it is not there; see volume.", "NAME:CONT[:ro]", many=True),
+        Volumes, Option(FILES, "Mount a volume of the node; created if missing", "NAME:CONT[:ro]", many=True)
     ]
-    workdir: Annotated[str | None, Option(CONTAINER, "Folder in the container to start in.")]
-    user: Annotated[str | None, Option(CONTAINER, "User in the container, like 1000:1000.")]
-    network: Annotated[str | None, Option(CONTAINER, "Docker network, like host or none.")]
-    privileged: Annotated[bool, Option(CONTAINER, "Full access to the node, all GPUs included.")]
-    share: Annotated[bool, Option(PLACEMENT, "Also on a GPU that a process outside agentless uses.")]
-    stop_grace: Annotated[Time, Option(LIMITS, "Between SIGTERM and SIGKILL.", "TIME", default="10s")]
-    label: Annotated[Pairs, Option(TASK, "A label to find it by.", "KEY=VALUE", many=True)]
-    wait_for: Annotated[Time, Option(QUEUE, "Give up after so long in the queue; 0: do not wait.", "TIME")]
-    no_queue: Annotated[bool, Option(QUEUE, "Start now or be refused (exit code 3).")]
+    retries: Annotated[
+        int,
+        Option(
+            FAILURE,
+            "Retry up to N times on failure",
+            "N",
+            default=0,
+            common=True,
+            hint="retry up to so many times on failure",
+        ),
+    ]
+    retry_on: Annotated[
+        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...")
+    ]
+    backoff: Annotated[
+        Time, Option(FAILURE, "Pause before the second try; doubles with each further try", "TIME", default="10s")
+    ]
+    name: Annotated[str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by")]
+    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
+    owner: Annotated[
+        Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
+    ]
 
 
 def _declared(name: str, kind: Any) -> Option:
