@@ -69,7 +69,8 @@ PANELS = {
 """The commands in the order of the help, each with its file: only that of the wanted one is imported."""
 
 COMMANDS = {name: file for panel in PANELS.values() for name, file in panel.items()}
-_UNLISTED = {"exec": "tasks.shell"}
+_UNLISTED = {"exec": ("tasks.shell",), "version": (), "--version": ()}
+"""What can come first and is in no panel, with the files that it needs."""
 
 
 class _Root(Group):
@@ -100,7 +101,7 @@ class _Root(Group):
         "status": "ps, or show TASK",
     }
 
-    def ordered(self) -> list[str]:
+    def list_commands(self, _: Any) -> list[str]:
         """In the order of the panels; typer would list groups last."""
         return [name for name in COMMANDS if name in self.commands]
 
@@ -162,9 +163,9 @@ def make(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(common)
     app.command(hidden=True)(version)
     app.command("help", hidden=True)(show_help)
-    files = {**COMMANDS, **_UNLISTED}
-    wanted = files.get(_first(arguments))
-    for file in [wanted] if wanted else dict.fromkeys(files.values()):
+    first = _first(arguments)
+    wanted = (COMMANDS[first],) if first in COMMANDS else _UNLISTED.get(first, dict.fromkeys(COMMANDS.values()))
+    for file in wanted:
         importlib.import_module(f"agentless.cli.{file}").add_to(app)
     _give_help(app)
     return app

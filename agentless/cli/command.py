@@ -37,7 +37,7 @@ class _Helped:
     def get_usage(self, ctx: Any) -> str:
         return usage_of(self, ctx)
 
-    def shown_commands(self) -> Iterator[tuple[str, Any]]:
+    def shown_commands(self, _: Any) -> Iterator[tuple[str, Any]]:
         """The commands of a group that its help lists."""
         return iter(())
 
@@ -85,17 +85,9 @@ class Group(_Helped, TyperGroup):
         """The end of the usage."""
         return ("[COMMAND]" if self.invoke_without_command else "COMMAND",)
 
-    def shown_commands(self) -> Iterator[tuple[str, Any]]:
+    def shown_commands(self, ctx: Any) -> Iterator[tuple[str, Any]]:
         """The commands that the help lists, in order."""
-        return ((name, self.commands[name]) for name in self.ordered() if not self.commands[name].hidden)
-
-    def ordered(self) -> list[str]:
-        """The names of the commands in the order of the help."""
-        return list(self.commands)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The same, for click."""
-        return self.ordered()
+        return ((name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden)
 
     def panel_of(self, _: str) -> str:
         """The heading below which the help lists a command."""
@@ -123,9 +115,10 @@ class Group(_Helped, TyperGroup):
         if word not in self.commands and meant[0] in self.commands:
             word, *rest = *meant, *rest
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
-            hint = f" (did you mean {self.hints[word]}?)" if word in self.hints else nearest(word, self._names())
+            hint = (
+                f" (did you mean {self.hints[word]}?)"
+                if word in self.hints
+                else nearest(word, dict(self.shown_commands(ctx)))
+            )
             raise UsageError(f"unknown command {word!r}{hint}; see {ctx.command_path} --help")
         return super().resolve_command(ctx, [word, *rest])
-
-    def _names(self) -> list[str]:
-        return [name for name, _ in self.shown_commands()]

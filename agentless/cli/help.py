@@ -68,7 +68,7 @@ def _sections(command: Any, context: Any, *, everything: bool) -> dict[str, list
         row = _option(each, context, indent=4 * any(is_short)) if is_option(each) else _argument(each, context)
         if row[1]:
             found.setdefault((panel or "Options") if is_option(each) else "Arguments", []).append(row)
-    for name, each in command.shown_commands():
+    for name, each in command.shown_commands(context):
         found.setdefault(command.panel_of(name), []).append((name, first_sentence(each)))
     return found
 
