@@ -101,13 +101,15 @@ class _Root(Group):
         "status": "ps, or show TASK",
     }
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for panel, names in PANELS.items():
+            for name in names.keys() & self.commands.keys():
+                self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
+
     def list_commands(self, _: Any) -> list[str]:
         """In the order of the panels; typer would list groups last."""
         return [name for name in COMMANDS if name in self.commands]
-
-    def panel_of(self, name: str) -> str:
-        """The heading below which the help lists a command."""
-        return next(panel for panel, names in PANELS.items() if name in names)
 
 
 def _version(wanted: bool) -> None:

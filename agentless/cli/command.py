@@ -35,6 +35,9 @@ class _Helped:
         return help_of(self, ctx)
 
     def get_usage(self, ctx: Any) -> str:
+        return " ".join([ctx.command_path, *self.collect_usage_pieces(ctx)])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return usage_of(self, ctx)
 
     def shown_commands(self, _: Any) -> Iterator[tuple[str, Any]]:
@@ -88,10 +91,6 @@ class Group(_Helped, TyperGroup):
     def shown_commands(self, ctx: Any) -> Iterator[tuple[str, Any]]:
         """The commands that the help lists, in order."""
         return ((name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden)
-
-    def panel_of(self, _: str) -> str:
-        """The heading below which the help lists a command."""
-        return "Commands"
 
     def aliases_of(self, name: str) -> list[str]:
         """The other names of a command, for its help."""

@@ -24,7 +24,7 @@ def help_of(command: Any, context: Any) -> str:
     paragraphs = (command.help or "").strip().split("\n\n")
     prose = [textwrap.fill(" ".join(each.split()), width) for each in paragraphs if not _is_example(each)]
     examples = [f"  {line.strip()}" for each in paragraphs if _is_example(each) for line in each.splitlines()]
-    blocks = [*prose, f"{_bold('Usage:')} {usage_of(command, context)}"]
+    blocks = [*prose, f"{_bold('Usage:')} {command.get_usage(context)}"]
     if examples:
         blocks.append("\n".join([_bold("Examples:"), *examples]))
     everything = command.common is None or context.meta.get(ALL, False)
@@ -39,15 +39,14 @@ def help_of(command: Any, context: Any) -> str:
     return "\n\n".join(blocks)
 
 
-def usage_of(command: Any, context: Any) -> str:
-    """How the command is written, after `Usage:`."""
-    parts = [context.command_path]
-    parts += ["[OPTIONS]"] * any(is_option(each) and not each.hidden for each in command.params)
-    parts += [each.make_metavar(context) for each in command.params if not is_option(each) and not each.hidden]
-    return " ".join([*parts, *command.after_options])
+def usage_of(command: Any, context: Any) -> list[str]:
+    """The words of the usage after the name of the command."""
+    shown = [each for each in command.params if not each.hidden]
+    options = ["[OPTIONS]"] * any(map(_is_option, shown))
+    return [*options, *(each.make_metavar(context) for each in shown if not _is_option(each)), *command.after_options]
 
 
-def is_option(parameter: Any) -> bool:
+def _is_option(parameter: Any) -> bool:
     """Whether it is an option, not an argument."""
     return bool(parameter.param_type_name == "option")
 
@@ -62,14 +61,14 @@ def _sections(command: Any, context: Any, *, everything: bool) -> dict[str, list
     """The rows below each heading: arguments, options in panels, commands in panels."""
     found: dict[str, list[Row]] = {}
     shown = [each for each in command.params if not each.hidden and (everything or each.name in command.common)]
-    is_short = [len(flag) == 2 for each in shown if is_option(each) for flag in each.opts]
-    for each in sorted(shown, key=is_option):
+    is_short = [len(flag) == 2 for each in shown if _is_option(each) for flag in each.opts]
+    for each in sorted(shown, key=_is_option):
         panel = each.rich_help_panel if everything else None
-        row = _option(each, context, indent=4 * any(is_short)) if is_option(each) else _argument(each, context)
+        row = _option(each, context, indent=4 * any(is_short)) if _is_option(each) else _argument(each, context)
         if row[1]:
-            found.setdefault((panel or "Options") if is_option(each) else "Arguments", []).append(row)
+            found.setdefault((panel or "Options") if _is_option(each) else "Arguments", []).append(row)
     for name, each in command.shown_commands(context):
-        found.setdefault(command.panel_of(name), []).append((name, first_sentence(each)))
+        found.setdefault(each.rich_help_panel or "Commands", []).append((name, first_sentence(each)))
     return found
 
 
@@ -78,7 +77,7 @@ def _argument(argument: Any, context: Any) -> Row:
 
 
 def _option(option: Any, context: Any, indent: int) -> Row:
-    flags = ", ".join(sorted(option.opts, key=len))
+    flags = ", ".join(sorted(option.opts, key=lambda flag: len(flag) > 2))
     name = flags if flags[1] != "-" else " " * indent + flags
     default = option.show_default if isinstance(option.show_default, str) else option.default
     notes = [f"default: {default}"] * (not option.is_flag and default not in (None, "", ()))

@@ -30,7 +30,7 @@ def push(
         str,
         typer.Option(
             metavar="WAY",
-            help="auto, controller, straight (node to node), or shared_dir (tarballs in the shared folder)",
+            help="How to send it: auto, controller, straight (node to node) or shared_dir",
         ),
     ] = "auto",
     as_json: Json = False,

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.arguments import ManyNodes
+from agentless.cli.arguments import path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_line, say
 from agentless.errors import NoAnswer, Refused, UsageError
@@ -16,7 +17,10 @@ from agentless.errors import NoAnswer, Refused, UsageError
 
 def trust(
     context: typer.Context,
-    nodes: ManyNodes = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE]...", help="Node names", autocompletion=complete.nodes, callback=path_words),
+    ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="All nodes in the inventory")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; you have compared the keys")] = False,
 ) -> int:

@@ -34,10 +34,10 @@ class _Running(Submitting):
 
 @wraps(submit, assigned=("__annotations__",))
 def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -> int:
-    """Run a command on GPUs with the current folder, as if they were here.
+    """Run a command on GPUs as if they were on your machine.
 
-    Uploads the folder without the files that .gitignore excludes, shows the output, copies new and changed files back,
-    and returns the exit code. Without a request, the command gets one GPU if the cluster has any.
+    Uploads the current folder without the files that .gitignore excludes, shows the output, copies new and changed
+    files back, and returns the exit code. Without a request, the command gets one GPU if the cluster has any.
 
     agentless run -- python train.py
     agentless run --gpus 2 -- torchrun --nproc-per-node 2 train.py

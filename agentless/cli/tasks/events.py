@@ -32,7 +32,7 @@ def events(
         typer.Option("--last", "-n", min=0, max=1_000_000, metavar="N", help="Show the last N events (default: 50)"),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Show newer events: 10min, 2h or 2026-05-01T12:00")
+        str | None, typer.Option(metavar="TIME", help="Show events newer than 10min, 2h or 2026-05-01T12:00")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -31,7 +31,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the task ends")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Show the last N lines")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Show newer lines: 10min, 2h or 2026-05-01T12:00")
+        str | None, typer.Option(metavar="TIME", help="Show lines newer than 10min, 2h or 2026-05-01T12:00")
     ] = None,
     only_stdout: Annotated[bool, typer.Option("--stdout", help="Show standard output only")] = False,
     only_stderr: Annotated[bool, typer.Option("--stderr", help="Show standard error only")] = False,
