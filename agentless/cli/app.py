@@ -73,6 +73,10 @@ _UNLISTED = {"exec": ("tasks.shell",), "version": (), "--version": ()}
 """What can come first and is in no panel, with the files that it needs."""
 
 
+_COMPLETE = "_AGENTLESS_COMPLETE"
+"""The variable by which a shell asks for completion."""
+
+
 class _Root(Group):
     """All commands, in panels."""
 
@@ -103,6 +107,10 @@ class _Root(Group):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        if _COMPLETE in os.environ:
+            from agentless.cli.bash import register
+
+            register()
         for panel, names in PANELS.items():
             for name in names.keys() & self.commands.keys():
                 self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
@@ -165,12 +173,19 @@ def make(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(common)
     app.command(hidden=True)(version)
     app.command("help", hidden=True)(show_help)
-    first = _first(arguments)
+    first = _first(arguments or _completed_words())
     wanted = (COMMANDS[first],) if first in COMMANDS else _UNLISTED.get(first, dict.fromkeys(COMMANDS.values()))
     for file in wanted:
         importlib.import_module(f"agentless.cli.{file}").add_to(app)
     _give_help(app)
     return app
+
+
+def _completed_words() -> list[str]:
+    """What stands on the command line of a shell in which Tab was pressed."""
+    if _COMPLETE not in os.environ:
+        return []
+    return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
 
 
 def _first(arguments: Sequence[str]) -> str:
