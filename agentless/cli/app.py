@@ -108,9 +108,9 @@ class _Root(Group):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         if _COMPLETE in os.environ:
-            from agentless.cli.bash import register
+            from agentless.cli.tab import prepare
 
-            register()
+            prepare()
         for panel, names in PANELS.items():
             for name in names.keys() & self.commands.keys():
                 self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentless import Cluster
-from agentless.cli.bash import joined
+from agentless.cli.tab import joined
 from agentless.demo.fleet import NodePlan
 from tests.fleet.inhabited import inhabited
 from tests.fleet.world import World

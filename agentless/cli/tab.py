@@ -1,8 +1,9 @@
-"""Completion in bash, which takes a colon and an equals sign for the end of a word."""
+"""Completion as typer has it, but faster, and in bash also of words with a colon or an equals sign."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def _is_break(part: str) -> bool:
     return bool(part) and set(part) <= _BREAKS
 
 
-def register() -> None:
-    """Use this class for bash."""
+def prepare() -> None:
+    """Use this class for bash, and no Rich: typer would import it to remove markup, which there is none of."""
     add_completion_class(Bash, "bash")
+    sys.modules["rich"] = None  # type: ignore[assignment]
