@@ -215,13 +215,12 @@ def _path(error: Any, arguments: list[str]) -> str:
 
 def _message(error: Any, arguments: Sequence[str]) -> str:
     """What is wrong with the arguments, in a sentence without its end, and what may have been meant."""
-    message, near = str(error.format_message()).rstrip("."), ""
+    message = str(error.format_message()).rstrip(".")
     command = getattr(getattr(error, "ctx", None), "command", None)
     if command and hasattr(error, "possibilities"):
         flags = [flag for each in command.get_params(error.ctx) if not each.hidden for flag in each.opts]
-        near = nearest(error.option_name, flags)
-        message = f"unknown option {printable(error.option_name)!r}{near}"
-    if isinstance(command, WithCommand) and "--" not in arguments and not near:
+        message = f"unknown option {printable(error.option_name)!r}{nearest(error.option_name, flags)}"
+    if isinstance(command, WithCommand) and "--" not in arguments:
         message += "; write the command after '--'"
     return message
 

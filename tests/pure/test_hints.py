@@ -22,6 +22,10 @@ from agentless.rules.views.nearest import nearest
         ("ps --al", "unknown option '--al' (did you mean '--all'?); see agentless ps --help"),
         ("ps --frobnicate", "unknown option '--frobnicate'; see agentless ps --help"),
         ("submit --gpsu 1 -- true", "unknown option '--gpsu' (did you mean '--gpus'?); see agentless submit --help"),
+        (
+            "submit n1 python --epoch 3",
+            "unknown option '--epoch'; write the command after '--'; see agentless submit --help",
+        ),
         ("--verison", "unknown option '--verison' (did you mean '--version'?); see agentless --help"),
         ("exec train", "no command; write it after the task: agentless exec train nvidia-smi"),
         ("stop --all train", "--all stops all tasks; leave out the task ids and --batch"),
