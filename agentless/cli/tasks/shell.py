@@ -29,6 +29,7 @@ class _Shell(WithCommand):
 class _Exec(WithCommand):
     """A command that may be written without `--`, since nothing else comes after the task."""
 
+    after_options = ("COMMAND...",)
     allow_interspersed_args = False
 
 
