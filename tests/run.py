@@ -31,6 +31,8 @@ PACKAGES = (
     "systemd",
     "dbus",
     "libpam-systemd",
+    "zsh",
+    "fish",
 )
 PROGRAMS = (
     "sshd",

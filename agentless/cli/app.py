@@ -1,68 +1,123 @@
-"""The command itself: the options of every verb, which file has which verb, and how errors end it."""
+"""The command itself: its commands, the options in front of them, and how errors end it."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand
 
 from agentless import __version__
-from agentless.cli.command import WithCommand
-from agentless.errors import AgentlessError, UsageError
-from agentless.model.text import lines_of
+from agentless.cli.command import Command, Group, WithCommand
+from agentless.errors import AgentlessError
+from agentless.model.text import lines_of, printable
+from agentless.rules.views.nearest import nearest
 
-PARTS = {
-    "submit.run": ("run",),
-    "submit.submit": ("submit",),
-    "span.span": ("span",),
-    "tasks.ps": ("ps",),
-    "scheduling.queue": ("queue",),
-    "scheduling.explain": ("explain",),
-    "tasks.show": ("show",),
-    "tasks.wait": ("wait",),
-    "tasks.change": ("retry", "stop", "kill", "pause", "resume", "rm"),
-    "tasks.logs": ("logs",),
-    "tasks.shell": ("shell",),
-    "files.cp": ("cp",),
-    "files.volume": ("volume",),
-    "tasks.events": ("events",),
-    "scheduling.reservations": ("reserve", "reservations", "unreserve"),
-    "setup.dashboard": ("dashboard", "top"),
-    "nodes.gpus": ("gpus",),
-    "nodes.nodes": ("nodes",),
-    "nodes.doctor": ("doctor",),
-    "usage.usage": ("usage",),
-    "envs.env": ("env",),
-    "setup.inventory": ("init", "inventory"),
-    "setup.controller": ("controller",),
-    "tasks.recover": ("recover",),
-    "setup.demo": ("demo",),
+PANELS = {
+    "Run": {
+        "run": "submit.run",
+        "submit": "submit.submit",
+        "span": "span.span",
+        "stop": "tasks.change",
+        "kill": "tasks.change",
+        "pause": "tasks.change",
+        "resume": "tasks.change",
+        "retry": "tasks.change",
+        "rm": "tasks.change",
+    },
+    "Watch": {
+        "ps": "tasks.ps",
+        "show": "tasks.show",
+        "logs": "tasks.logs",
+        "shell": "tasks.shell",
+        "wait": "tasks.wait",
+        "events": "tasks.events",
+        "top": "setup.dashboard",
+        "dashboard": "setup.dashboard",
+        "usage": "usage.usage",
+    },
+    "Queue": {
+        "queue": "scheduling.queue",
+        "explain": "scheduling.explain",
+        "reserve": "scheduling.reservations",
+        "reservations": "scheduling.reservations",
+        "unreserve": "scheduling.reservations",
+    },
+    "Nodes and GPUs": {
+        "gpus": "nodes.gpus",
+        "nodes": "nodes.nodes",
+        "doctor": "nodes.doctor",
+    },
+    "Environments and files": {
+        "env": "envs.env",
+        "cp": "files.cp",
+        "volume": "files.volume",
+    },
+    "Set up": {
+        "init": "setup.inventory",
+        "inventory": "setup.inventory",
+        "controller": "setup.controller",
+        "recover": "tasks.recover",
+        "demo": "setup.demo",
+    },
 }
-"""The verbs of each file, in the order of the help. Only the file of the wanted verb is imported, for a fast start."""
+"""The commands in the order of the help, each with its file: only that of the wanted one is imported."""
 
-VERBS = [verb for verbs in PARTS.values() for verb in verbs]
-
-_MEANT = {
-    "cancel": "stop",
-    "delete": "rm",
-    "list": "ps",
-    "ls": "ps",
-    "status": "ps or show TASK",
-    "top": "gpus, or queue top TASK",
-}
-"""The names that other tools have for a verb."""
+COMMANDS = {name: file for panel in PANELS.values() for name, file in panel.items()}
+_UNLISTED = {"exec": ("tasks.shell",), "version": (), "--version": ()}
+"""What can come first and is in no panel, with the files that it needs."""
 
 
-class _InOrder(TyperGroup):
-    """Lists the verbs in the order of PARTS; typer would list groups last."""
+_COMPLETE = "_AGENTLESS_COMPLETE"
+"""The variable by which a shell asks for completion."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=[*VERBS, "_"].index)
+
+class _Root(Group):
+    """All commands, in panels."""
+
+    common = ()
+    aliases: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ls": ["ps"],
+        "list": ["ps"],
+        "describe": ["show"],
+        "attach": ["logs", "--follow"],
+        "cancel": ["stop"],
+        "delete": ["rm"],
+        "config": ["inventory"],
+    }
+    hints: ClassVar[Mapping[str, str]] = {
+        "get": "ps, nodes or gpus",
+        "hosts": "nodes",
+        "images": "env list",
+        "jobs": "ps",
+        "salloc": "run or submit",
+        "sbatch": "submit",
+        "scancel": "stop",
+        "sinfo": "nodes",
+        "squeue": "queue",
+        "srun": "run",
+        "start": "run or submit",
+        "status": "ps, or show TASK",
+    }
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if _COMPLETE in os.environ:
+            from agentless.cli.tab import prepare
+
+            prepare()
+        for panel, names in PANELS.items():
+            for name in names.keys() & self.commands.keys():
+                self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
+
+    def list_commands(self, _: Any) -> list[str]:
+        """In the order of the panels; typer would list groups last."""
+        return [name for name in COMMANDS if name in self.commands]
 
 
 def _version(wanted: bool) -> None:
@@ -79,54 +134,95 @@ def common(
             "--inventory",
             "-i",
             metavar="FILE",
-            help="The inventory; default $AGENTLESS_INVENTORY, ./inventory.yaml, then the one in the config folder.",
+            help="Inventory file (default: $AGENTLESS_INVENTORY, else ./inventory.yaml, else the one in your "
+            "configuration folder)",
         ),
     ] = None,
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
 ) -> None:
-    """Options in front of any verb."""
+    """Run commands on the GPU machines that you can already ssh into."""
     context.obj = inventory
 
 
-def make(arguments: list[str]) -> typer.Typer:
-    """The command line with the verb that `arguments` begin with, or with all verbs if that is unclear."""
+def version() -> None:
+    """Show the version."""
+    _version(True)
+
+
+def show_help(
+    context: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Default: all commands")] = None,
+) -> Any:
+    """Show the help of a command, as agentless COMMAND --help does."""
+    return context.find_root().command.main([*(words or ()), "--help"], prog_name="agentless", standalone_mode=False)
+
+
+def make(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with the command that `arguments` begin with, or with all commands if that is unclear."""
     app = typer.Typer(
         name="agentless",
-        cls=_InOrder,
+        cls=_Root,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help="One big computer out of the GPU machines you can already ssh into.",
-        epilog="Start with: agentless init, then agentless gpus, then agentless submit node1::0 -- nvidia-smi",
+        epilog="Help for a command: agentless COMMAND --help",
     )
     app.callback()(common)
-    words = arguments[2:] if arguments[:1] in (["-i"], ["--inventory"]) else arguments
-    if words and words[0] not in VERBS and not words[0].startswith("-"):
-        raise UsageError(f"there is no verb {words[0]!r}{_hint(words[0])}; agentless --help lists them")
-    wanted = [part for part, verbs in PARTS.items() if words and words[0] in verbs]
-    for part in wanted or PARTS:
-        importlib.import_module(f"agentless.cli.{part}").add_to(app)
-    if wanted:
-        app.command("_", hidden=True)(_nothing)  # typer turns an app with one command into that command
+    app.command(hidden=True)(version)
+    app.command("help", hidden=True)(show_help)
+    first = _first(arguments or _completed_words())
+    wanted = (COMMANDS[first],) if first in COMMANDS else _UNLISTED.get(first, dict.fromkeys(COMMANDS.values()))
+    for file in wanted:
+        importlib.import_module(f"agentless.cli.{file}").add_to(app)
+    _give_help(app)
     return app
 
 
-def _nothing() -> None: ...
+def _completed_words() -> list[str]:
+    """What stands on the command line of a shell in which Tab was pressed."""
+    if _COMPLETE not in os.environ:
+        return []
+    return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
+
+
+def _first(arguments: Sequence[str]) -> str:
+    """The command in `arguments` as we call it; empty if there is none, or if it is not the first word."""
+    words = arguments[2:] if arguments[:1] in (["-i"], ["--inventory"]) else arguments
+    words = words[1:] if words[:1] == ["help"] else words
+    return _Root.aliases.get(words[0], words[:1])[0] if words else ""
+
+
+def _give_help(app: typer.Typer) -> None:
+    """Have each command print our help, not typer's."""
+    for command in app.registered_commands:
+        if command.cls is TyperCommand:
+            command.cls = Command
+    for group in app.registered_groups:
+        group.cls = Group
+        if group.typer_instance:
+            _give_help(group.typer_instance)
 
 
 def _path(error: Any, arguments: list[str]) -> str:
     """The command whose --help to suggest, as far as the arguments could be read."""
     if context := getattr(error, "ctx", None):
         return str(context.command_path)
-    return " ".join(("agentless", *[word for word in arguments if word in VERBS][:1]))
+    return " ".join(("agentless", *[word for word in arguments if word in COMMANDS][:1]))
 
 
-def _hint(word: str) -> str:
-    from agentless.rules.views.nearest import nearest
-
-    return f" (did you mean {_MEANT[word]}?)" if word in _MEANT else nearest(word, VERBS)
+def _message(error: Any, arguments: Sequence[str]) -> str:
+    """What is wrong with the arguments, in a sentence without its end, and what may have been meant."""
+    message = str(error.format_message()).rstrip(".")
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if command and hasattr(error, "possibilities"):
+        flags = [flag for each in command.get_params(error.ctx) if not each.hidden for flag in each.opts]
+        message = f"unknown option {printable(error.option_name)!r}{nearest(error.option_name, flags)}"
+    if isinstance(command, WithCommand) and "--" not in arguments:
+        message += "; write the command after '--'"
+    return message
 
 
 def run(arguments: list[str]) -> int:
@@ -148,11 +244,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        if message := error.format_message().rstrip("."):
-            command = getattr(getattr(error, "ctx", None), "command", None)
-            if isinstance(command, WithCommand) and "--" not in arguments:
-                message += "; write the command after '--'"
-            complain(f"{message}; see {_path(error, arguments)} --help")
+        complain(f"{_message(error, arguments)}; see {_path(error, arguments)} --help")
         return 2
     return code if isinstance(code, int) else 0
 

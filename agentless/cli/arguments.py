@@ -22,12 +22,12 @@ def path_words(words: Any) -> Any:
     return list(dict.fromkeys(words)) if isinstance(words, list) else words
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with stable field names")]
 TaskArgument = Annotated[
     str,
     typer.Argument(
         metavar="TASK",
-        help="Its id, a unique beginning of it, or its name.",
+        help="Task id, the beginning of one, or a task name",
         autocompletion=complete.tasks,
         callback=path_words,
     ),
@@ -35,18 +35,29 @@ TaskArgument = Annotated[
 TaskArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TASK...",
-        help="Ids, unique beginnings of ids, or names.",
+        metavar="[TASK]...",
+        help="Task ids, beginnings of ids, or task names",
         autocompletion=complete.tasks,
         callback=path_words,
     ),
 ]
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=path_words)]
-ManyNodes = Annotated[
-    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=path_words)
+NodeArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help="Node name", autocompletion=complete.nodes, callback=path_words)
 ]
-EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", autocompletion=complete.envs)]
+ManyNodes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NODE]...",
+        help="Node names (default: all nodes)",
+        autocompletion=complete.nodes,
+        callback=path_words,
+    ),
+]
+EnvVersionArgument = Annotated[
+    str, typer.Argument(metavar="NAME[:N]", help="Env name, and version number", autocompletion=complete.envs)
+]
+EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="Env name", autocompletion=complete.envs)]
 
 
 def moment(text: str, option: str) -> float:

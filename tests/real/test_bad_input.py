@@ -111,8 +111,8 @@ def stranger(tmp_path_factory):
         (("ps", "--limit", "9" * 30), "agentless: Invalid value for '--limit': "),
         (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is not a node name; "),
         (("submit", "node1", "--", b"\xff"), r"agentless: '\udcff' is no UTF-8 text; "),
-        (("sbumit", "node1"), "agentless: there is no verb 'sbumit' (did you mean 'submit'?)"),
-        (("ps", "--jsn"), "agentless: No such option: --jsn"),
+        (("sbumit", "node1"), "agentless: unknown command 'sbumit' (did you mean 'submit'?)"),
+        (("ps", "--jsn"), "agentless: unknown option '--jsn' (did you mean '--json'?)"),
     ],
 )
 def test_a_command_line_that_cannot_be_meant(stranger, words, sentence):

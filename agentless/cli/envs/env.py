@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.arguments import EnvArgument, Json
+from agentless.cli.arguments import EnvArgument, EnvVersionArgument, Json
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand
 from agentless.cli.envs.listing import history, listed
@@ -22,7 +22,7 @@ from agentless.model.units import counted, format_size
 
 
 def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="Make environments, and bring them to nodes.", no_args_is_help=True)
+    group = typer.Typer(help="Build environments (envs), and copy them to nodes.", no_args_is_help=True)
     group.command()(create)
     group.command()(build)
     group.command()(shell)
@@ -42,18 +42,16 @@ def add_to(app: typer.Typer) -> None:
 def create(
     context: typer.Context,
     name: EnvArgument,
-    image: Annotated[str, typer.Option("--from", metavar="IMAGE", help="What it begins as; pulled if it is missing.")],
+    image: Annotated[str, typer.Option("--from", metavar="IMAGE", help="Base image; pulled if missing")],
     on: Annotated[
-        str | None, typer.Option(metavar="NODE", help="Where it is made; default: any.", autocompletion=complete.nodes)
+        str | None, typer.Option(metavar="NODE", help="Node to build on (default: any)", autocompletion=complete.nodes)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an env: a build container on a node, in which you install what you need.
+    """Create an env: a build container on a node to install into.
 
     agentless env create torch --from python:3.12-slim
-
     agentless env shell torch
-
     agentless env save torch -m "torch 2.5"
     """
     lines = client(context).progress(f"/v1/envs/{check_name(name)}", {"image": image, "node": on})
@@ -68,10 +66,10 @@ def create(
 def save(
     context: typer.Context,
     name: EnvArgument,
-    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="What it is for.")] = "",
+    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the version")] = "",
     as_json: Json = False,
 ) -> None:
-    """Make the build container as it is now the next version, which is the current one then."""
+    """Save the build container as the next version, and make it current."""
     lines = client(context).progress(f"/v1/envs/{check_name(name)}/save", {"message": message})
     done = follow(lines, f"The save goes on; see: agentless env history {name}")
     if as_json:
@@ -94,13 +92,14 @@ def save(
 
 def rollback(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME[:N]", autocompletion=complete.envs)],
-    force: Annotated[
-        bool, typer.Option("--force", help="Reset the build container also when what is in it was not saved.")
-    ] = False,
+    name: EnvVersionArgument,
+    force: Annotated[bool, typer.Option("--force", help="Discard unsaved changes in the build container")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make an older version the current one: the one before it, or NAME:N. The build container is reset to it."""
+    """Make an older version current: the previous one, or NAME:N.
+
+    This resets the build container to that version.
+    """
     ref = parse_ref(name)
     lines = client(context).progress(f"/v1/envs/{ref}/rollback", {"force": force})
     done = follow(lines, f"agentless env history {ref.name} shows the current version")
@@ -115,10 +114,10 @@ def rollback(
 def rm(
     context: typer.Context,
     name: EnvArgument,
-    force: Annotated[bool, typer.Option("--force", "--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", "--yes", "-y", help="Do not ask")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove an env from all nodes: its build container and all its versions."""
+    """Remove an env with all its versions from all nodes."""
     served = client(context)
     found = served.get(f"/v1/envs/{check_name(name)}")
     if not force:
@@ -138,10 +137,10 @@ def rm(
 
 def prune(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed; remove nothing")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what nobody needs: versions before the current one that no task and no container uses, and leftovers."""
+    """Remove old versions that no task uses, and leftovers."""
     done = client(context).post("/v1/env/prune", {"dry_run": dry_run})
     if as_json:
         print_json(done)

@@ -17,7 +17,7 @@ from agentless.rules.images.envs import assumed_words
 
 
 def listed(context: typer.Context, as_json: Json = False) -> None:
-    """List the envs: where their build containers are, their versions, and which nodes have the current one."""
+    """List envs, their versions, and the nodes that have them."""
     found = client(context).get("/v1/envs")
     show_found(found, _COLUMNS, as_json, "there is no env; make one: agentless env create NAME --from IMAGE")
     if not as_json:
@@ -25,7 +25,7 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
 
 
 def history(context: typer.Context, name: EnvArgument, as_json: Json = False) -> None:
-    """List the versions of an env, the newest first; * is the current one."""
+    """List the versions of an env, newest first; * marks the current one."""
     found = client(context).get(f"/v1/envs/{check_name(name)}")
     if as_json:
         print_json(found)

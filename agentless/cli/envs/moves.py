@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.arguments import Json
+from agentless.cli.arguments import EnvArgument, EnvVersionArgument, Json
 from agentless.cli.client import client
 from agentless.cli.envs.progress import follow
 from agentless.cli.output import print_json, print_line, say
@@ -21,20 +21,24 @@ _WAYS = {"auto": "auto", "controller": "controller", "straight": "straight", "sh
 
 def push(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME[:N]", autocompletion=complete.envs)],
+    name: EnvVersionArgument,
     nodes: Annotated[
-        list[str] | None, typer.Argument(metavar="NODE...", help="Default: all.", autocompletion=complete.nodes)
+        list[str] | None,
+        typer.Argument(metavar="[NODE]...", help="Node names (default: all)", autocompletion=complete.nodes),
     ] = None,
     via: Annotated[
         str,
         typer.Option(
             metavar="WAY",
-            help="auto, controller, straight (from node to node), or shared_dir: tarballs in that folder.",
+            help="How to send it: auto, controller, straight (node to node) or shared_dir",
         ),
     ] = "auto",
     as_json: Json = False,
 ) -> int:
-    """Bring a version of an env to nodes, the current one if none is named. Only layers that a node lacks are sent."""
+    """Copy the current version of an env, or NAME:N, to nodes.
+
+    Sends only the layers that a node lacks.
+    """
     ref = parse_ref(name)
     if via not in _WAYS:
         raise UsageError(f"--via {via[:80]!r}: write auto, controller, straight or shared_dir")
@@ -79,16 +83,20 @@ def _way(row: dict[str, Any]) -> str:
 
 def build(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete.envs)],
-    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="The context: a folder of this machine.")] = Path(),
-    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Default: PATH/Dockerfile.")] = None,
-    on: Annotated[
-        str | None, typer.Option(metavar="NODE", help="Where it is built; default: any.", autocompletion=complete.nodes)
+    name: EnvArgument,
+    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="Build context: a local folder")] = Path(),
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Dockerfile (default: PATH/Dockerfile)")
     ] = None,
-    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="What it is for.")] = "",
+    on: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Node to build on (default: any)", autocompletion=complete.nodes)
+    ] = None,
+    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the version")] = "",
     as_json: Json = False,
 ) -> None:
-    """Build the next version of an env from a Dockerfile. What .dockerignore names is not sent.
+    """Build the next version of an env from a Dockerfile.
+
+    Files that .dockerignore lists are not sent.
 
     agentless env build torch . -m "torch 2.5"
     """
@@ -111,11 +119,14 @@ def build(
 
 def export(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME[:N]", autocompletion=complete.envs)],
-    file: Annotated[Path, typer.Argument(metavar="FILE.tar.zst")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    name: EnvVersionArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write: NAME.tar.zst or NAME.tar")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file")] = False,
 ) -> None:
-    """Write a version of an env to a file, the current one if none is named; docker load reads it, too."""
+    """Write the current version of an env, or NAME:N, to a file.
+
+    docker load can read the file, too.
+    """
     from agentless.cli.envs.archive import check_archive_path, write
 
     ref = parse_ref(name)
@@ -133,17 +144,17 @@ def export(
 
 def take_in(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File from env export or docker save")],
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Default: as the env was called where it was exported.")
+        str | None, typer.Argument(metavar="[NAME]", help="Env name (default: its name when it was exported)")
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="The node that gets it; default: any.", autocompletion=complete.nodes),
+        typer.Option(metavar="NODE", help="Node to import on (default: any)", autocompletion=complete.nodes),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the image in a file a version of an env: one of env export, or any that docker save has written."""
+    """Import an image from a file as a version of an env."""
     from agentless.cli.envs.archive import read
 
     if name is not None:

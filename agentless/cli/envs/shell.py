@@ -12,12 +12,17 @@ from agentless.model.images.env import check_name
 
 
 def shell(context: typer.Context, name: EnvArgument) -> int:
-    """Open a shell in the build container; its exit code is the shell's. Without one, one is made of the env."""
+    """Open a shell in the build container of an env.
+
+    Creates the container from the current version if there is none.
+    """
     return _run_in(context, name, ())
 
 
 def execute(context: typer.Context, name: EnvArgument) -> int:
-    """Run the command after -- in the build container. Its streams stay apart, and its exit code is the command's.
+    """Run a command in the build container of an env.
+
+    Keeps stdout and stderr apart, and returns the exit code of the command.
 
     agentless env exec torch -- pip install numpy
     """

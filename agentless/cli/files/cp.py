@@ -28,17 +28,16 @@ def cp(
         list[str],
         typer.Argument(
             metavar="SOURCE... DESTINATION",
-            help="NODE:PATH, TASK:PATH, or a path here. All sources are here, or the destination is.",
+            help="NODE:PATH, TASK:PATH or a local path. Either all sources or the destination must be local",
             autocompletion=complete.places,
         ),
     ],
 ) -> int:
-    """Copy files and folders, as cp -r does: from here to a node or into the container of a task, and back.
+    """Copy files and folders to and from nodes and tasks.
 
-    By rsync where both ends have it: then what is there is not sent again, and a copy that broke off goes on.
+    Uses rsync if both ends have it: it skips files that are there, and resumes interrupted copies.
 
     agentless cp node1:runs/last/model.pt .
-
     agentless cp data src node1:/scratch/me
     """
     from agentless.client.files.copier import Copier

@@ -17,23 +17,27 @@ from agentless.model.units import format_size
 
 
 def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="What tasks keep on a node beyond their own end.")
+    group = typer.Typer(no_args_is_help=True, help="Manage volumes: data that stays on a node after a task ends.")
     group.command()(create)
     group.command("list")(show_list)
     group.command()(rm)
     app.add_typer(group, name="volume")
 
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", callback=path_words, autocompletion=complete.volumes)]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Volume name", callback=path_words, autocompletion=complete.volumes)
+]
 
 
 def create(
     context: typer.Context,
     name: _Name,
-    node: Annotated[str, typer.Option("--on", metavar="NODE", help="Where.", autocompletion=complete.nodes)],
+    node: Annotated[str, typer.Option("--on", metavar="NODE", help="Node", autocompletion=complete.nodes)],
     as_json: Json = False,
 ) -> None:
-    """Make a volume. A submit with --volume makes one, too, where it starts.
+    """Create a volume on a node.
+
+    submit --volume creates missing volumes by itself.
 
     agentless volume create data --on node1
     """
@@ -45,7 +49,7 @@ def create(
 
 
 def show_list(context: typer.Context, as_json: Json = False) -> None:
-    """List the volumes of all nodes: how large they are, whose, and which tasks have them."""
+    """List all volumes with size, owner and tasks."""
     found = client(context).get("/v1/volumes")
     show_found(found, _COLUMNS, as_json, "there are no volumes")
 
@@ -55,12 +59,17 @@ def rm(
     name: _Name,
     node: Annotated[
         str | None,
-        typer.Option("--on", metavar="NODE", help="Only there; default: every node.", autocompletion=complete.nodes),
+        typer.Option(
+            "--on", metavar="NODE", help="Only on this node (default: all nodes)", autocompletion=complete.nodes
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", "--yes", "-f", "-y", help="Do not ask")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove a volume with all that is in it. One that a task has is not removed."""
+    """Remove a volume and its data.
+
+    A volume that a task uses is refused.
+    """
     served = client(context)
     if not force:
         there = [each for each in served.get("/v1/volumes") if each["name"] == name and node in (None, each["node"])]

@@ -15,7 +15,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False) -> int:
-    """Check nodes: can they be reached, does Docker work, is there a GPU, may Docker hand it out."""
+    """Check SSH, the engine and the GPUs of nodes.
+
+    Exit code 1 means that a check failed.
+    """
     served = client(context)
     found = served.get("/v1/doctor", node=nodes)
     bad = [check for check in found if check["ok"] is False]

@@ -14,18 +14,21 @@ from agentless.cli.output import print_line, say
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 
-_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=path_words)]
+_Nodes = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Node names", autocompletion=complete.nodes, callback=path_words)
+]
 
 
 def drain(
     context: typer.Context,
     nodes: _Nodes,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why, for everybody who wants to run there.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until no task of anybody lives there any more.")] = False,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown to everybody")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no task runs there")] = False,
 ) -> int:
-    """Let nothing new start on nodes; what runs there goes on. They stay so until agentless nodes resume."""
+    """Start no new tasks on nodes, until you resume them.
+
+    Running tasks continue. Undo with: agentless nodes resume NODE
+    """
     served = client(context)
     code, drained = 0, dict[str, str]()
     for node in nodes:
@@ -49,11 +52,9 @@ def drain(
 def resume(
     context: typer.Context,
     node: NodeArgument,
-    gpu: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Only this GPU, which was found to be unhealthy.")
-    ] = None,
+    gpu: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only this GPU")] = None,
 ) -> None:
-    """Let a drained node in again, and its GPUs that are kept out because something was wrong with them."""
+    """Use a drained node and its unhealthy GPUs again."""
     found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
     for words in found["lifted"]:
         print_line(f"{node}: let in again, {words}")

@@ -21,12 +21,15 @@ def add_to(app: typer.Typer) -> None:
 
 def gpus(
     context: typer.Context,
-    node: Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)] = None,
-    free: Annotated[bool, typer.Option("--free", help="Only those that can be had now.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show them as they change.")] = False,
+    node: Annotated[
+        str | None,
+        typer.Argument(metavar="[NODE]", help="Node name (default: all nodes)", autocompletion=complete.nodes),
+    ] = None,
+    free: Annotated[bool, typer.Option("--free", help="List free GPUs only")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the list until Ctrl-C")] = False,
     as_json: Json = False,
 ) -> None:
-    """List all GPUs: which are free, and who uses the others."""
+    """List all GPUs, and who uses them."""
     served = client(context)
     if watch:
         _watch_gpus(served, node, free=free)

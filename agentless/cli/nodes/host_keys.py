@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.arguments import ManyNodes
+from agentless.cli.arguments import path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_line, say
 from agentless.errors import NoAnswer, Refused, UsageError
@@ -16,13 +17,16 @@ from agentless.errors import NoAnswer, Refused, UsageError
 
 def trust(
     context: typer.Context,
-    nodes: ManyNodes = None,
-    everyone: Annotated[bool, typer.Option("--all", help="All nodes of the inventory.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Record without asking (you have compared them).")] = False,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE]...", help="Node names", autocompletion=complete.nodes, callback=path_words),
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="All nodes in the inventory")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; you have compared the keys")] = False,
 ) -> int:
-    """Look at the host keys of nodes, and record them.
+    """Show the host keys of nodes, and record them once you confirm.
 
-    A key that your ssh knows (~/.ssh/known_hosts) needs no recording. --all leaves out keys that have changed.
+    Keys in your ~/.ssh/known_hosts are trusted already. --all skips keys that have changed.
     """
     if bool(nodes) == everyone:
         raise UsageError("name the nodes, or say --all")

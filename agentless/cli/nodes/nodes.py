@@ -16,9 +16,10 @@ from agentless.client.words import gib, local, or_dash, ssh_sessions
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="List nodes, look at one, record a host key, take one out for a while.", invoke_without_command=True
+        help="List nodes; show, trust, drain or resume them.", epilog="Alias: nodes list", invoke_without_command=True
     )
     group.callback()(nodes)
+    group.command("list", hidden=True)(show_list)
     group.command("show")(show_node)
     group.command()(trust)
     group.command()(drain)
@@ -27,11 +28,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def nodes(context: typer.Context, as_json: Json = False) -> None:
-    """List the nodes of the inventory."""
-    if context.invoked_subcommand is not None:
-        return
-    served = client(context)
-    found = served.get("/v1/nodes")
+    """List the nodes in the inventory."""
+    if context.invoked_subcommand is None:
+        show_list(context, as_json)
+
+
+def show_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the nodes in the inventory."""
+    found = client(context).get("/v1/nodes")
     if as_json:
         print_json(found)
         return
@@ -51,7 +55,7 @@ def nodes(context: typer.Context, as_json: Json = False) -> None:
 
 
 def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False) -> None:
-    """Show all that is known of one node."""
+    """Show the details of one node."""
     served = client(context)
     found = served.get(f"/v1/nodes/{node}")
     found["gpu_list"] = served.get("/v1/gpus", node=node)

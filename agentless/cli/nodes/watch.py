@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 
@@ -43,8 +44,9 @@ def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
     page = _Page()
     with contextlib.redirect_stdout(page):
         show(cluster)
+    lines = page.getvalue().splitlines()[: shutil.get_terminal_size().lines - 1]  # more would scroll
     # Overwrite line by line, without clearing first, so that nothing flickers.
-    print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
+    print("\033[H" + "".join(f"{line}\033[K\n" for line in lines) + "\033[J", end="", flush=True)  # noqa: T201
 
 
 @contextlib.contextmanager

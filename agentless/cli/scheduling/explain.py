@@ -23,43 +23,46 @@ _NEEDS = (
     "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
     "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
 )  # fmt: skip
-"""The options of a submit that decide where and when a task starts, in the order of the help."""
+"""The options of a submit that decide where and when a task starts."""
 
 
 def _of_explain(name: str) -> Option:
     """The option without the default of `submit`: `explain` asks only for what is given."""
     option = OPTIONS[name]
-    words = "What if, as in submit; so are the others." if name == _NEEDS[0] else ""
-    return replace(option, help=words, default=None if option.argument_type is not bool else False)
+    return replace(option, default=None if option.argument_type is not bool else False)
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(explain)
 
 
-@with_options(as_json=[_of_explain(name) for name in _NEEDS])
+@with_options(as_json=[_of_explain(name) for name in OPTIONS if name in _NEEDS])
 def explain(
     context: typer.Context,
     task: Annotated[
         str | None,
         typer.Argument(
             metavar="[TASK|TARGET]",
-            help="A task that waits; or what one would want, like 2xA100:40G or node1::0.",
+            help="A pending task, or a request such as 2xA100:40G or node1::0",
             autocompletion=complete.tasks,
             callback=path_words,
             show_default=False,
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", "-t", metavar="TARGET", help="A target, also if a task is called so.")
+        str | None, typer.Option("--target", "-t", metavar="TARGET", help="A target, even if a task has that name")
     ] = None,
     *,
     as_json: Json = False,
     **options: Unpack[Options],
 ) -> None:
-    """Say why a task does not start: what stands in the way on each node, what would help, and when it will start.
+    """Explain why a task is pending, and what would help.
 
-    Without a task, what would become of one: agentless explain 2x:40G --time-limit 2h
+    Shows the obstacle on each node, and when the task is expected to start. With a request instead of a task, predicts
+    what would happen if you submitted it.
+
+    agentless explain 4k7q
+    agentless explain 2x:40G --time-limit 2h
     """
     found = _found(client(context), task, target, options)
     if as_json:

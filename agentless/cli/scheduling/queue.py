@@ -16,7 +16,7 @@ from agentless.client.words import command_line, starts, where, why
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
+        help="List pending tasks in order; move tasks by hand. Moved tasks are marked *.", invoke_without_command=True
     )
     group.callback()(queue)
     group.command()(move)
@@ -27,11 +27,11 @@ def add_to(app: typer.Typer) -> None:
 def queue(
     context: typer.Context,
     shares: Annotated[
-        bool, typer.Option("--shares", help="Show what each owner has used lately; who has used less comes first.")
+        bool, typer.Option("--shares", help="Show recent usage per owner; owners with less come first")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show who waits, in the order in which they come, and when they start at the latest; * were moved by hand."""
+    """List the pending tasks in order, with their latest start. Tasks moved by hand are marked *."""
     if context.invoked_subcommand is not None:
         return
     if shares:
@@ -44,24 +44,24 @@ def queue(
 def move(
     context: typer.Context,
     task: TaskArgument,
-    position: Annotated[int | None, typer.Argument(metavar="[POSITION]", help="From 1 on.")] = None,
+    position: Annotated[int | None, typer.Argument(metavar="[POSITION]", help="New position; 1 is first")] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Next before this one.", autocompletion=complete.tasks)
+        str | None, typer.Option(metavar="TASK", help="Move directly before this task", autocompletion=complete.tasks)
     ] = None,
     after: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Next after this one.", autocompletion=complete.tasks)
+        str | None, typer.Option(metavar="TASK", help="Move directly after this task", autocompletion=complete.tasks)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Give a task that waits another place in the queue: a position, or next to another one.
+    """Move a pending task to a position, or next to another task.
 
-    It stays behind those that are in front of it there, until they have left the queue, and comes before all others.
+    It starts after the tasks ahead of it there, and before all others.
     """
     _move(context, task, {"position": position, "before": before, "after": after}, as_json=as_json)
 
 
 def top(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Put a task that waits in front of all others."""
+    """Move a pending task to the front of the queue."""
     _move(context, task, {"position": 1}, as_json=as_json)
 
 

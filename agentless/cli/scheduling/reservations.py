@@ -17,7 +17,7 @@ from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
 
-_WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
+_WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h (from now), or now"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,24 +32,25 @@ def reserve(
         list[str],
         typer.Argument(
             metavar="TARGET...",
-            help="GPUs of a node, like node1::0-3, or a whole node.",
+            help="GPUs of a node such as node1::0-3, or a whole node",
             autocompletion=complete.targets,
         ),
     ],
-    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help=_WHEN)],
-    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Likewise.")],
+    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help=f"Begin: {_WHEN}")],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="End, written in the same way")],
     owner: Annotated[
-        str | None, typer.Option("--for", metavar="OWNER", help="Whose tasks may use it: USER, or USER@HOST as in ps.")
+        str | None, typer.Option("--for", metavar="OWNER", help="Owner who may use it: USER, or USER@HOST as in ps")
     ] = None,
-    maintenance: Annotated[bool, typer.Option("--maintenance", help="Nobody's tasks may use it.")] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to whoever has to wait.")] = "",
+    maintenance: Annotated[bool, typer.Option("--maintenance", help="Nobody may use it")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown with pending tasks")] = "",
     as_json: Json = False,
 ) -> None:
-    """Keep GPUs or nodes for somebody, or for maintenance, from one time to another. What runs there goes on.
+    """Reserve GPUs or nodes for an owner or for maintenance.
 
-    agentless reserve node2::0-3 --for ann --from 2026-11-22T08:00 --to 2026-11-22T18:00
+    Running tasks continue.
 
-    agentless reserve node1 --maintenance --from 20h --to 24h --reason "new power supply"
+    agentless reserve node2::0-3 --for ann --from now --to 2026-11-22T18:00
+    agentless reserve node1 --maintenance --from 20h --to 24h --reason "new PSU"
     """
     if (owner is None) is not maintenance:
         raise UsageError("for whom? Write --for OWNER, as agentless ps shows it, or --maintenance for nobody")
@@ -73,7 +74,7 @@ def reserve(
 
 
 def reservations(context: typer.Context, as_json: Json = False) -> None:
-    """List what is reserved, now and later."""
+    """List current and future reservations."""
     found = client(context).get("/v1/reservations")
     show_found(found, _COLUMNS, as_json, "nothing is reserved")
 
@@ -84,14 +85,14 @@ def unreserve(
         list[str],
         typer.Argument(
             metavar="ID...",
-            help="As agentless reservations shows it.",
+            help="Ids from agentless reservations",
             autocompletion=complete.reservations,
             callback=path_words,
         ),
     ],
     as_json: Json = False,
 ) -> int:
-    """Give reservations back before they are over."""
+    """Cancel reservations."""
     served = client(context)
     code, done = 0, []
     for each in reservation:

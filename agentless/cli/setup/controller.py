@@ -13,7 +13,9 @@ from agentless.errors import ControllerError
 
 
 def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="The background process: it starts by itself and leaves when idle.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Show, stop or run the background process. It starts by itself, and exits when idle.", no_args_is_help=True
+    )
     group.command()(run)
     group.command()(status)
     group.command()(stop)
@@ -21,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(context: typer.Context) -> None:
-    """Be the controller in the foreground, for a service manager; it never leaves by itself."""
+    """Run the controller in the foreground, for a service manager."""
     import logging
 
     from agentless.controller import process
@@ -42,7 +44,10 @@ def run(context: typer.Context) -> None:
 
 
 def status(as_json: Json = False) -> int:
-    """Say whether a controller runs, and what it serves. Exit code 1 when none runs."""
+    """Show whether a controller runs, and what it serves.
+
+    Exit code 1 means that none runs.
+    """
     served = Client(paths.state_dir(), None)
     if not served.is_running():
         if as_json:
@@ -65,7 +70,10 @@ def status(as_json: Json = False) -> int:
 
 
 def stop() -> None:
-    """End the controller. Tasks go on; the next command starts another one."""
+    """Stop the controller; tasks continue.
+
+    The next command starts another controller.
+    """
     served = Client(paths.state_dir(), None)
     if not served.is_running():
         print_line(f"no controller runs for {paths.state_dir()}")

@@ -21,16 +21,14 @@ def add_to(app: typer.Typer) -> None:
 
 def dashboard(
     context: typer.Context,
-    web: Annotated[bool, typer.Option("--web", help="Serve it to your browser, and to nobody else.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Serve the dashboard to your browser only")] = False,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65535, metavar="PORT", show_default="a free one", help="With --web: where."),
+        typer.Option(min=0, max=65535, metavar="PORT", show_default="a free port", help="Port for --web"),
     ] = 0,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Look, and change nothing: for a screen on the wall.")
-    ] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show only; allow no changes")] = False,
 ) -> None:
-    """Show the whole cluster, and act from it, in this terminal or in a browser."""
+    """Open the dashboard in this terminal or in a browser."""
     inventory = context.find_root().obj
     if web:
         from agentless.web import server
@@ -44,7 +42,7 @@ def dashboard(
 
 
 def top(context: typer.Context) -> None:
-    """Show all GPUs at one look, as they change."""
+    """Show all GPUs, updated live."""
     _show(context, read_only=True, only="overview")
 
 

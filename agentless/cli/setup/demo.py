@@ -30,9 +30,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes up, for other shells, until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes up for other shells until Ctrl-C")] = False,
 ) -> None:
-    """Try agentless on three simulated nodes: no GPU, no Docker, nothing left behind."""
+    """Try agentless on three simulated nodes; no GPU or Docker needed."""
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
         with _fleet(root) as (variables, lines):

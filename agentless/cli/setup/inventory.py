@@ -12,7 +12,7 @@ from agentless.cli.output import print_json, print_line, say
 
 def add_to(app: typer.Typer) -> None:
     app.command()(init)
-    group = typer.Typer(help="About the inventory file.", no_args_is_help=True)
+    group = typer.Typer(help="Check the inventory file, or print its JSON Schema.", no_args_is_help=True)
     group.command()(schema)
     group.command()(check)
     app.add_typer(group, name="inventory")
@@ -39,14 +39,14 @@ def init(
 
 
 def schema() -> None:
-    """Print the JSON Schema of the inventory, for editors that check YAML."""
+    """Print the JSON Schema of the inventory, for editors."""
     from agentless.inventory.schema import schema as of_file
 
     print_json(of_file())
 
 
 def check(context: typer.Context) -> None:
-    """Read the inventory and say what is wrong with it, without reaching a node."""
+    """Check the inventory file without connecting to nodes."""
     from agentless.inventory.inventory import load
 
     found = load(paths.find_inventory(context.find_root().obj))

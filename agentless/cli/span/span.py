@@ -31,19 +31,22 @@ def add_to(app: typer.Typer) -> None:
 
 def span(
     context: typer.Context,
-    misplaced: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The command, with spans in it.")
-    ] = None,
-    parallel: Annotated[int, typer.Option("--parallel", "-j", min=1, max=_MOST, help="So many at once.")] = 1,
+    misplaced: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    parallel: Annotated[
+        int,
+        typer.Option("--parallel", "-j", min=1, max=_MOST, help="Run up to N commands at the same time", metavar="N"),
+    ] = 1,
     zipped: Annotated[
-        bool, typer.Option("--zip", help="First values together, then second ones: not every combination.")
+        bool, typer.Option("--zip", help="Combine the first values, then the second ones, and so on")
     ] = False,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start no more once one has failed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands; run nothing.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start no more commands after one fails")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands; run nothing")] = False,
 ) -> int:
-    """Run a command on this machine, once for each combination of values.
+    """Run a command on this machine once per combination of values.
 
-    agentless span -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
+    Write the values as spans, and quote them: 'span:[a,b]', 'span:{1..3}' or 'span:[@FILE]'.
+
+    agentless span -j 2 -- python train.py --lr 'span:[0.1,0.01]'
     """
     words = command_of(context)
     if misplaced or not words:

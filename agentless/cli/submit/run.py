@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from agentless.cli.client import client
-from agentless.cli.command import WithCommand, command_of
+from agentless.cli.command import command_of
 from agentless.cli.submit.report import report
-from agentless.cli.submit.submit import check_targets, post, submit
+from agentless.cli.submit.submit import Submitting, check_targets, post, submit
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -23,19 +23,24 @@ from agentless.rules.submit.task_request import Outside, task_request
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("run", cls=WithCommand)(run)
+    app.command("run", cls=_Running)(run)
+
+
+class _Running(Submitting):
+    """As `submit`, but it always waits."""
+
+    common = Submitting.common - {"wait", "follow"}
 
 
 @wraps(submit, assigned=("__annotations__",))
 def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -> int:
-    """Run a command on GPUs as if they were here: with this folder, its output on this screen, its exit code as ours.
+    """Run a command on GPUs as if they were on your machine.
 
-    The folder goes along as it is now (without what .gitignore leaves out), and what the command makes or changes in it
-    comes back at the end. It gets one GPU if nothing else is said, and none where there are none.
+    Uploads the current folder without the files that .gitignore excludes, shows the output, copies new and changed
+    files back, and returns the exit code. Without a request, the command gets one GPU if the cluster has any.
 
     agentless run -- python train.py
-
-    agentless run --gpus 2 --image pytorch/pytorch -- torchrun --nproc-per-node 2 train.py
+    agentless run --gpus 2 -- torchrun --nproc-per-node 2 train.py
     """
     targets = [*(given["targets"] or []), *(given["more_targets"] or [])]
     options: Options = {name: value for name, value in given.items() if name in OPTIONS}  # type: ignore[assignment]

@@ -7,13 +7,12 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.output import say
@@ -24,55 +23,67 @@ from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.paths import current_dir
-from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, OUTPUT, WHERE, Options
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
-_WAITING = ("wait_for", "no_queue")
-"""The options that come after `--wait` in the help."""
+
+class Submitting(WithCommand):
+    """Shows the most used options in its short help."""
+
+    common: ClassVar[set[str]] = {
+        *(name for name, option in OPTIONS.items() if option.common),
+        *("targets", "wait", "follow", "dry_run", "as_json"),
+    }
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(cls=WithCommand)(submit)
+    app.command(cls=Submitting)(submit)
 
 
-@with_options(
-    wait=[option for name, option in OPTIONS.items() if name not in _WAITING],
-    as_json=[OPTIONS[name] for name in _WAITING],
-)
+@with_options(wait=OPTIONS.values())
 def submit(
     context: typer.Context,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TARGET... -- COMMAND...",
-            help="HOST[:NUMA][::GPU,...], like node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G. Several: one batch.",
+            metavar="[TARGET]...",
+            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G). Several start a batch",
             autocompletion=complete.targets,
         ),
     ] = None,
     more_targets: Annotated[
         list[str] | None,
         typer.Option(
-            "--target", "-t", metavar="TARGET", help="The same, as an option.", autocompletion=complete.targets
+            "--target",
+            "-t",
+            metavar="TARGET",
+            help="A target as an option",
+            autocompletion=complete.targets,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is the task's.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show its output until it ends; implies --wait.")
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end, and return the exit code", rich_help_panel=OUTPUT)
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script for the node; start nothing.")] = False,
-    as_json: Json = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait, and show the output", rich_help_panel=OUTPUT)
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the script for the node; start nothing", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON with stable field names", rich_help_panel=OUTPUT)
+    ] = False,
     **options: Unpack[Options],
 ) -> int:
-    """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
+    """Run a command on GPUs, or queue it until they are free.
 
-    With spans in the command it is a sweep, one task for each combination. Quote them, or the shell takes them apart.
+    Spans in the command start a sweep: one task for each combination of values.
 
     agentless submit node1::0 -- python train.py --lr 0.1
-
     agentless submit 2xA100:40G --time-limit 8h -- python train.py
-
-    agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
+    agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]'
     """
     all_targets = [*(targets or []), *(more_targets or [])]
     check_targets(context, all_targets)

@@ -35,7 +35,8 @@ def _parameter(option: Option) -> Parameter:
     info = typer.Option(
         *option.flags,
         metavar=option.metavar,
-        help=option.help or None,
+        help=option.help,
+        rich_help_panel=option.panel,
         autocompletion=getattr(complete, option.completes) if option.completes else None,
     )
     optional = kind if option.default is not None else kind | None

@@ -25,7 +25,11 @@ TURN = 1.0
 BatchOption = Annotated[
     str | None,
     typer.Option(
-        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=path_words
+        "--batch",
+        metavar="TASK",
+        help="All tasks in the batch of this task",
+        autocompletion=complete.tasks,
+        callback=path_words,
     ),
 ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,9 +17,9 @@ from agentless.cli.output import print_json, print_line, say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
-from agentless.errors import AgentlessError, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.task_id import first_try
-from agentless.model.units import format_duration, parse_duration
+from agentless.model.units import counted, format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
@@ -37,10 +39,14 @@ def retry(
     context: typer.Context,
     tasks: TaskArguments = None,
     batch: BatchOption = None,
-    failed: Annotated[bool, typer.Option("--failed", help="With --batch: those of it that have failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="With --batch: retry only failed tasks")] = False,
     as_json: Json = False,
 ) -> int:
-    """Try tasks again that have ended; each goes on as a new task, like ID-2."""
+    """Run ended tasks again, each as a new try such as ID-2.
+
+    agentless retry 4k7q
+    agentless retry --failed --batch 4k7q
+    """
     served = client(context)
     if failed != (batch is not None):
         raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
@@ -60,18 +66,48 @@ def stop(
     context: typer.Context,
     tasks: TaskArguments = None,
     batch: BatchOption = None,
-    grace: Annotated[str | None, typer.Option(metavar="TIME", help="Between SIGTERM and SIGKILL.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Stop all live tasks; asks first")] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="With --all: only your own tasks")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask")] = False,
+    grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the task's)")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """End tasks gently: SIGTERM, a grace time, then SIGKILL."""
+    """Stop tasks: SIGTERM, then SIGKILL after a grace period.
+
+    Pending tasks leave the queue.
+
+    agentless stop 4k7q train
+    agentless stop --all --mine
+    """
     seconds = None if grace is None else parse_duration(grace)
+    if everything and (tasks or batch is not None):
+        raise UsageError("--all stops all tasks; leave out the task ids and --batch")
+    if (mine or yes) and not everything:
+        raise UsageError(f"{'--mine' if mine else '--yes'} belongs to --all: agentless stop --all")
     served = client(context)
     return _each(
-        chosen(served, tasks, batch, live=True),
+        _all_live(served, mine=mine, yes=yes) if everything else chosen(served, tasks, batch, live=True),
         as_json,
         lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
         waiting=lambda left: _say_what_it_waits_for(served, left, seconds),
     )
+
+
+def _all_live(served: Client, *, mine: bool, yes: bool) -> list[str]:
+    """The live tasks, once somebody has agreed to stop them."""
+    found = served.get("/v1/tasks", mine=mine)
+    if not found:
+        say("no live tasks")
+    elif not yes:
+        owners = Counter(task["owner"] + (" (you)" if task["mine"] else "") for task in found)
+        whose = ", ".join(f"{count} of {owner}" for owner, count in owners.most_common())
+        if not sys.stdin.isatty():
+            raise UsageError(f"--all asks before it stops {counted(len(found), 'task')} ({whose}); to skip this: --yes")
+        if not typer.confirm(f"Stop {counted(len(found), 'task')} ({whose})?", default=False, err=True):
+            raise Refused("nothing was stopped")
+    return [first_try(task["id"]) for task in found]
 
 
 def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
@@ -88,13 +124,13 @@ def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None
 
 
 def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
-    """End tasks at once: SIGKILL."""
+    """Kill tasks immediately with SIGKILL."""
     served = client(context)
     return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
 
 
 def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
-    """Freeze tasks; they keep their GPUs and what is in GPU memory."""
+    """Pause tasks; they keep their GPUs and GPU memory."""
     served = client(context)
     return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
 
@@ -102,7 +138,7 @@ def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOptio
 def resume(
     context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False
 ) -> int:
-    """Let paused tasks go on."""
+    """Resume paused tasks."""
     served = client(context)
     return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/resume"))
 
@@ -111,10 +147,13 @@ def rm(
     context: typer.Context,
     tasks: TaskArguments = None,
     batch: BatchOption = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Kill live tasks first")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove ended tasks with all their tries: the container on the node, its log, and the record here."""
+    """Remove ended tasks, with their containers and logs.
+
+    Removes all tries of a task, and its record.
+    """
     served = client(context)
     return _each(
         chosen(served, tasks, batch),

@@ -22,18 +22,24 @@ def events(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=path_words),
+        typer.Argument(
+            metavar="[TASK]", help="Only events of this task", autocompletion=complete.tasks, callback=path_words
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay for what happens from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events until Ctrl-C")] = False,
     last: Annotated[
-        int | None, typer.Option("--last", "-n", min=0, max=1_000_000, metavar="N", help="The last N; default 50.")
+        int | None,
+        typer.Option("--last", "-n", min=0, max=1_000_000, metavar="N", help="Show the last N events (default: 50)"),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not older than: 10min, 2h, or a date like 2026-05-01T12:00.")
+        str | None, typer.Option(metavar="TIME", help="Show events newer than 10min, 2h or 2026-05-01T12:00")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what has happened to tasks and nodes, and why: the audit trail. With --json one object per line."""
+    """Show what happened to tasks and nodes, and why.
+
+    --json prints one object per line.
+    """
     served = client(context)
     if last is None:
         last = 50 if since is None and task is None else 1_000_000

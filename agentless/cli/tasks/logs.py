@@ -28,16 +28,22 @@ def logs(
     context: typer.Context,
     tasks: TaskArguments = None,
     batch: BatchOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the task has ended.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="The last N lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the task ends")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Show the last N lines")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not older than: 10min, 2h, or a date like 2026-05-01T12:00.")
+        str | None, typer.Option(metavar="TIME", help="Show lines newer than 10min, 2h or 2026-05-01T12:00")
     ] = None,
-    only_stdout: Annotated[bool, typer.Option("--stdout", help="Only its standard output.")] = False,
-    only_stderr: Annotated[bool, typer.Option("--stderr", help="Only its standard error.")] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="The node's time in front of each line.")] = False,
+    only_stdout: Annotated[bool, typer.Option("--stdout", help="Show standard output only")] = False,
+    only_stderr: Annotated[bool, typer.Option("--stderr", help="Show standard error only")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time on the node")] = False,
 ) -> int:
-    """Show what a task printed; of several, each line with its task in front."""
+    """Show the output of tasks.
+
+    With several tasks, each line begins with the id of its task. A batch shows its parameters instead.
+
+    agentless logs -f 4k7q
+    agentless logs --batch 4k7q --tail 5
+    """
     streams = {1, 2} if only_stdout == only_stderr else {1} if only_stdout else {2}
     query = {
         "follow": follow,

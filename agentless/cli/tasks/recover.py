@@ -24,15 +24,15 @@ def recover(
     context: typer.Context,
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TASK]...", help="Only these, by ids or beginnings of ids."),
+        typer.Argument(metavar="[TASK]...", help="Task ids, or beginnings of ids (default: all tasks found)"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take them in without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     as_json: Json = False,
 ) -> int:
-    """Rebuild a lost state from the nodes: each container carries its whole task.
+    """Rebuild lost state from the containers on the nodes.
 
-    Shows each task with all that it asks for, then asks: without the lost state nothing proves that it is yours.
-    What you take in is trusted, and may be tried again on other nodes. What runs is not touched.
+    Shows each task in full, then asks: without the state, nothing proves that a task is yours. Recovered tasks are
+    trusted, and may be retried on other nodes. Running tasks are not interrupted.
     """
     served = client(context)
     found = served.get("/v1/recovery")

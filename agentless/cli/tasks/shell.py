@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Annotated
 
 import typer
 
@@ -11,22 +12,60 @@ from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
 from agentless.client.http import RequestFailed
 from agentless.client.terminal import TerminalSession, raw, standard
-from agentless.errors import AgentlessError, NoAnswer
+from agentless.errors import AgentlessError, NoAnswer, UsageError
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(cls=WithCommand)(shell)
+    app.command(cls=_Shell)(shell)
+    app.command("exec", cls=_Exec, hidden=True)(execute)
+
+
+class _Shell(WithCommand):
+    """A shell, or a command instead."""
+
+    after_options = ("[-- COMMAND...]",)
+
+
+class _Exec(WithCommand):
+    """A command that may be written without `--`, since nothing else comes after the task."""
+
+    after_options = ("COMMAND...",)
+    allow_interspersed_args = False
 
 
 def shell(context: typer.Context, task: TaskArgument) -> int:
-    """Open a shell in a running task's container, or run the command after --.
+    """Open a shell in the container of a running task.
 
-    On a terminal if this is one, else with its streams apart, like ssh HOST COMMAND. Its exit code is the command's.
+    Runs the command after -- instead, if there is one: agentless exec is the same. Returns its exit code. Uses a
+    terminal if you have one; otherwise stdout and stderr stay apart, as with ssh.
 
+    agentless shell train
     agentless shell train -- nvidia-smi
+    agentless exec train nvidia-smi
     """
+    return _run_in(context, task, command_of(context))
+
+
+def execute(
+    context: typer.Context,
+    task: TaskArgument,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    _: Annotated[bool, typer.Option("-i", "--interactive", hidden=True)] = False,
+    __: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
+) -> int:
+    """Run a command in the container of a running task.
+
+    agentless exec train nvidia-smi
+    """
+    command = (*(words or ()), *command_of(context))
+    if not command:
+        raise UsageError(f"no command; write it after the task: agentless exec {task} nvidia-smi")
+    return _run_in(context, task, command)
+
+
+def _run_in(context: typer.Context, task: str, command: tuple[str, ...]) -> int:
     window = standard()
-    with client(context).terminal(task, command_of(context), window.size() if window.size else None) as terminal:
+    with client(context).terminal(task, command, window.size() if window.size else None) as terminal:
         try:
             with raw(window.keys) if window.size else contextlib.nullcontext():
                 return TerminalSession(terminal, window).run()

@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Show all that is known of one task, and what happened to it."""
+    """Show the details and the history of one task."""
     served = client(context)
     found = served.get(f"/v1/tasks/{task}")
     if as_json:

@@ -17,7 +17,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
-    """Wait until tasks have ended. The exit code is the task's own; of several, the first that is not 0."""
+    """Wait until tasks end, and return their exit code.
+
+    With several tasks, the exit code is the first one that is not 0.
+    """
     served = client(context)
     if batch is not None and not tasks:
         return _wait_for_batch(served, batch, as_json)

@@ -28,13 +28,14 @@ def add_to(app: typer.Typer) -> None:
 
 def usage(
     context: typer.Context,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="From when on: 12h, 7d, or a date like 2026-05-01.")
-    ] = "7d",
-    by: Annotated[str, typer.Option(metavar="|".join(BY), help="What the lines are of.")] = "owner",
+    since: Annotated[str, typer.Option(metavar="TIME", help="Begin: 12h, 7d or 2026-05-01")] = "7d",
+    by: Annotated[str, typer.Option(metavar="|".join(BY), help="Group by")] = "owner",
     as_json: Json = False,
 ) -> None:
-    """Show GPU-hours, tasks, the share of all GPU time, and how busy the GPUs were; on a terminal also a chart."""
+    """Show GPU-hours and utilization by owner, node or batch.
+
+    On a terminal, a chart shows GPU-hours over time.
+    """
     if by not in BY:
         raise UsageError(f"--by {by!r}: write one of {', '.join(BY)}")
     begin, now = moment(since, "--since"), time.time()

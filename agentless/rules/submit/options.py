@@ -33,8 +33,10 @@ from agentless.rules.submit.kinds import (
     Volumes,
 )
 
-PLACEMENT, QUEUE, LIMITS, RETRIES = "Placement", "Queue", "Limits", "Retries"
-CONTAINER, FILES, TASK = "Container", "Files and variables", "Task"
+WHERE, WHEN, RESOURCES, CONTAINER = "Where", "When", "Resources", "Container"
+FILES, FAILURE, OUTPUT = "Files", "If it fails", "Output"
+PANELS = (WHERE, WHEN, RESOURCES, CONTAINER, FILES, FAILURE, OUTPUT)
+"""The headings of the options in the help, in order."""
 
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
 
@@ -44,10 +46,10 @@ class Option:
     """What is known of an option besides its name and type, which `OPTIONS` fills in.
 
     `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
-    field. `completes` says which names a shell may offer.
+    field. `completes` says which names a shell may offer. A `common` option is in the short help.
     """
 
-    group: str
+    panel: str
     help: str
     metavar: str | None = None
     default: str | int | None = None
@@ -55,6 +57,7 @@ class Option:
     many: bool = False
     completes: Literal["nodes", "envs"] | None = None
     hint: str = ""
+    common: bool = False
     name: str = ""
     types: tuple[type, ...] = ()
     reader: Callable[[Any, str], Any] | None = None
@@ -82,152 +85,146 @@ class Option:
 class Options(TypedDict, total=False):
     """The options of a submit; None is the same as leaving one out."""
 
-    gpus: Annotated[int | None, Option(PLACEMENT, "Number of GPUs, all on one node; 0: none.", "N")]
-    gpu_memory: Annotated[
-        GpuMemory, Option(PLACEMENT, "Minimum free memory per GPU, like 40G; without a unit: MB.", "SIZE")
-    ]
-    gpu_share: Annotated[
-        int | None,
-        Option(
-            PLACEMENT, "Share each GPU with up to N tasks in all, if they agree; needs --gpu-memory.", "N", default=1
-        ),
-    ]
-    gpu_type: Annotated[GpuTypes, Option(PLACEMENT, "GPU types, best first: A100,H100 or RTX*.", "TYPE,...")]
     node: Annotated[
         Nodes,
         Option(
-            PLACEMENT,
-            "Run on this node; repeat to allow several.",
+            WHERE,
+            "Run on this node, or on one of several",
+            "NODE",
             many=True,
             completes="nodes",
-            hint="run on this node; several: any of them",
+            common=True,
+            hint="only this node; several: any of them",
         ),
     ]
-    exclude: Annotated[Nodes, Option(PLACEMENT, "Do not run on this node.", "NODE", many=True, completes="nodes")]
-    on: Annotated[Pairs, Option(PLACEMENT, "Run on nodes with this label.", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(PLACEMENT, "Run no other task on the node.")]
+    exclude: Annotated[Nodes, Option(WHERE, "Do not run on this node", "NODE", many=True, completes="nodes")]
+    on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
+    exclusive: Annotated[bool, Option(WHERE, "Share the node with no other task")]
+    share: Annotated[bool, Option(WHERE, "Also use GPUs that processes outside agentless use")]
     policy: Annotated[
         Policy,
-        Option(PLACEMENT, "How to choose among matching nodes: pack, spread, best_fit, ...; default: inventory."),
-    ]
-    priority: Annotated[
-        int | None,
-        Option(QUEUE, "Higher priorities start first; -1000 to 1000.", "N", default=0, hint="-1000 to 1000"),
+        Option(
+            WHERE,
+            "How to choose among matching nodes: pack, spread, first_fit, best_fit, least_loaded or round_robin "
+            "(default: the inventory's)",
+            "POLICY",
+        ),
     ]
     time_limit: Annotated[
         Time,
         Option(
-            LIMITS,
-            "Stop the task after this time; short tasks can fill gaps in the queue; 0: no limit.",
+            WHEN,
+            "Maximum run time: 8h or 30min; 0 is no limit",
             "TIME",
+            common=True,
             hint="like 8h; short tasks can fill gaps in the queue",
         ),
     ]
-    signal: Annotated[
-        Signal,
-        Option(LIMITS, "Signal to send at the time limit: TERM, USR1, ...", "NAME", default="TERM"),
-    ]
+    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM")]
     signal_before: Annotated[
-        Time, Option(LIMITS, "Send the signal this long before the time limit; default: at the limit.", "TIME")
+        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME")
     ]
-    at: Annotated[
-        str | datetime | None, Option(QUEUE, "Start at this time or later: 18:30 or 2026-05-01T18:30.", "DATE")
+    stop_grace: Annotated[Time, Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s")]
+    at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
+    after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
+    priority: Annotated[
+        int | None,
+        Option(WHEN, "Higher priorities start first; -1000 to 1000", "N", default=0, hint="-1000 to 1000"),
     ]
-    after: Annotated[Time, Option(QUEUE, "Start after this delay: 30min, 2h30m.", "TIME", flags=("--in",))]
-    retries: Annotated[
-        int,
-        Option(
-            RETRIES,
-            "Retry up to N times on failure.",
-            "N",
-            default=0,
-            hint="retry up to N times on failure",
-        ),
+    no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
+    wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]
+    max_parallel: Annotated[int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N")]
+    zipped: Annotated[
+        bool,
+        Option(WHEN, "Combine the first values of all spans, then the second ones, and so on", flags=("--zip",)),
     ]
-    retry_on: Annotated[Endings, Option(RETRIES, "Retry on these: failed, oom, timeout, lost, exit:CODE.", "WHAT,...")]
-    backoff: Annotated[
-        Time, Option(RETRIES, "Pause before the first retry; doubles with each retry.", "TIME", default="10s")
+    gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
+    gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
+    gpu_type: Annotated[
+        GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
     ]
-    max_parallel: Annotated[int | None, Option(QUEUE, "Run at most N tasks of this batch at a time; 0: no limit.", "N")]
-    zipped: Annotated[bool, Option(TASK, "Combine spans value by value, not all with all.", flags=("--zip",))]
-    owner: Annotated[
-        Owner, Option(TASK, "Owner of the task; default: $AGENTLESS_OWNER, else you, as user@host.", "NAME")
+    gpu_share: Annotated[
+        int | None,
+        Option(RESOURCES, "Share each GPU with up to N willing tasks; needs --gpu-memory", "N", default=1),
     ]
+    cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
+    memory: Annotated[Memory, Option(RESOURCES, "Memory: 8GB or 16GiB", "SIZE", common=True, hint="like 16GiB")]
+    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE")]
     image: Annotated[
         str | None,
         Option(
             CONTAINER,
-            "Container image; default: as in the inventory.",
-            hint="default: as in the inventory; ↓ lists images in use",
+            "Container image (default: the inventory's)",
+            "IMAGE",
+            common=True,
+            hint="default: the inventory's; ↓ lists those in use",
         ),
     ]
     container: Annotated[
         str | None,
-        Option(CONTAINER, "Env to run in; copied to the node if missing.", "NAME[:N]", completes="envs"),
+        Option(CONTAINER, "Env to run in; copied to the node if missing", "NAME[:N]", completes="envs", common=True),
     ]
     pull: Annotated[
-        str | None, Option(CONTAINER, "When to pull the --image: missing (default), always, never.", "WHEN")
+        str | None, Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN")
     ]
-    name: Annotated[str | None, Option(TASK, "Name of the task, for other commands.", hint="name for other commands")]
-    cores: Annotated[float | None, Option(LIMITS, "CPU cores, like 4 or 0.5; 0: no limit.", hint="like 4")]
-    memory: Annotated[
-        Memory,
-        Option(
-            LIMITS,
-            "Memory, like 8GB or 16GiB; without a unit: MB; 0: no limit.",
-            "SIZE",
-            hint="like 16GiB",
-        ),
-    ]
-    shm_size: Annotated[ShmSize, Option(LIMITS, "Size of /dev/shm, like 8G; without a unit: MB; 0: default.", "SIZE")]
     env: Annotated[
         Pairs,
         Option(
-            FILES,
-            "Set a variable; without =VALUE, copy yours.",
+            CONTAINER,
+            "Set a variable; KEY alone copies yours",
             "KEY[=VALUE]",
             flags=("--env", "-e"),
             many=True,
+            common=True,
             hint="one KEY=VALUE per line",
         ),
     ]
     secret_env: Annotated[
         Pairs,
         Option(
-            FILES,
-            "Set a secret variable; its value is never shown or stored.",
+            CONTAINER,
+            "Set a variable whose value is never shown or stored",
             "KEY[=VALUE]",
             flags=("--secret-env", "-s"),
             many=True,
         ),
     ]
-    mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node in the container.", "HOST:CONT[:ro]", many=True)]
+    workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
+    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
+    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
     upload: Annotated[
-        Uploads,
-        Option(FILES, "Copy a local file or folder, as it is now, into the container.", "PATH[:DEST]", many=True),
+        Uploads, Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True)
     ]
     output: Annotated[
-        Outputs,
-        Option(FILES, "Copy this file or folder back when the task ends, even on failure.", "PATH[:LOCAL]", many=True),
+        Outputs, Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True)
     ]
+    mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node", "HOST:CONT[:ro]", many=True, common=True)]
     volume: Annotated[
-        Volumes,
+        Volumes, Option(FILES, "Mount a volume of the node; created if missing", "NAME:CONT[:ro]", many=True)
+    ]
+    retries: Annotated[
+        int,
         Option(
-            FILES,
-            "Mount a volume of the node, created if missing (see: agentless volume).",
-            "NAME:CONT[:ro]",
-            many=True,
+            FAILURE,
+            "Retry up to N times on failure",
+            "N",
+            default=0,
+            common=True,
+            hint="retry up to so many times on failure",
         ),
     ]
-    workdir: Annotated[str | None, Option(CONTAINER, "Working folder in the container.")]
-    user: Annotated[str | None, Option(CONTAINER, "User in the container, like 1000:1000.")]
-    network: Annotated[str | None, Option(CONTAINER, "Docker network, like host or none.")]
-    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node, including all its GPUs.")]
-    share: Annotated[bool, Option(PLACEMENT, "Allow GPUs that foreign processes use.")]
-    stop_grace: Annotated[Time, Option(LIMITS, "Time between SIGTERM and SIGKILL.", "TIME", default="10s")]
-    label: Annotated[Pairs, Option(TASK, "Label the task, for searches.", "KEY=VALUE", many=True)]
-    wait_for: Annotated[Time, Option(QUEUE, "Give up after this time in the queue; 0: do not wait.", "TIME")]
-    no_queue: Annotated[bool, Option(QUEUE, "Start now, or exit with code 3.")]
+    retry_on: Annotated[
+        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...")
+    ]
+    backoff: Annotated[
+        Time, Option(FAILURE, "Pause before the second try; doubles with each further try", "TIME", default="10s")
+    ]
+    name: Annotated[str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by")]
+    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
+    owner: Annotated[
+        Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
+    ]
 
 
 def _declared(name: str, kind: Any) -> Option:

@@ -1,0 +1,52 @@
+"""Completion as typer has it, but faster, and in bash also of words with a colon or an equals sign."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from typer._click.shell_completion import add_completion_class, split_arg_string
+from typer._completion_classes import BashComplete
+
+_BREAKS = {":", "="}
+
+
+class Bash(BashComplete):
+    """Typer's completion, for words with a colon, too: node1::0, NAME:N."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The whole words in front of the one to complete, and that one."""
+        words, at = split_arg_string(os.environ["COMP_WORDS"]), int(os.environ["COMP_CWORD"])
+        *before, incomplete = joined(words[: at + 1]) if at < len(words) else [*joined(words), ""]
+        self._typed = incomplete
+        self._is_split = at < len(words) and words[at] != incomplete
+        return before[1:], incomplete
+
+    def format_completion(self, item: Any) -> str:
+        """What bash puts in the place of the last part of the word: behind a colon only the rest."""
+        value = str(item.value)
+        begin = self._typed[: self._typed.rfind(":") + 1] if self._is_split else ""
+        return value.removeprefix(begin)
+
+
+def joined(parts: Sequence[str]) -> list[str]:
+    """The words as they were typed, of the parts that bash makes of them."""
+    words: list[str] = []
+    for number, part in enumerate(parts):
+        if number and part and (_is_break(part) or _is_break(parts[number - 1])):
+            words[-1] += part
+        else:
+            words.append(part)
+    return words
+
+
+def _is_break(part: str) -> bool:
+    return bool(part) and set(part) <= _BREAKS
+
+
+def prepare() -> None:
+    """Use this class for bash, and no Rich: typer would import it to remove markup, which there is none of."""
+    add_completion_class(Bash, "bash")
+    sys.modules["rich"] = None  # type: ignore[assignment]

@@ -1,0 +1,130 @@
+"""What hands type about tasks: ids alone, a list that stays, all at once, and the words of other tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentless import Cluster, paths
+from agentless.client.client import Client
+from agentless.demo.fleet import NodePlan
+from tests import ready
+from tests.fleet.inhabited import forget_tasks, inhabited
+from tests.fleet.world import World
+from tests.keyboard import at_terminal
+from tests.tmux import Tmux
+
+AGENTLESS = [sys.executable, "-m", "agentless"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with inhabited(tmp_path_factory.mktemp("typed"), [NodePlan("n1", 2)]) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Client]:
+    client = Client(paths.state_dir(), world.fleet.inventory)
+    yield client
+    forget_tasks(client)
+
+
+@pytest.fixture
+def tasks(client: Client) -> list[str]:
+    """Two tasks, one of them somebody else's."""
+    cluster = Cluster()
+    mine = cluster.submit("sh", "-c", "echo hello; exec sleep 600", target="n1", name="train")
+    return [mine.id, cluster.submit("sleep", "600", target="n1", owner="bob@lab").id]
+
+
+def type_(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = ready.agentless(*words)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def live() -> list[str]:
+    return type_("ps", "-q").stdout.split()
+
+
+def test_quiet_prints_the_ids_and_nothing_else(tasks):
+    assert sorted(live()) == sorted(tasks)
+    assert type_("ls", "--mine", "--quiet").stdout == f"{tasks[0]}\n"
+
+
+def test_nothing_live_is_no_line_in_quiet(client):
+    done = type_("ps", "-q")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_all_are_stopped_only_after_a_question_that_says_whose_they_are(tasks):
+    with at_terminal([*AGENTLESS, "stop", "--all"], os.environ) as keyboard:
+        keyboard.sees(b"Stop 2 tasks (1 of ")
+        keyboard.sees(b"1 of bob@lab")
+        keyboard.sees(b"[y/N]")
+        keyboard.type(b"n\n")
+        keyboard.sees(b"nothing was stopped")
+        assert keyboard.ended() == 3
+    assert len(live()) == 2
+    with at_terminal([*AGENTLESS, "stop", "--all"], os.environ) as keyboard:
+        keyboard.sees(b"[y/N]")
+        keyboard.type(b"y\n")
+        assert keyboard.ended() == 0
+    assert live() == []
+
+
+def test_without_a_terminal_all_are_stopped_with_yes_only(tasks):
+    refused = type_("stop", "--all", code=2)
+    assert "--all asks before it stops 2 tasks (1 of " in refused.stderr
+    assert "--yes" in refused.stderr
+    assert len(live()) == 2
+    type_("stop", "--all", "--yes")
+    assert live() == []
+
+
+def test_all_of_mine_leaves_those_of_others(tasks):
+    type_("cancel", "--all", "--mine", "--yes")
+    assert live() == tasks[1:]
+
+
+def test_with_nothing_live_there_is_nothing_to_ask(client):
+    assert type_("stop", "--all").stderr == "no live tasks\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["exec", "train", "echo", "-n", "a b"], ["exec", "-it", "train", "--", "echo", "-n", "a b"]]
+)
+def test_a_command_in_a_task_is_typed_as_for_docker(tasks, words):
+    assert type_(*words).stdout == "a b"
+
+
+def test_attach_follows_the_output(client):
+    task = Cluster().submit("sh", "-c", "echo hello; sleep 0.1; echo bye", target="n1").id
+    assert type_("attach", task).stdout == "hello\nbye\n"
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+def test_a_watched_list_shows_what_comes_and_goes(tasks, tmp_path: Path):
+    with Tmux(tmp_path, {}) as tmux:
+        tmux.agentless("ps", "--watch", "--mine")
+        tmux.see("STATE", "train")
+        assert tasks[1] not in tmux.text
+        another = Cluster().submit("sleep", "600", target="n1", name="another")
+        tmux.see("another")
+        for task in (tasks[0], another.id):
+            Cluster().task(task).kill()
+        tmux.see("no live tasks")
+        tmux.press("C-c")
+        tmux.see("ready$")
+        assert "no live tasks" not in tmux.text
+
+
+def test_a_list_is_watched_on_a_terminal_only(tasks):
+    assert "--watch needs a terminal" in type_("ps", "--watch", code=2).stderr
