@@ -85,6 +85,9 @@ def common(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    __: Annotated[
+        bool, typer.Option("--no-pager", help="Never show output in a pager; works after a verb, too.")
+    ] = False,
 ) -> None:
     """Options in front of any verb."""
     context.obj = inventory
@@ -129,8 +132,18 @@ def _hint(word: str) -> str:
     return f" (did you mean {_MEANT[word]}?)" if word in _MEANT else nearest(word, VERBS)
 
 
+def _without_pager(arguments: list[str]) -> list[str]:
+    """The arguments without --no-pager, which is obeyed anywhere before the command of a task."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--no-pager" not in arguments[:end]:
+        return arguments
+    os.environ["AGENTLESS_PAGER"] = ""
+    return [*(word for word in arguments[:end] if word != "--no-pager"), *arguments[end:]]
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    arguments = _without_pager(arguments)
     try:
         code = make(arguments)(arguments, prog_name="agentless", standalone_mode=False)
     except AgentlessError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -43,3 +44,22 @@ def print_json(value: Any, *, indent: int | None = 2, flush: bool = False) -> No
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
     print(text, flush=flush)  # noqa: T201
+
+
+def print_yaml(value: Any, *, document: bool = False, flush: bool = False) -> None:
+    """Print data as YAML, for a `document` with the line that begins one; invisible characters are escaped."""
+    import yaml
+
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=document)
+    if not text.replace("\n", "").isprintable():
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, explicit_start=document)
+    print(text, end="", flush=flush)  # noqa: T201
+
+
+def has_colours() -> bool:
+    """Whether stdout gets colours: on a terminal, unless NO_COLOR forbids or FORCE_COLOR or CLICOLOR_FORCE decides."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

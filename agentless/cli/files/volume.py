@@ -10,8 +10,9 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
+from agentless.cli.formats import Kind, Output
 from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show_found
+from agentless.cli.table import Column
 from agentless.errors import UsageError
 from agentless.model.units import format_size
 
@@ -44,10 +45,10 @@ def create(
         print_line(f"{made['name']}  on {made['node']}")
 
 
-def show_list(context: typer.Context, as_json: Json = False) -> None:
+def show_list(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List the volumes of all nodes: how large they are, whose, and which tasks have them."""
-    found = client(context).get("/v1/volumes")
-    show_found(found, _COLUMNS, as_json, "there are no volumes")
+    style = _VOLUMES.format(as_json, output)
+    style.show(client(context).get("/v1/volumes"), _COLUMNS, "No volumes")
 
 
 def rm(
@@ -87,6 +88,7 @@ def _size(volume: dict[str, Any]) -> str:
     return "-" if volume["size_bytes"] is None else format_size(volume["size_bytes"])
 
 
+_VOLUMES = Kind("view.VolumeView", lambda each: str(each["name"]))
 _COLUMNS = [
     Column("NODE", lambda each: each["node"]),
     Column("NAME", lambda each: each["name"]),

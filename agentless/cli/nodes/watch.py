@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 from collections.abc import Callable, Iterator
 
+from agentless.cli.pager import Page
 from agentless.client.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
 from agentless.tui.data.cluster import ClusterState
-
-
-class _Page(io.StringIO):
-    """Collects output as if it were the terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
@@ -36,11 +29,11 @@ def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
                     failures = TRIES if line.get("leaving") else 0
                     cluster.apply(line)
                     _print(cluster, show)
-    raise ControllerError("the controller went away; what it had started runs on")
+    raise ControllerError("Lost the controller. Running tasks keep running")
 
 
 def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
-    page = _Page()
+    page = Page()
     with contextlib.redirect_stdout(page):
         show(cluster)
     # Overwrite line by line, without clearing first, so that nothing flickers.

@@ -8,10 +8,12 @@ import typer
 
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
-from agentless.cli.output import print_json, say
-from agentless.cli.table import Column, show
+from agentless.cli.formats import TASKS, Output
+from agentless.cli.output import say
+from agentless.cli.pager import paged
+from agentless.cli.table import Column
 from agentless.cli.tasks.batch import parameters_of
-from agentless.client.words import command_line, process_words, ran, state, where, why
+from agentless.client.words import command_line, date, process_words, ran, state, where, why
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,22 +29,25 @@ def ps(
         int, typer.Option(min=0, max=1_000_000, metavar="N", help="With --all: this many ended ones.")
     ] = 100,
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """List tasks: what is live on the nodes, whoever started it."""
-    served = client(context)
-    found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
-        return
-    show(columns_for(found), found)
-    if batch is None and sum(task["ended_at"] is not None for task in found) >= limit > 0:
-        say(f"at most the newest {limit} that have ended are listed; --limit {limit * 10} lists more")
+    style = TASKS.format(as_json, output)
+    found = client(context).get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
+    none = "No tasks" if ended else "No live tasks. To list ended ones: agentless ps --all"
+    with paged():
+        style.show(found, columns_for(found), none)
+        if style.is_table:
+            _say_notes(found, limit if batch is None else 0)
+
+
+def _say_notes(found: list[dict[str, Any]], limit: int) -> None:
+    """Print below the table what it leaves out; `limit` is the number of ended tasks at which the list was cut."""
+    if sum(task["ended_at"] is not None for task in found) >= limit > 0:
+        say(f"Only the newest {limit} ended tasks are listed. For more: --limit {limit * 10}")
     for task in found:
         for process in task["intruders"]:
-            say(f"intruder on {where(task)}, beside task {task['id']}: {process_words(process)}")
+            say(f"Intruder on {where(task)}, next to task {task['id']}: {process_words(process)}")
 
 
 def columns_for(found: list[dict[str, Any]]) -> list[Column]:
@@ -55,6 +60,10 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("TIME", ran, right=True),
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
+        Column("BATCH", lambda task: task["batch"], wide=True),
+        Column("PRIORITY", lambda task: str(task["priority"]), right=True, wide=True),
+        Column("CREATED", lambda task: date(task["created_at"]), wide=True),
+        Column("IMAGE", lambda task: task["image"] or "", wide=True),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
         Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
