@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from agentless.client.words import ending
 from agentless.model.text import printable
 
+_verbosity = {"quiet": False}
+
+
+def be_quiet(wanted: bool) -> bool:
+    """Whether notes and confirmations are left out from now on; errors, warnings and data never are."""
+    _verbosity["quiet"] = wanted
+    return wanted
+
+
+def is_quiet() -> bool:
+    """Whether --quiet was given."""
+    return _verbosity["quiet"]
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=be_quiet, help="Print errors and warnings only.")]
+"""An option of verbs whose output is only a courtesy; they need not look at its value."""
+
 
 def say(*lines: str) -> None:
-    """Print lines for a person on stderr. Control characters in names that others chose are made visible."""
-    for line in lines:
+    """Print notes for a person on stderr. Control characters in names that others chose are made visible."""
+    for line in () if is_quiet() else lines:
         print(printable(line), file=sys.stderr)  # noqa: T201
+
+
+def confirm_done(text: str) -> None:
+    """Print on stdout that something is done, unless --quiet was given."""
+    if not is_quiet():
+        print_line(text)
 
 
 def print_line(text: str, *, flush: bool = False) -> None:

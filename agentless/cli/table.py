@@ -30,8 +30,8 @@ _COLOURS = {
 class Column:
     """A column: its title, and its text for a row. A column without text in any row is left out.
 
-    A `wide` one is shown with `-o wide` only. On a narrow terminal only `flexible` columns are cut. The text of a last column that `wraps` goes below its row
-    if it does not fit beside it; then the widest column takes several lines.
+    A `wide` one is shown with `-o wide` only. On a narrow terminal only `flexible` columns are cut. The text of a last
+    column that `wraps` goes below its row if it does not fit beside it; then the widest column takes several lines.
     """
 
     title: str

@@ -25,8 +25,8 @@ def dockerfile_of(folder: Path, named: Path | None) -> tuple[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise UsageError(f"{path} cannot be read: {why}; name the Dockerfile with -f") from None
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"{path} cannot be read: {why}; specify the Dockerfile with -f") from None
     try:
         return path.resolve().relative_to(folder.resolve()).as_posix(), text
     except ValueError:
@@ -59,7 +59,7 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
         inside = Path(here).relative_to(folder)
         if len(inside.parts) > MOST_LEVELS:
             raise UsageError(
-                f"{folder} has more than {MOST_LEVELS} folders below each other; leave them out in {DOCKERIGNORE}"
+                f"{folder} has more than {MOST_LEVELS} levels of folders; exclude some of them in {DOCKERIGNORE}"
             )
         kept = []
         for name in sorted(folders):
@@ -78,7 +78,7 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
 
 
 def _refuse(error: OSError) -> None:
-    raise UsageError(f"{error.filename} cannot be read: {error.strerror}; leave it out in {DOCKERIGNORE}")
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}; exclude it in {DOCKERIGNORE}")
 
 
 def _member(path: Path, name: str) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +9,12 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
+from agentless.cli.confirm import confirm
 from agentless.cli.formats import Kind, Output
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import progress
 from agentless.cli.table import Column
-from agentless.errors import UsageError
+from agentless.errors import Refused, UsageError
 from agentless.model.units import format_size
 
 
@@ -33,6 +34,7 @@ def create(
     name: _Name,
     node: Annotated[str, typer.Option("--on", metavar="NODE", help="Where.", autocompletion=complete.nodes)],
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Make a volume. A submit with --volume makes one, too, where it starts.
 
@@ -42,13 +44,15 @@ def create(
     if as_json:
         print_json(made)
     else:
-        print_line(f"{made['name']}  on {made['node']}")
+        confirm_done(f"{made['name']}  created on {made['node']}")
 
 
 def show_list(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List the volumes of all nodes: how large they are, whose, and which tasks have them."""
     style = _VOLUMES.format(as_json, output)
-    style.show(client(context).get("/v1/volumes"), _COLUMNS, "No volumes")
+    with progress("Measuring volumes"):
+        found = client(context).get("/v1/volumes")
+    style.show(found, _COLUMNS, "No volumes")
 
 
 def rm(
@@ -58,30 +62,38 @@ def rm(
         str | None,
         typer.Option("--on", metavar="NODE", help="Only there; default: every node.", autocompletion=complete.nodes),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", "--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Remove a volume with all that is in it. One that a task has is not removed."""
     served = client(context)
     if not force:
         there = [each for each in served.get("/v1/volumes") if each["name"] == name and node in (None, each["node"])]
-        if there and not _asked(there):
+        if there and not _is_wanted(there):
             return 1
     removed = served.delete(f"/v1/volumes/{name}", node=node)
     if as_json:
         print_json(removed)
     else:
         for each in removed:
-            print_line(f"{each['name']}  removed from {each['node']}")
+            confirm_done(f"{each['name']}  removed from {each['node']}")
     return 0
 
 
-def _asked(volumes: list[dict[str, Any]]) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("whether all that is in it may go is asked on a terminal; say so with --force")
+def _is_wanted(volumes: list[dict[str, Any]]) -> bool:
     for each in volumes:
-        say(f"{each['name']} on {each['node']}, of {each['owner']}: {_size(each)}")
-    return typer.confirm("Remove it with all that is in it", default=False, err=True)
+        say(f"{each['name']} on {each['node']}, owner {each['owner']}: {_size(each)}")
+    where = " and ".join(each["node"] for each in volumes)
+    try:
+        confirm(
+            f"Remove volume {volumes[0]['name']} from {where}, with all its files",
+            "",
+            unattended=UsageError("No terminal to confirm at. To remove the volume with all its files: --force"),
+        )
+    except Refused:
+        return False
+    return True
 
 
 def _size(volume: dict[str, Any]) -> str:

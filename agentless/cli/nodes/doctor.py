@@ -7,6 +7,7 @@ import typer
 from agentless.cli.arguments import Json, ManyNodes
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
+from agentless.cli.progress import progress
 from agentless.cli.table import Column
 
 
@@ -17,7 +18,9 @@ def add_to(app: typer.Typer) -> None:
 def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False, output: Output = None) -> int:
     """Check nodes: can they be reached, does Docker work, is there a GPU, may Docker hand it out."""
     style = _CHECKS.format(as_json, output)
-    found = client(context).get("/v1/doctor", node=nodes)
+    served = client(context)
+    with progress("Checking nodes"):
+        found = served.get("/v1/doctor", node=nodes)
     style.show(found, _COLUMNS, "No nodes in the inventory")
     return int(any(check["ok"] is False for check in found))
 

@@ -79,7 +79,7 @@ def submit(
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     asked = task_request(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
-        raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
+        raise UsageError("--follow works with one task only; use --wait, then agentless logs -f --batch TASK")
     served = client(context)
     starts = post(served, asked, dry_run=dry_run)
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
@@ -93,7 +93,7 @@ def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
         words = commands[0]
         if not re.fullmatch(r"[\w\s@%+=:,./-]*", words):
             words = f"sh -c {shlex.quote(words)}"
-        raise UsageError(f"write the command after '--': agentless {context.info_name} {others} -- {words}")
+        raise UsageError(f"Write the command after --: agentless {context.info_name} {others} -- {words}")
 
 
 def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str, Any]]:
@@ -104,9 +104,9 @@ def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str,
 
             asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
-        with showing(served, lambda event: event.get("request") == request["request"], time.time()):
+        with showing(served, lambda event: event.get("request") == request["request"], time.time(), "Starting"):
             starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
-        say("", "Interrupted while the task was being started; it may run. See: agentless ps")
+        say("", "Interrupted during the start. The task may run; to see it: agentless ps")
         raise
     return starts

@@ -11,13 +11,14 @@ import typer
 from agentless.cli.app import complain
 from agentless.cli.arguments import Json, TaskArguments
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.confirm import Yes, confirm
+from agentless.cli.output import Quiet, confirm_done, print_json, say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.tasks.task_id import first_try
-from agentless.model.units import format_duration, parse_duration
+from agentless.model.units import counted, format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
@@ -39,11 +40,12 @@ def retry(
     batch: BatchOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="With --batch: those of it that have failed.")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Try tasks again that have ended; each goes on as a new task, like ID-2."""
     served = client(context)
     if failed != (batch is not None):
-        raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
+        raise UsageError("--failed needs --batch, and --batch needs --failed: agentless retry --failed --batch TASK")
     if batch is None or tasks:
         wanted = chosen(served, tasks, batch)
     else:
@@ -51,7 +53,7 @@ def retry(
 
         wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
         if not wanted:
-            say("none of the batch has failed")
+            say("No failed tasks in the batch")
             return 0
     return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/retry"))
 
@@ -62,6 +64,7 @@ def stop(
     batch: BatchOption = None,
     grace: Annotated[str | None, typer.Option(metavar="TIME", help="Between SIGTERM and SIGKILL.")] = None,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """End tasks gently: SIGTERM, a grace time, then SIGKILL."""
     seconds = None if grace is None else parse_duration(grace)
@@ -76,31 +79,51 @@ def stop(
 
 def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
     if len(tasks) > 1:
-        say(f"SIGTERM sent; waiting for {len(tasks)} tasks to end, which get SIGKILL after their grace time")
+        say(f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace time")
         return
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
-        say(f"waiting for {found['node']}, which does not answer")
+        say(f"Waiting for {found['node']}, which does not answer")
         return
     if grace is None:
         grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
-    say(f"SIGTERM sent; waiting for task {found['id']} to end, which gets SIGKILL after {format_duration(grace)}")
+    say(f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}")
 
 
-def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+def kill(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> int:
     """End tasks at once: SIGKILL."""
     served = client(context)
-    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
+    wanted = chosen(served, tasks, batch, live=True)
+    if batch is not None and wanted and not yes:
+        confirm(f"Kill {counted(len(wanted), 'task')} of batch {batch}; unsaved work is lost", "Nothing killed")
+    return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
 
 
-def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+def pause(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> int:
     """Freeze tasks; they keep their GPUs and what is in GPU memory."""
     served = client(context)
     return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
 
 
 def resume(
-    context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Let paused tasks go on."""
     served = client(context)
@@ -112,12 +135,18 @@ def rm(
     tasks: TaskArguments = None,
     batch: BatchOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Remove ended tasks with all their tries: the container on the node, its log, and the record here."""
     served = client(context)
+    wanted = chosen(served, tasks, batch)
+    if wanted and not (yes or force):
+        what = f"task {wanted[0]}" if len(wanted) == 1 else f"{len(wanted)} tasks"
+        confirm(f"Remove {what}, with containers, logs and records", "Nothing removed")
     return _each(
-        chosen(served, tasks, batch),
+        wanted,
         as_json,
         lambda task: served.delete(f"/v1/tasks/{task}", force=force),
         "removed",
@@ -156,9 +185,9 @@ def _each(
                 continue
             done.append(result)
             if not as_json:
-                print_line(f"{result['id']}  {word or state(result)}")
+                confirm_done(f"{result['id']}  {word or state(result)}")
     except KeyboardInterrupt:
-        say("", "What was asked for goes on. See: agentless ps")
+        say("", "Interrupted. The request continues; to see it: agentless ps")
         raise
     finally:
         pool.shutdown(wait=False)
