@@ -15,14 +15,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from agentless.errors import UsageError
 
 _WORDS: dict[Any, str] = {
-    str: "a text",
-    int: "a whole number",
+    str: "a string",
+    int: "an integer",
     float: "a number",
     bool: "True or False",
     datetime: "a datetime",
     timedelta: "a timedelta",
     os.PathLike: "a path",
-    Iterable: "a list of texts",
+    Iterable: "a list of strings",
     NoneType: "None",
 }
 _PLAIN = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -39,7 +39,7 @@ def check_arguments(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         if hint is not None and not _is(value, hint):
             *most, last = [_in_words(each) for each in _choices(hint)]
             wanted = f"{', '.join(most)} or {last}" if most else last
-            raise UsageError(f"{name} takes {wanted}, not {reprlib.repr(value)}")
+            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
 
 
 @cache

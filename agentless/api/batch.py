@@ -37,7 +37,7 @@ class Batch:
             try:
                 ended.append(task.wait(None if until is None else max(0.0, until - time.monotonic())))
             except TimeoutError:
-                raise TimeoutError(f"task {task.id} has not ended in {timeout}; it and the others go on") from None
+                raise TimeoutError(f"Task {task.id} did not end within {timeout}; all tasks keep running") from None
         return replace(self, tasks=tuple(ended))
 
     @Verb

@@ -284,12 +284,12 @@ def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> 
 
 def _one(asked: TaskRequest) -> TaskRequest:
     if len(asked.sweep) > 1:
-        raise UsageError(f"with its spans it is {len(asked.sweep)} tasks; that is what submit_batch is for")
+        raise UsageError(f"The spans make {len(asked.sweep)} tasks; use submit_batch")
     return asked
 
 
 def _path_word(word: str) -> str:
     """Check a word that becomes a part of a URL path."""
     if not word or "/" in word:
-        raise NotFound(f"nothing is named {word!r}")
+        raise NotFound(f"Nothing named {word!r}")
     return word

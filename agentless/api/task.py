@@ -48,7 +48,7 @@ class Task(TaskView):
             self._client.wait(self._reference, None if timeout is None else parse_seconds(timeout, "timeout")),
         )
         if found.ended_at is None:
-            raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
+            raise TimeoutError(f"Task {self.id} did not end within {timeout}; it is {found.state}")
         return found
 
     @StreamVerb
@@ -162,4 +162,4 @@ def _absolute(value: float | datetime) -> float:
             return value.timestamp()
         case int() | float() if abs(value) < _NEVER:
             return value
-    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {reprlib.repr(value)}")
+    raise UsageError(f"A time must be a number, a string, a datetime or a timedelta, not {reprlib.repr(value)}")

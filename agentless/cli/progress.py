@@ -47,15 +47,18 @@ class Progress:
                 self._display.stop()
 
     def _draw(self, words: str, name: str, done: float, total: float | None) -> None:
-        if self._display is None:
+        is_first = self._display is None
+        if is_first:
             self._display = _display()
-            self._display.start()
-            self._display.console.show_cursor()  # a killed process would leave none
         if name and "" in self._lines:
             self._display.remove_task(self._lines.pop(""))
         if name not in self._lines:
             self._lines[name] = self._display.add_task(printable(name), total=None, words="")
-        self._display.update(self._lines[name], completed=done, total=total, words=printable(words), refresh=True)
+        self._display.update(self._lines[name], completed=done, total=total, words=printable(words))
+        if is_first:
+            self._display.start()
+            self._display.console.show_cursor()  # a killed process would leave none
+        self._display.refresh()
 
 
 @contextlib.contextmanager
@@ -87,7 +90,7 @@ def _display() -> Any:
         def render(self, task: Any) -> Text:
             return Text(format_duration(task.elapsed or 0), style="dim")
 
-    text = (TextColumn("{task.description}", markup=False), Bar(), TextColumn("{task.fields[words]}", markup=False))
+    text = (TextColumn("{task.description}", markup=False), Bar(20), TextColumn("{task.fields[words]}", markup=False))
     return Display(
         SpinnerColumn(), *text, Elapsed(),
         console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty(),

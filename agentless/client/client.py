@@ -144,7 +144,7 @@ class Client:
                 if not failures:
                     raise
                 raise ControllerError(
-                    f"the controller died in the submit, which may have started tasks: {error}"
+                    f"Lost the controller during the submit, which may have started tasks: {error}"
                 ) from None
 
     def get(self, path: str, **query: object) -> Any:
@@ -200,7 +200,9 @@ class Client:
                         raise failure(data)
                     return
                 yield kind, data
-        raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
+        raise ControllerError(
+            "Lost the controller before the end of the log. The task keeps running; run the command again"
+        )
 
     def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
         """The frames of a log until its task has ended, like those of `frames`.
@@ -232,7 +234,7 @@ class Client:
                     noted = str(error)
                     yield (
                         NOTE,
-                        f"{error}; the task runs on, and its output continues here when the node answers".encode(),
+                        f"{error}. The task keeps running; its output continues when the node answers".encode(),
                     )
                 time.sleep(AGAIN)
 
@@ -266,7 +268,7 @@ class Client:
         while True:
             found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
-                raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
+                raise Refused(f"{node} was resumed in the meantime; new tasks may have started there")
             yield found
             if found["tasks"] == 0:
                 return
@@ -296,15 +298,15 @@ class Client:
         """
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
-            raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._stream(wanted, "the controller went away, and the terminal with it; the task runs on")
+            raise UsageError("The command is too long. Put it into a file in the container and run that")
+        return self._stream(wanted, "Lost the controller, which closed the terminal. The task keeps running")
 
     def transfer(self, place: str, **query: object) -> ProgramStream:
         """Begin the program at the other end of a copy (`controller/http/routes/files`); `place`: a node or a task."""
         wanted = target(f"/v1/files/{place}/transfer", query)
         if len(wanted) > TARGET:
-            raise UsageError("the path is too long; go to a folder nearer to it first")
-        return self._stream(wanted, "the controller went away, and the copy broke off; run it again")
+            raise UsageError("The path is too long. Change to a folder closer to it first")
+        return self._stream(wanted, "Lost the controller during the copy; run it again")
 
     def _stream(self, wanted: str, gone: str) -> ProgramStream:
         # One that is read while it is answered has to say where each part of it ends.
@@ -377,4 +379,4 @@ def _reported(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         yield report
         if report["kind"] == "done":
             return
-    raise ControllerError("the controller went away before it was done; do it once more, and it goes on from there")
+    raise ControllerError("Lost the controller before it finished; run the command again to continue")

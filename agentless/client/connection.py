@@ -56,11 +56,11 @@ class Connector:
         except (FileNotFoundError, ConnectionRefusedError):
             self._start()
         except OSError as error:
-            raise StateError(f"{self._state} cannot be used: {error.strerror}") from None
+            raise StateError(f"Cannot use the state folder {self._state}: {error.strerror}") from None
         try:
             return self.connect()
         except OSError as error:
-            raise ControllerError(f"the controller started but does not answer: {error}") from None
+            raise ControllerError(f"The controller started but does not answer: {error}") from None
 
     def _connect_from_within(self, connection: socket.socket) -> None:
         with _folder:
@@ -86,7 +86,7 @@ class Connector:
     def _try_to_start(self) -> RequestFailed | None:
         """None once a controller answers, else the error it ended with."""
         if self._inventory is None:
-            raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
+            raise ControllerError("No controller is running and no inventory was found. To create one: agentless init")
         reader, writer = os.pipe()
         try:
             _spawn(self._state, self._inventory, writer)
@@ -94,12 +94,12 @@ class Connector:
             with os.fdopen(reader) as answer:
                 said = answer.read()
         except OSError as error:
-            raise ControllerError(f"the controller cannot be started: {error}") from None
+            raise ControllerError(f"Cannot start the controller: {error}") from None
         if said == "ready" or self.is_running():
             return None
         if said:
             return failure(said.encode())
-        raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
+        raise ControllerError(f"The controller failed to start; see {self._state}/controller.log")
 
 
 def _spawn(state: Path, inventory: Path, writer: int) -> None:

@@ -49,7 +49,7 @@ def read_chunk(body: BinaryIO) -> bytes:
     data = body.read(size)
     body.readline()
     if len(data) < size:
-        raise ValueError("it broke off")
+        raise ValueError("incomplete answer")
     return data
 
 
@@ -70,7 +70,7 @@ def whole() -> Iterator[None]:
         yield
     except (OSError, IndexError, ValueError):
         raise ControllerError(
-            "the controller went away during the request; what it had started runs on: look with agentless ps"
+            "Lost the controller during the request. What it started keeps running; to see it: agentless ps"
         ) from None
 
 
@@ -88,7 +88,7 @@ def failure(body: bytes) -> RequestFailed:
         text = "\n".join(lines_of(problem["message"]))
         return RequestFailed(text, problem["exit_code"], problem["error"])
     except (ValueError, KeyError, TypeError):
-        return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
+        return RequestFailed("The controller failed; see controller.log in the state folder", 1)
 
 
 def _text(value: object) -> str | list[str]:

@@ -99,7 +99,7 @@ class _Output:
             return False
         self.is_lost = True
         ids = ", ".join(first_try(task["id"]) for task in self._started) or "none"
-        complain(f"cannot write the output: {error.strerror}; started tasks: {ids}")
+        complain(f"Cannot write the output: {error.strerror}; started tasks: {ids}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
 
@@ -135,7 +135,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
         try:
             tasks = wait_for_batch(served, tasks[0]["batch"])
         except AgentlessError as error:
-            complain(f"batch {tasks[0]['batch']} started, but its result is unknown: {error}")
+            complain(f"Batch {tasks[0]['batch']} started, but its result is unknown: {error}")
             code = code or 1
         for task in tasks:
             print_outputs(task, here=False)
@@ -154,7 +154,7 @@ def _follow(served: Client, task_id: str) -> None:
     try:
         copy_log(served, task_id, {"follow": True}, patient=True)
     except AgentlessError as error:
-        complain(f"cannot show the output of task {task_id}, still waiting for its end: {error}")
+        complain(f"Cannot show the output of task {task_id}, still waiting for its end: {error}")
 
 
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
@@ -187,7 +187,7 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
             ended = served.wait(task_id)
     except AgentlessError as error:
         complain(
-            f"task {task_id} started, but its result is unknown: {error}. To wait for it: agentless wait {task_id}"
+            f"Task {task_id} started, but its result is unknown: {error}. To wait for it: agentless wait {task_id}"
         )
         return task
     except KeyboardInterrupt:

@@ -76,9 +76,11 @@ class Copier:
         away = [source for source in sources if source.at is not None]
         if destination.at is None and len(away) < len(sources):
             here = next(source for source in sources if source.at is None)
-            raise UsageError(f"{here} and {destination} are both here; write NODE:PATH or TASK:PATH for one of them")
+            raise UsageError(
+                f"{here} and {destination} are both on this machine; write NODE:PATH or TASK:PATH for one of them"
+            )
         if destination.at is not None and away:
-            raise UsageError(f"{away[0]} and {destination} are both away; copy it here first, and then from here")
+            raise UsageError(f"{away[0]} and {destination} are both remote; copy to this machine first")
 
     def _look(self, at: str | None, paths: Sequence[str]) -> _Found:
         if at is None:
@@ -102,8 +104,8 @@ class Copier:
                 self._bring(landing, at, far)
         except RequestFailed as error:
             if error.exit_code == 4:
-                again = "run it again, and it goes on where it was" if by_rsync else "run it again"
-                raise RequestFailed(f"{error}; the copy broke off: {again}", 4, error.error) from None
+                again = "run it again to continue" if by_rsync else "run it again"
+                raise RequestFailed(f"{error}; copy interrupted, {again}", 4, error.error) from None
             raise
 
     # --------------------------------------------------------------------- tar
@@ -126,10 +128,10 @@ class Copier:
             stream.drain()  # raises what broke it off
         complaints = sentences(stream.words, at, there=False)
         if not members:
-            raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"nothing came of {landing.source}"))
+            raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"received nothing from {landing.source}"))
         self.notes += unpacker.notes
         if program.exit_code:
-            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {program.exit_code})"]
+            self.notes += complaints or [f"{landing.source}: copy incomplete (tar exited with {program.exit_code})"]
         else:
             self._warn(at, complaints)
         self._meter.end(stream.received)
@@ -151,7 +153,7 @@ class Copier:
             sink.wait()  # raises what broke it off
         complaints = sentences(sink.words, at, there=True, name=base)
         if program.exit_code:
-            raise CopyFailed("; ".join(complaints[:3]) or f"{at} did not take {landing.source}; try again")
+            raise CopyFailed("; ".join(complaints[:3]) or f"{at} refused {landing.source}; try again")
         self.notes += notes
         self._warn(at, complaints)
         self._meter.end(sink.sent)
@@ -237,7 +239,7 @@ class Copier:
         elif code:
             if code == _CANNOT_WRITE and is_coming:
                 _drop_partial(words[-1])
-            raise CopyFailed("; ".join(complaints[:3]) or f"rsync ended with {code}; try again")
+            raise CopyFailed("; ".join(complaints[:3]) or f"rsync exited with {code}; try again")
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:

@@ -87,7 +87,7 @@ def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) 
         except OSError as error:
             raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
         if size or digest.hexdigest() != content:
-            raise UsageError(f"{top / path} changed while it was read; submit it again")
+            raise UsageError(f"{top / path} changed while it was read; submit again")
 
 
 def scan(top: Path, known: _Known) -> Scan:
@@ -97,7 +97,7 @@ def scan(top: Path, known: _Known) -> Scan:
         mode = top.stat().st_mode
         if not stat.S_ISDIR(mode):
             if not stat.S_ISREG(mode):
-                raise UsageError(f"--upload {top}: that is neither a file nor a folder")
+                raise UsageError(f"--upload {top}: not a file or folder")
             _file(top, "", found, known)
             return found
         ignored, prefix = _rules_above(top)
@@ -111,7 +111,7 @@ def scan(top: Path, known: _Known) -> Scan:
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
     """Read a folder; `below` is its path below `top`, `prefix` the path of `top` within its repository."""
     if below.count("/") >= MOST_LEVELS:
-        raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
+        raise UsageError(f"--upload {top}: more than {MOST_LEVELS} levels of folders; {INSTEAD}")
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:
@@ -124,7 +124,7 @@ def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, k
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{os.fsencode(child.path)!r} has a name that is no UTF-8; rename it") from None
+            raise UsageError(f"{os.fsencode(child.path)!r} has a name that is not UTF-8; rename it") from None
         if child.is_symlink():
             target = os.readlink(child.path)
             if target.startswith("/") or os.path.normpath(os.path.join(below, target)).startswith(".."):
@@ -137,16 +137,16 @@ def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, k
         elif child.is_file(follow_symlinks=False):
             _file(Path(child.path), path, found, known)
         else:
-            found.notes.append(f"{path} is no file, and is left out")
+            found.notes.append(f"{path} is not a file, and is left out")
         if len(found.entries) > MAX_FILES:
-            raise UsageError(f"--upload {top}: there are more than {MAX_FILES:,} files in it; {INSTEAD}")
+            raise UsageError(f"--upload {top}: more than {MAX_FILES:,} files; {INSTEAD}")
 
 
 def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
     status = place.stat()
     found.size += status.st_size
     if found.size > MAX_BYTES:
-        raise UsageError(f"--upload {place}: with it there is more than 1 GiB to upload; {INSTEAD}")
+        raise UsageError(f"--upload {place}: uploads exceed 1 GiB with this file; {INSTEAD}")
     digest, size = known.digest(place, path, status)
     found.entries[path] = Entry("file", stat.S_IMODE(status.st_mode) & 0o777, size, digest)
 
