@@ -36,7 +36,7 @@ class Progress:
     def begin(self, words: str) -> None:
         """Show a first line, unless there is one."""
         with self._lock:
-            if not self._lines and not self._ended:
+            if self.is_shown and not self._lines and not self._ended:
                 self._draw(words, "", 0, None)
 
     def end(self) -> None:

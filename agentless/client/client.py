@@ -200,9 +200,7 @@ class Client:
                         raise failure(data)
                     return
                 yield kind, data
-        raise ControllerError(
-            "Lost the controller before the end of the log. The task keeps running; run the command again"
-        )
+        raise ControllerError("Lost the controller before the end of the log. The task keeps running; try again")
 
     def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
         """The frames of a log until its task has ended, like those of `frames`.

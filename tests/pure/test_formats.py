@@ -34,7 +34,7 @@ def test_what_goes_in_chunks_comes_in_lines(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"5\r\nab", b"x\r\n"])
 def test_a_body_that_breaks_off_is_none(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"broke off|invalid literal"):
+    with pytest.raises(ValueError, match=r"incomplete answer|invalid literal"):
         read_chunk(io.BytesIO(body))
 
 

@@ -141,7 +141,7 @@ def test_a_moment_is_also_a_datetime(monkeypatch):
 
 @pytest.mark.parametrize("read", [moment, lambda value: future_moment(value, 0.0)])
 def test_what_is_no_moment_is_refused_in_a_sentence(read):
-    with pytest.raises(errors.UsageError, match=r"a time is a number, .*, not datetime\.date"):
+    with pytest.raises(errors.UsageError, match=r"A time must be a number, .*, not datetime\.date"):
         read(date(2026, 5, 1))
 
 

@@ -149,13 +149,13 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     (far / "folder/file").mkdir()
     assert "is a folder, which a file does not replace" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
     assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
-    assert "are both here" in fails("a", "b")
+    assert "are both on this machine" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
 
 
 def megabytes(screen: str) -> float:
     """What has gone over the link, in MiB."""
-    moved, unit = re.findall(r"([0-9.]+) (B|KiB|MiB) over the link", screen)[-1]
+    moved, unit = re.findall(r"([0-9.]+) (B|KiB|MiB) transferred", screen)[-1]
     return float(moved) / {"B": 2**20, "KiB": 2**10, "MiB": 1}[unit]
 
 
@@ -202,7 +202,7 @@ def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
     lab.nodes["node1"].kill_connections()
     _, err = copy.communicate(timeout=60)
     assert copy.returncode == 4, err
-    assert "the copy broke off: run it again" in err
+    assert "copy interrupted, run it again" in err
     until(
         lambda: not [command for _, command in lab.nodes["node1"].leftovers() if "tar" in command or "rsync" in command]
     )

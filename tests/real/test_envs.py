@@ -82,7 +82,7 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
     assert "  A /bin/tool" in saved
     pushed = agentless("env", "push", "proof").out
     assert "proof:1 sent to 1 of 2 nodes, " in pushed
-    assert agentless("env", "push", "proof").out == "proof:1 is current everywhere: node1, node2\n"
+    assert agentless("env", "push", "proof").out == "proof:1 is already on all nodes: node1, node2\n"
     assert image_id(node1, "agentless/proof:1") == image_id(node2, "agentless/proof:1") != ""
     done = agentless("submit", "node1::0", "node2::0", "--container", "proof", "--wait", "--json", "--", "tool").json
     assert [(task["env"], task["exit_code"]) for task in done] == [("proof:1", 0)] * 2
@@ -177,7 +177,7 @@ def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     changed(agentless, "older", "echo 2 >/which")
     agentless("env", "exec", "older", "--", "touch", "/unsaved")
     kept = agentless("env", "rollback", "older")
-    assert kept.out == "older:1 is the current version\n"
+    assert kept.out == "older:1 is the current version now\n"
     assert "what no version has (1 added)" in kept.err
     agentless("env", "rollback", "older:1", "--force")
     assert agentless("env", "exec", "older", "--", "cat", "/which").out == "1\n"
@@ -228,7 +228,7 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     )
     assert task in agentless("env", "rm", "--force", "gone", code=3).err
     agentless("rm", "--force", task)
-    assert "nothing was removed" in agentless("env", "rm", "gone", code=3).err
+    assert "No terminal to confirm at" in agentless("env", "rm", "gone", code=3).err
     agentless("env", "rm", "--force", "gone")
     for node in (node1, node2):
         assert node.sh("docker image ls --quiet 'agentless/*'").stdout == ""

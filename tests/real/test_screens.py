@@ -118,7 +118,7 @@ def test_a_submit_on_a_terminal_tells_what_next(agentless):
 
 def test_an_empty_list_is_told_in_words_beside_the_data(agentless):
     done = agentless("ps")
-    assert (done.out, done.err) == ("", "no live task; agentless ps --all lists those that have ended\n")
+    assert (done.out, done.err) == ("", "No live tasks. To list ended ones: agentless ps --all\n")
 
 
 # ---------------------------------------------------------------------- fields

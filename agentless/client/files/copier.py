@@ -76,9 +76,7 @@ class Copier:
         away = [source for source in sources if source.at is not None]
         if destination.at is None and len(away) < len(sources):
             here = next(source for source in sources if source.at is None)
-            raise UsageError(
-                f"{here} and {destination} are both on this machine; write NODE:PATH or TASK:PATH for one of them"
-            )
+            raise UsageError(f"{here} and {destination} are both on this machine; use NODE:PATH or TASK:PATH for one")
         if destination.at is not None and away:
             raise UsageError(f"{away[0]} and {destination} are both remote; copy to this machine first")
 
