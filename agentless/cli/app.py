@@ -156,7 +156,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        complain(f"{error.filename or 'cannot write the output'}: {error.strerror or error}")
+        complain(f"{error.filename or 'Cannot write the output'}: {error.strerror or error}")
         return 1
     except Exception as error:
         if not hasattr(error, "format_message"):

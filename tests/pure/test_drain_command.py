@@ -89,7 +89,7 @@ def test_who_waits_does_so_over_a_controller_that_dies_and_comes_back(said: Any)
 
 def test_who_waits_is_refused_when_the_node_is_resumed(said: Any) -> None:
     code, _, err, _ = said("nodes drain node1 --wait", node(1), node(1, drained=False))
-    assert (code, err) == (3, ["agentless: node1 was resumed meanwhile: new tasks may have started there"])
+    assert (code, err) == (3, ["agentless: node1 was resumed in the meantime; new tasks may have started there"])
 
 
 def test_ctrl_c_leaves_it_drained_and_says_so(said: Any) -> None:

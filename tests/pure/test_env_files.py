@@ -129,7 +129,7 @@ def test_a_folder_that_may_not_be_read_is_not_left_out_silently(context, monkeyp
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(UsageError, match="sub cannot be read: Permission denied; leave it out in"):
+    with pytest.raises(UsageError, match="sub cannot be read: Permission denied; exclude it in"):
         list(packed(context, *dockerfile_of(context, None)))
 
 

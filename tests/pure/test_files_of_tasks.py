@@ -221,7 +221,7 @@ def test_links_stay_links_and_what_is_no_file_is_left_out_and_said(folder: Path)
     assert {path: e.content for path, e in found.entries.items() if path} == {"a": SHA, "in": "a", "out": "/etc/passwd"}
     assert found.notes == [
         "out is a link to /etc/passwd, which is not uploaded with it",
-        "pipe is no file, and is left out",
+        "pipe is not a file, and is left out",
     ]
 
 
@@ -303,7 +303,7 @@ def test_so_many_files_and_bytes_are_uploaded_and_no_more() -> None:
     with pytest.raises(UsageError, match="more than 50,000 files"):
         parse_snapshot([*rows, ["x", "l", 0, 0, "x"]])
     assert parse_snapshot([ROOT, ["x", "f", 0, 1 << 30, SHA]])
-    with pytest.raises(UsageError, match="exceed 1 GiB"):
+    with pytest.raises(UsageError, match="more than 1 GiB"):
         parse_snapshot([ROOT, ["x", "f", 0, 1 << 30, SHA], ["y", "f", 0, 1, SHA]])
 
 

@@ -177,7 +177,7 @@ def test_values_come_from_a_file(span, tmp_path):
         (["--"], "Write the command after --"),
         (["--", "echo", "{1..3}"], "No span in the command"),
         (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': no.txt cannot be read: No such file or directory"),
-        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero is no file with one value per line"),
+        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero is not a text file with one value per line"),
         (["-j0", "--", "echo", "span:[a,b]"], "parallel"),
     ],
 )
@@ -257,7 +257,7 @@ def test_output_that_cannot_be_written_is_said_and_ends_the_commands(sweep):
         running = sweep("-j2", "--", "sh", "-c", f"echo span:[a,b]; {HANG}", stdout=full)
         code, _, err = running.end()
     assert code == 1
-    assert "agentless: cannot write the output: No space left on device" in err
+    assert "agentless: Cannot write the output: No space left on device" in err
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
