@@ -96,7 +96,7 @@ class Format:
             if not self.is_table:
                 self.print(found)
             elif found:
-                show([column for column in columns if self.word == "wide" or not column.wide], found)
+                show(columns, found, wide=self.word == "wide")
             else:
                 say(none)
 

@@ -80,7 +80,12 @@ def _display() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
     from rich.progress import Progress as Display
+    from rich.table import Column
     from rich.text import Text
+
+    class Words(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(task.fields["words"], no_wrap=True, overflow="ellipsis")
 
     class Bar(BarColumn):
         def render(self, task: Any) -> Any:
@@ -90,8 +95,16 @@ def _display() -> Any:
         def render(self, task: Any) -> Text:
             return Text(format_duration(task.elapsed or 0), style="dim")
 
-    text = (TextColumn("{task.description}", markup=False), Bar(20), TextColumn("{task.fields[words]}", markup=False))
+    def whole() -> Column:  # on a narrow terminal only the words are cut
+        return Column(no_wrap=True)
+
     return Display(
-        SpinnerColumn(), *text, Elapsed(),
-        console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty(),
-    )  # fmt: skip
+        SpinnerColumn(table_column=whole()),
+        TextColumn("{task.description}", markup=False, table_column=whole()),
+        Words(),
+        Bar(20, table_column=whole()),
+        Elapsed(table_column=whole()),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )

@@ -42,8 +42,9 @@ class Column:
     wide: bool = False
 
 
-def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
+def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
     """Print the rows. On a terminal no line is wider than the screen; to a pipe each row is one whole line."""
+    columns = [column for column in columns if wide or not column.wide]
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]

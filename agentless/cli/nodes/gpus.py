@@ -61,7 +61,7 @@ def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
     watch(
         served,
         lambda cluster: show(
-            [column for column in GPU_COLUMNS if not column.wide],
+            GPU_COLUMNS,
             [g for g in cluster.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
         ),
     )

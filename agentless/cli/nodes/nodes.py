@@ -46,12 +46,12 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False,
     found["gpu_list"] = served.get("/v1/gpus", node=node)
     with paged():
         if style.is_table:
-            _print(found, [column for column in GPU_COLUMNS[1:] if style.word == "wide" or not column.wide])
+            _print(found, wide=style.word == "wide")
         else:
             style.print(found)
 
 
-def _print(found: dict[str, Any], columns: list[Column]) -> None:
+def _print(found: dict[str, Any], *, wide: bool) -> None:
     lines = {
         "node": found["name"],
         "state": found["state"],
@@ -70,7 +70,7 @@ def _print(found: dict[str, Any], columns: list[Column]) -> None:
             print_line(f"{key:>8}  {value}")
     if found["gpu_list"]:
         print_line("")
-        show(columns, found["gpu_list"])
+        show(GPU_COLUMNS[1:], found["gpu_list"], wide=wide)
 
 
 _NODES = Kind("view.NodeView", lambda node: str(node["name"]))

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from agentless.cli.app import complain
-from agentless.cli.output import print_end, print_json, print_line, print_outputs, say
+from agentless.cli.output import is_quiet, print_end, print_json, print_line, print_outputs, say
 from agentless.cli.submit.steps import showing
 from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import own_code, worst
@@ -126,7 +126,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
     table, output = sys.stdout, _Output(tasks)
     if not as_json:
         announce_batch(tasks)
-        if not sys.stdout.isatty():  # a pipe gets only the ids
+        if is_quiet() or not sys.stdout.isatty():  # a pipe gets only the ids
             for task in tasks:
                 with output:
                     print_line(first_try(task["id"]), flush=True)
@@ -166,7 +166,7 @@ def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
         words = "queued" + (f": {task['reason']}" if task["reason"] else "")
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
-    if sys.stdout.isatty() and not follow:
+    if sys.stdout.isatty() and not follow and not is_quiet():
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)
         if not wait:

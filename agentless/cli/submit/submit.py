@@ -16,7 +16,8 @@ from agentless.cli.app import complain
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.output import say
+from agentless.cli.output import Quiet, say
+from agentless.cli.progress import progress
 from agentless.cli.submit.report import report
 from agentless.cli.submit.steps import showing
 from agentless.cli.submit.with_options import with_options
@@ -62,6 +63,7 @@ def submit(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script for the node; start nothing.")] = False,
     as_json: Json = False,
+    _: Quiet = False,
     **options: Unpack[Options],
 ) -> int:
     """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
@@ -102,7 +104,8 @@ def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str,
         if asked.spec.uploads and not dry_run:
             from agentless.client.files.snapshot import sent
 
-            asked = sent(served, asked, complain)
+            with progress("Uploading files"):
+                asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
         with showing(served, lambda event: event.get("request") == request["request"], time.time(), "Starting"):
             starts: list[dict[str, Any]] = served.submit(request)

@@ -13,6 +13,7 @@ from agentless.cli.arguments import Json, TaskArguments
 from agentless.cli.client import client
 from agentless.cli.confirm import Yes, confirm
 from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import Progress, progress
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
@@ -73,21 +74,19 @@ def stop(
         chosen(served, tasks, batch, live=True),
         as_json,
         lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
-        waiting=lambda left: _say_what_it_waits_for(served, left, seconds),
+        waiting=lambda left: _what_it_waits_for(served, left, seconds),
     )
 
 
-def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
+def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> str:
     if len(tasks) > 1:
-        say(f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace time")
-        return
+        return f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace time"
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
-        say(f"Waiting for {found['node']}, which does not answer")
-        return
+        return f"Waiting for {found['node']}, which does not answer"
     if grace is None:
         grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
-    say(f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}")
+    return f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}"
 
 
 def kill(
@@ -153,14 +152,22 @@ def rm(
     )
 
 
+def _show_wait(shown: Progress, late: list[str], waiting: Callable[[list[str]], str] | None) -> None:
+    with contextlib.suppress(AgentlessError):
+        if late and shown.is_shown:
+            shown.update(waiting(late) if waiting else f"Waiting for {counted(len(late), 'task')}")
+        elif late and waiting:
+            say(waiting(late))
+
+
 def _each(
     tasks: list[str],
     as_json: bool,
     act: Callable[[str], dict[str, Any]],
     word: str | None = None,
-    waiting: Callable[[list[str]], None] = lambda _: None,
+    waiting: Callable[[list[str]], str] | None = None,
 ) -> int:
-    """Act on all tasks at the same time; each fails alone. `waiting` is called with those that take longer."""
+    """Act on all tasks at the same time; each fails alone. `waiting` says what those that take longer wait for."""
     from concurrent.futures import ThreadPoolExecutor
     from concurrent.futures import wait as wait_for
 
@@ -174,18 +181,17 @@ def _each(
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1))
     try:
         acts = {pool.submit(one, task): task for task in tasks}
-        late = wait_for(acts, PATIENCE).not_done
-        if late:
-            with contextlib.suppress(AgentlessError):
-                waiting([task for each, task in acts.items() if each in late])
-        for result in (each.result() for each in acts):
-            if isinstance(result, AgentlessError):
-                complain(str(result))
-                code = code or result.exit_code
-                continue
-            done.append(result)
-            if not as_json:
-                confirm_done(f"{result['id']}  {word or state(result)}")
+        not_done = wait_for(acts, PATIENCE).not_done
+        with progress() as shown:
+            _show_wait(shown, [task for each, task in acts.items() if each in not_done], waiting)
+            for result in (each.result() for each in acts):
+                if isinstance(result, AgentlessError):
+                    complain(str(result))
+                    code = code or result.exit_code
+                    continue
+                done.append(result)
+                if not as_json:
+                    confirm_done(f"{result['id']}  {word or state(result)}")
     except KeyboardInterrupt:
         say("", "Interrupted. The request continues; to see it: agentless ps")
         raise

@@ -59,7 +59,8 @@ def recover(
     taken = []
     if chosen:
         wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
-        taken = served.post("/v1/recovery", wanted)
+        with progress("Recovering tasks"):
+            taken = served.post("/v1/recovery", wanted)
     if not style.is_table:
         style.print(taken)
     elif taken:
