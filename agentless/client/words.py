@@ -58,7 +58,7 @@ def ssh_sessions(sessions: dict[str, Any]) -> str:
     text = f"{counted(number, 'connection')}, {counted(used, 'session')} in use"
     if sessions["total"] is None:
         return text
-    return f"{text} of {sessions['total']}; MaxSessions is {sessions['each']} there"
+    return f"{text} of {sessions['total']} (MaxSessions {sessions['each']})"
 
 
 def why(task: dict[str, Any]) -> str:
@@ -70,7 +70,7 @@ def ending(task: dict[str, Any]) -> str | None:
     """How it ended, in a line with its reason; None if it completed."""
     if task["state"] == "completed":
         return None
-    limit = f"its time limit is {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
+    limit = f"reached its time limit of {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
     reason = task["reason"] or limit
     return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 

@@ -65,7 +65,7 @@ def test_when_a_task_starts(fields: dict[str, Any], words: str | None) -> None:
     [
         ({"state": "completed", "exit_code": 0}, None),
         ({"state": "failed", "exit_code": 7}, "t1  failed (7)"),
-        ({"state": "timeout", "exit_code": 137, "time_limit": 3.0}, "t1  timeout (137): its time limit is 3s"),
+        ({"state": "timeout", "exit_code": 137, "time_limit": 3.0}, "t1  timeout (137): reached its time limit of 3s"),
         ({"state": "cancelled", "reason": "stopped before it started"}, "t1  cancelled: stopped before it started"),
     ],
 )
