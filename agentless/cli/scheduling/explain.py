@@ -11,6 +11,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_json, print_line
+from agentless.cli.pager import paged
 from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
@@ -65,7 +66,8 @@ def explain(
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        with paged():
+            _print(found)
 
 
 def _print(found: Any) -> None:
