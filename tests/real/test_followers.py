@@ -182,7 +182,7 @@ def odd(lab, tmp_path):
 
 def test_a_task_that_cannot_be_followed_ends_the_command_with_its_own_code(odd):
     done = odd("submit", "-f", "node1", "--", "sh", "-c", "sleep 1; exit 5", code=5)
-    assert "the output of task" in done.err
+    assert "Cannot show the output of task" in done.err
 
 
 def test_of_two_equal_submits_each_shows_its_own_progress(odd, tmp_path):

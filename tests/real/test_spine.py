@@ -137,7 +137,7 @@ def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
     Path(newcomer.env["HOME"], ".ssh/known_hosts").write_text(f"{first.host} {key}@revoked * {key}")
     done = newcomer("nodes", "trust", "--all", "--yes", code=3)
     assert f"node1: WARNING: the host key of {first.host} has changed" in done.err
-    assert f"node2: {second.host} shows a host key that is marked as revoked" in done.err
+    assert f"node2: {second.host} presents a revoked host key" in done.err
     assert [newcomer.node(name)["state"] for name in ("node1", "node2")] == ["offline", "offline"]
     assert "revoked" in newcomer("nodes", "trust", "node2", "--yes", code=3).err
 

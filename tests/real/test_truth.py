@@ -309,7 +309,7 @@ def test_a_node_that_goes_and_comes_back_is_in_the_events(agentless, node):
     node.start_sshd()
     agentless("doctor", code=None)
     until(lambda: agentless.node("node1")["state"] == "online")
-    lines = [line[32:].strip() for line in agentless("events", "-n", "20").out.splitlines()]
+    lines = [line[36:].strip() for line in agentless("events", "-n", "20").out.splitlines()]
     node1 = [line for line in lines if line.startswith("node1 is ")]
     assert node1[-1] == "node1 is online"
     assert any(line.startswith("node1 is offline: ") for line in node1)

@@ -51,7 +51,7 @@ def _lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from None
 
 
 def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Path, str]]:

@@ -12,7 +12,7 @@ from agentless.cli.app import complain
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.output import print_json, print_line
 from agentless.cli.table import Column
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
@@ -70,7 +70,7 @@ def reserve(
         print_line(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}")
     for each in made:
         for task in each["in_the_way"]:
-            say(f"agentless: warning: {task} runs on {_target(each)}; it keeps running, with its GPUs")
+            complain(f"warning: {task} runs on {_target(each)}; it keeps running, with its GPUs")
 
 
 def reservations(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
