@@ -23,7 +23,7 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader has had enough
         code = 141
     except OSError as error:
-        complain(f"the output cannot be written: {error.strerror}")
+        complain(f"Cannot write the output: {error.strerror}")
         code = code or 1
     sys.stderr.flush()
     os._exit(code)

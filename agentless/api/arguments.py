@@ -39,7 +39,7 @@ def check_arguments(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         if hint is not None and not _is(value, hint):
             *most, last = [_in_words(each) for each in _choices(hint)]
             wanted = f"{', '.join(most)} or {last}" if most else last
-            raise UsageError(f"{name} takes {wanted}, not {reprlib.repr(value)}")
+            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
 
 
 @cache

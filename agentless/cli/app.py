@@ -141,6 +141,9 @@ def common(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
+    __: Annotated[
+        bool, typer.Option("--no-pager", help="Never show output in a pager; works after a verb, too.")
+    ] = False,
 ) -> None:
     """Run commands on the GPU machines that you can already ssh into."""
     context.obj = inventory
@@ -225,8 +228,18 @@ def _message(error: Any, arguments: Sequence[str]) -> str:
     return message
 
 
+def _without_pager(arguments: list[str]) -> list[str]:
+    """The arguments without --no-pager, which is obeyed anywhere before the command of a task."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--no-pager" not in arguments[:end]:
+        return arguments
+    os.environ["AGENTLESS_PAGER"] = ""
+    return [*(word for word in arguments[:end] if word != "--no-pager"), *arguments[end:]]
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    arguments = _without_pager(arguments)
     try:
         code = make(arguments)(arguments, prog_name="agentless", standalone_mode=False)
     except AgentlessError as error:
@@ -239,7 +252,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        complain(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}")
+        complain(f"{error.filename or 'Cannot write the output'}: {error.strerror or error}")
         return 1
     except Exception as error:
         if not hasattr(error, "format_message"):

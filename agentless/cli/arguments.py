@@ -18,7 +18,7 @@ def path_words(words: Any) -> Any:
     """
     for word in [words] if isinstance(words, str) else words or ():
         if not word or "/" in word:
-            raise NotFound(f"nothing is named {word!r}; agentless ps --all and agentless nodes show what there is")
+            raise NotFound(f"No task or node named {word!r}. To list them: agentless ps --all, agentless nodes")
     return list(dict.fromkeys(words)) if isinstance(words, list) else words
 
 

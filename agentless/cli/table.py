@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import unicodedata
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from agentless.cli.output import print_json, say
+from agentless.cli.output import has_colours
 from agentless.model.text import printable
 
 _GAP = "  "
@@ -31,8 +30,8 @@ _COLOURS = {
 class Column:
     """A column: its title, and its text for a row. A column without text in any row is left out.
 
-    On a narrow terminal only `flexible` columns are cut. The text of a last column that `wraps` goes below its row
-    if it does not fit beside it; then the widest column takes several lines.
+    A `wide` one is shown with `-o wide` only. On a narrow terminal only `flexible` columns are cut. The text of a last
+    column that `wraps` goes below its row if it does not fit beside it; then the widest column takes several lines.
     """
 
     title: str
@@ -40,15 +39,17 @@ class Column:
     right: bool = False
     flexible: bool = False
     wraps: bool = False
+    wide: bool = False
 
 
-def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
+def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
     """Print the rows. On a terminal no line is wider than the screen; to a pipe each row is one whole line."""
+    columns = [column for column in columns if wide or not column.wide]
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]
     table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
-    widths = [max(map(_width, cells)) for cells in zip(*table, strict=True)]
+    widths = [max(map(width, cells)) for cells in zip(*table, strict=True)]
     terminal = sys.stdout.isatty()
     screen = shutil.get_terminal_size().columns
     if terminal:
@@ -63,14 +64,10 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
             print(_coloured(cells, is_title=number == 0))  # noqa: T201
 
 
-def show_found(found: Sequence[dict[str, Any]], columns: Sequence[Column], as_json: bool, none: str) -> None:
-    """Print what was found: as JSON, or for a person as a table, or that there is none."""
-    if as_json:
-        print_json(found)
-    elif found:
-        show(columns, found)
-    else:
-        say(none)
+def line_of(cells: Sequence[str], widths: list[int]) -> str:
+    """A line of a table whose later rows are not known yet; `widths` grow with what comes."""
+    widths[:] = map(max, widths, map(width, cells))
+    return _GAP.join(cell + " " * (least - width(cell)) for cell, least in zip(cells, widths, strict=True)).rstrip()
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], limit: int) -> list[int]:
@@ -78,7 +75,7 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], limit: int) -> lis
     fitted = list(widths)
 
     def over() -> int:
-        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - limit
+        return sum(each + len(_GAP) for each in fitted if each) - len(_GAP) - limit
 
     if columns[-1].wraps and over() > 0:
         left = widths[-1] - over()
@@ -97,7 +94,7 @@ def _lines(
     """The lines of a row on a terminal: its cells side by side, then a last one that is too long for that."""
     *cells, last = row
     beneath: list[str] = []
-    if columns[-1].wraps and widths[-1] < min(_BESIDE, _width(last)):
+    if columns[-1].wraps and widths[-1] < min(_BESIDE, width(last)):
         indent = " " * min(widths[0] + len(_GAP), screen // 4)
         beneath, last = [indent + part for part in _wrapped(last, screen - len(indent))], ""
     yield from zip_longest(*map(_fit, columns, (*cells, last), widths), fillvalue="")
@@ -105,42 +102,42 @@ def _lines(
         yield (line,)
 
 
-def _fit(column: Column, text: str, width: int) -> list[str]:
-    if column.flexible and _width(text) > width:
-        return [_head(text, width - 1) + "…"]
-    return _wrapped(text, width)
+def _fit(column: Column, text: str, room: int) -> list[str]:
+    if column.flexible and width(text) > room:
+        return [_head(text, room - 1) + "…"]
+    return _wrapped(text, room)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken between words, and within a word that is longer."""
+def _wrapped(text: str, room: int) -> list[str]:
+    """The text in lines of at most `room` columns, broken between words, and within a word that is longer."""
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if _width(joined) <= width:
+        if width(joined) <= room:
             lines[-1] = joined
             continue
         rest = word
-        while _width(rest) > width:
-            lines.append(_head(rest, width))
+        while width(rest) > room:
+            lines.append(_head(rest, room))
             rest = rest[len(lines[-1]) :]
         lines.append(rest)
     return lines if lines[0] or len(lines) == 1 else lines[1:]
 
 
-def _head(text: str, width: int) -> str:
-    """The beginning of the text that fits into `width` columns, at least one character."""
+def _head(text: str, room: int) -> str:
+    """The beginning of the text that fits into `room` columns, at least one character."""
     end, used = 0, 0
-    while end < len(text) and (used := used + _width(text[end])) <= width:
+    while end < len(text) and (used := used + width(text[end])) <= room:
         end += 1
     return text[: max(1, end)]
 
 
-def _cell(column: Column, text: str, width: int) -> str:
-    fill = " " * (width - _width(text))
+def _cell(column: Column, text: str, room: int) -> str:
+    fill = " " * (room - width(text))
     return fill + text if column.right else text + fill
 
 
-def _width(text: str) -> int:
+def width(text: str) -> int:
     """Columns on a terminal: most East Asian characters take two."""
     if text.isascii():
         return len(text)
@@ -149,7 +146,7 @@ def _width(text: str) -> int:
 
 def _coloured(cells: list[str], *, is_title: bool) -> str:
     line = _GAP.join(cells).rstrip()
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not has_colours():
         return line
     if is_title:
         return f"\033[1m{line}\033[0m"

@@ -60,7 +60,7 @@ class Connector:
         try:
             return self.connect()
         except OSError as error:
-            raise ControllerError(f"the controller started but does not answer: {error}") from None
+            raise ControllerError(f"The controller started but does not answer: {error}") from None
 
     def _connect_from_within(self, connection: socket.socket) -> None:
         with _folder:

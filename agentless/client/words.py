@@ -6,10 +6,11 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from agentless.model.units import counted, format_duration, format_indices
+from agentless.model.moment import format_moment
+from agentless.model.units import counted, format_duration, format_indices, format_size
 
 
 def state(task: dict[str, Any]) -> str:
@@ -57,7 +58,7 @@ def ssh_sessions(sessions: dict[str, Any]) -> str:
     text = f"{counted(number, 'connection')}, {counted(used, 'session')} in use"
     if sessions["total"] is None:
         return text
-    return f"{text} of {sessions['total']}; MaxSessions is {sessions['each']} there"
+    return f"{text} of {sessions['total']} (MaxSessions {sessions['each']})"
 
 
 def why(task: dict[str, Any]) -> str:
@@ -76,9 +77,9 @@ def ending(task: dict[str, Any]) -> str | None:
 
 def process_words(process: dict[str, Any]) -> str:
     """A process on a GPU: its user, its command, and its GPU memory."""
-    memory = "" if process["memory_mib"] is None else f", {process['memory_mib']} MiB"
+    size = "" if process["memory_mib"] is None else f", {memory(process['memory_mib'])}"
     whose = f"{process['user']}'s process" if process["user"] else "process"
-    return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{memory})"
+    return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{size})"
 
 
 def unix_time(text: str) -> float:
@@ -110,31 +111,26 @@ def idle(gpu: dict[str, Any]) -> str:
     return f" (idle for {format_duration(time.time() - unix_time(since))})" if since else ""
 
 
-def _here(text: str) -> datetime:
-    return datetime.fromtimestamp(unix_time(text), UTC).astimezone()
-
-
 def local(text: str | None) -> str | None:
-    """A published time in the local time zone."""
-    return None if text is None else _here(text).strftime("%Y-%m-%d %H:%M:%S")
+    """A published time in the local time zone: `2026-11-22 08:00:00+01:00`."""
+    return None if text is None else format_moment(unix_time(text), "seconds")
 
 
 def date(text: str) -> str:
-    """The local time for a table: `11-22 08:00`, with the year if it is not this one."""
-    then = _here(text)
-    this_year = then.year == datetime.fromtimestamp(time.time(), UTC).astimezone().year
-    return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
+    """The local time for a table: `11-22 08:00+01:00`, with the year if it is not this one."""
+    this_year, then = format_moment(time.time())[:5], format_moment(unix_time(text))
+    return then.removeprefix(this_year)
 
 
-def gib(mib: float | None) -> str:
-    """Memory that is published in MiB: `61G`, `-` when it is not known."""
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
+def memory(mib: int | None) -> str:
+    """Memory that is published in MiB: `61.2 GiB`, `-` if it is not known."""
+    return "-" if mib is None else format_size(mib << 20)
 
 
 def memory_in_use(gpu: dict[str, Any]) -> str:
-    """How much of the memory of a GPU is in use: `61.2/80G`."""
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{gib(total)}"
+    """How much of the memory of a GPU is in use: `61.2/80 GiB`."""
+    used, total = gpu["memory_used_mib"], memory(gpu["memory_total_mib"])
+    return "-" if used is None or total == "-" else f"{used / 1024:.1f}/{total}"
 
 
 def or_dash(value: object, unit: str = "") -> str:

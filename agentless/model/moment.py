@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from agentless.errors import UsageError
 from agentless.model.units import format_duration, parse_duration
@@ -50,9 +51,9 @@ def check_future(wanted: float, now: float, text: str) -> float:
     return wanted
 
 
-def format_moment(seconds: float) -> str:
-    """Unix seconds in local time with its zone: `2026-11-22 08:00+01:00`."""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "minutes").replace("+00:00", " UTC")
+def format_moment(seconds: float, precision: Literal["minutes", "seconds"] = "minutes") -> str:
+    """Unix seconds in local time with its zone: `2026-11-22 08:00+01:00`, or `2026-11-22 08:00 UTC`."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", precision).replace("+00:00", " UTC")
 
 
 def _is_date(text: str) -> bool:
@@ -62,7 +63,7 @@ def _is_date(text: str) -> bool:
 
 def _date(text: str, now: float) -> float:
     if not _HOUR.fullmatch(text):
-        return datetime.fromisoformat(text).timestamp()
+        return datetime.fromisoformat(re.sub(" UTC$", "Z", text)).timestamp()
     today = datetime.fromtimestamp(now, UTC).astimezone()
     wanted = datetime.fromisoformat(f"{today:%Y-%m-%d}T{text:0>5}")
     return (wanted if wanted.astimezone() > today else wanted + timedelta(days=1)).timestamp()

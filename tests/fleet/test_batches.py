@@ -89,8 +89,8 @@ async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_
     out, err = await typed(agentless, *words)
     lines = [line for line in out.splitlines() if line.startswith(("# on ", "# the same "))]
     assert lines == [
-        "# on n1::0, to the stdin of sh:",
-        *(f"# the same on n1::{gpu}: train --seed {gpu + 1} 'a" for gpu in (1, 2, 3)),
+        "# runs on n1::0, through the stdin of sh:",
+        *(f"# same script on n1::{gpu}, with: train --seed {gpu + 1} 'a" for gpu in (1, 2, 3)),
     ]
     assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
     assert out.count("docker create") == 1
@@ -113,8 +113,8 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("wait",), "which tasks? Name them, or say --batch and one of it"),
-        (("retry", "--failed"), "--failed and --batch belong together"),
+        (("wait",), "Specify task ids, or --batch with any task of the batch"),
+        (("retry", "--failed"), "--failed needs --batch"),
         (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell has made several words of a span"),
         (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow shows one task"),
         (("submit", "1x", "sh", "-c", "true"), "No such option: -c; write the command after '--'"),

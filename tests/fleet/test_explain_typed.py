@@ -43,7 +43,7 @@ async def test_a_task_is_meant_before_a_node_of_its_name(agentless):
 
 async def test_what_is_neither_is_said_to_be_none(agentless):
     said = {
-        (): "name a task that waits, or say what one would want: agentless explain 2x:40G",
+        (): "Specify a pending task, or a request such as: agentless explain 2x:40G",
         ("w1",): "no task 'w1'",
         ("n9::0",): "no node 'n9' in the inventory",
         ("0x",): "target '0x': 0 GPUs cannot be had",

@@ -60,7 +60,7 @@ async def test_that_older_tasks_are_not_listed_is_said(agentless):
         await typed(agentless, "submit", "1x", "--wait", "--", "true")
     out, err = await typed(agentless, "ps", "--all", "--limit", "1")
     assert len(out.splitlines()) == 2
-    assert err == "at most the newest 1 that have ended are listed; --limit 10 lists more\n"
+    assert err == "Only the newest 1 ended tasks are listed. For more: --limit 10\n"
     assert (await typed(agentless, "ps", "--all"))[1] == ""
 
 

@@ -45,7 +45,7 @@ def test_a_step_that_came_before_anybody_listened_is_shown(world, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     spec = {"command": ["true"], "name": "late", "image": "nobody/nothing", "pull": "always"}
-    with showing(client, lambda event: event["task"]["name"] == "late", time.time()):
+    with showing(client, lambda event: event["task"]["name"] == "late", time.time(), "Starting"):
         client.submit({"spec": spec, "targets": ["n1"]})
         client.over.set()
         end = time.monotonic() + PATIENCE

@@ -107,7 +107,7 @@ async def test_what_was_started_is_told_and_waited_for_where_no_output_can_be_wr
     (task,) = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])
     assert said.returncode == code
     assert code == 1 or task["exit_code"] == 3  # which is the task's own, once it has ended
-    assert f"agentless: the output cannot be written: No space left on device; started: {task['id']}" in said.stderr
+    assert f"agentless: Cannot write the output: No space left on device; started tasks: {task['id']}" in said.stderr
 
 
 async def test_a_sweep_whose_ids_cannot_be_written_is_waited_for(environment, agentless):

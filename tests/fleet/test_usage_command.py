@@ -69,14 +69,14 @@ def test_the_lines_are_of_what_is_asked_for(world, by, names):
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_on_a_terminal_of_any_width_there_is_a_chart_that_fits(world, columns):
     lines = screen(columns=columns)
-    assert "GPU-hours by the day" in lines
+    assert "GPU-hours per day" in lines
     assert [line for line in lines if len(line) > columns] == []
     assert sum("█" in line for line in lines) == 1
-    assert len(lines[lines.index("GPU-hours by the day") + 1 :]) in (8, 9)
+    assert len(lines[lines.index("GPU-hours per day") + 1 :]) in (8, 9)
 
 
 def test_a_short_span_is_shown_by_the_hour(world):
-    assert "GPU-hours by the hour" in screen("--since", "3h", columns=80)
+    assert "GPU-hours per hour" in screen("--since", "3h", columns=80)
 
 
 def test_json_has_the_documented_fields(world):
@@ -88,7 +88,7 @@ def test_json_has_the_documented_fields(world):
 
 def test_a_span_in_which_nothing_ran_says_so(world):
     done = run("--since", "1ms")
-    assert (done.stdout, done.stderr) == ("", "nothing has run since then\n")
+    assert (done.stdout, done.stderr) == ("", "No tasks ran since then\n")
 
 
 @pytest.mark.parametrize(

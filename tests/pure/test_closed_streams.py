@@ -28,5 +28,5 @@ def test_the_exit_code_is_the_same_whatever_is_closed(words, code, streams):
 
 def test_an_output_that_cannot_be_written_is_a_failure_in_a_sentence():
     assert run("--version", ">/dev/full") == (
-        1, "agentless: the output cannot be written: No space left on device\n"
+        1, "agentless: Cannot write the output: No space left on device\n"
     )  # fmt: skip

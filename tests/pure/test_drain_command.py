@@ -55,10 +55,10 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (node(0), "node1: drained, nothing runs there"),
-        (node(1), "node1: drained, 1 task goes on there"),
-        (node(2), "node1: drained, 2 tasks go on there"),
-        (node(None, state="offline"), "node1: drained, what runs there is not known: no route"),
+        (node(0), "node1: drained, no tasks running"),
+        (node(1), "node1: drained, 1 task still running"),
+        (node(2), "node1: drained, 2 tasks still running"),
+        (node(None, state="offline"), "node1: drained, its tasks are unknown: no route"),
     ],
 )
 def test_a_drain_says_what_goes_on_there(said: Any, answer: Any, words: str) -> None:
@@ -74,10 +74,10 @@ def test_of_several_nodes_each_is_drained_although_one_is_not_there(said: Any) -
 def test_who_waits_is_told_of_each_change_and_at_the_end(said: Any) -> None:
     answers = (node(2), node(2), node(2), node(None, state="offline"), node(1), node(0))
     code, out, err, _ = said("nodes drain node1 --wait", *answers)
-    assert (code, out) == (0, ["node1: drained, 2 tasks go on there", "node1: empty"])
+    assert (code, out) == (0, ["node1: drained, 2 tasks still running", "node1: empty"])
     assert err == [
-        "node1: what runs there is not known: no route",
-        "node1: 1 task goes on there",
+        "node1: its tasks are unknown: no route",
+        "node1: 1 task still running",
     ]
 
 
@@ -94,15 +94,15 @@ def test_who_waits_is_refused_when_the_node_is_resumed(said: Any) -> None:
 
 def test_ctrl_c_leaves_it_drained_and_says_so(said: Any) -> None:
     code, _, err, _ = said("nodes drain node1 --wait", node(1), KeyboardInterrupt())
-    assert (code, err[-1]) == (130, "Still drained: node1. Let in again: agentless nodes resume NODE")
+    assert (code, err[-1]) == (130, "Still drained: node1. To resume: agentless nodes resume NODE")
 
 
 @pytest.mark.parametrize(
     ("words", "lifted", "out"),
     [
-        ("nodes resume node1", ["was drained: disks"], "node1: let in again, was drained: disks"),
-        ("nodes resume node1", [], "node1: is not drained and none of its GPUs is kept out"),
-        ("nodes resume node1 --gpu 2", [], "node1: GPU 2 is not kept out"),
+        ("nodes resume node1", ["was drained: disks"], "node1: resumed (was drained: disks)"),
+        ("nodes resume node1", [], "node1: nothing to resume; not drained, and no GPU is unhealthy"),
+        ("nodes resume node1 --gpu 2", [], "node1: nothing to resume; GPU 2 is not unhealthy"),
     ],
 )
 def test_a_resume_says_what_was_in_the_way_and_that_nothing_was_is_fine(

@@ -128,7 +128,7 @@ def test_the_exit_code_is_the_first_that_is_not_0(span, words, code, shown, para
 
 
 def test_a_program_that_is_not_there_is_named(span):
-    assert "1/1 arg0=/no/such: /no/such cannot be run: No such file or directory" in span("--", "span:[/no/such]")[2]
+    assert "1/1 arg0=/no/such: cannot run /no/such: No such file or directory" in span("--", "span:[/no/such]")[2]
 
 
 def test_one_that_fails_does_not_keep_others_from_running(span):
@@ -173,11 +173,11 @@ def test_values_come_from_a_file(span, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["echo", "span:{1..3}"], "write the command after --"),
-        (["--"], "write the command after --"),
-        (["--", "echo", "{1..3}"], "nothing varies in the command"),
-        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': cannot read no.txt: No such file or directory"),
-        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero must be a text file with one value per line"),
+        (["echo", "span:{1..3}"], "Write the command after --"),
+        (["--"], "Write the command after --"),
+        (["--", "echo", "{1..3}"], "No span in the command"),
+        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': no.txt cannot be read: No such file or directory"),
+        (["--", "echo", "span:[@/dev/zero]"], "/dev/zero is not a text file with one value per line"),
         (["-j0", "--", "echo", "span:[a,b]"], "parallel"),
     ],
 )
@@ -210,7 +210,7 @@ def test_the_second_ctrl_c_kills_what_does_not_end(sweep):
     running = sweep("-j2", "--", *command, program=("-c", PATIENT))
     running.read_lines(2)
     running.process.send_signal(signal.SIGINT)
-    while "Ending 2 running" not in (line := running.process.stderr.readline()):
+    while "Stopping 2 running" not in (line := running.process.stderr.readline()):
         assert line, "it ended without a word of it"
     running.process.send_signal(signal.SIGINT)
     code, _, err = running.end()
@@ -257,7 +257,7 @@ def test_output_that_cannot_be_written_is_said_and_ends_the_commands(sweep):
         running = sweep("-j2", "--", "sh", "-c", f"echo span:[a,b]; {HANG}", stdout=full)
         code, _, err = running.end()
     assert code == 1
-    assert "agentless: the output cannot be written: No space left on device" in err
+    assert "agentless: Cannot write the output: No space left on device" in err
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -13,7 +13,7 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.cli.table import Column, _width, show
+from agentless.cli.table import Column, show, width
 
 COLUMNS = [
     Column("ID", lambda row: row["id"]),
@@ -53,7 +53,7 @@ rows = st.builds(row, words, st.integers(0, 10**9), st.lists(words).map(" ".join
 
 @given(st.lists(rows, min_size=1, max_size=4), st.integers(40, 200))
 def test_no_line_is_wider_than_the_terminal(table: list[dict[str, Any]], wide: int) -> None:
-    assert [line for line in on_terminal(*table, wide=wide) if _width(line) > wide] == []
+    assert [line for line in on_terminal(*table, wide=wide) if width(line) > wide] == []
 
 
 @given(rows, st.integers(40, 200))

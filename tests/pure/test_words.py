@@ -74,7 +74,7 @@ def test_an_ending_that_is_not_good_is_told_with_its_reason(fields: dict[str, An
 
 
 def test_a_date_of_another_year_has_its_year() -> None:
-    assert (date("2026-12-24T08:00:00"), date("2027-01-02T08:00:00")) == ("12-24 08:00", "2027-01-02 08:00")
+    assert (date("2026-12-24T08:00:00"), date("2027-01-02T08:00:00")) == ("12-24 08:00 UTC", "2027-01-02 08:00 UTC")
 
 
 def test_of_a_secret_variable_the_name_is_shown() -> None:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import struct
@@ -26,6 +27,8 @@ from tests.lab import Lab, Node
 from tests.pauses import pauses
 
 T = TypeVar("T")
+PROGRESS = re.compile(r"\033\[\?25l.*?\033\[1A\033\[2K", re.DOTALL)
+"""Lines that were overwritten, and removed at the end."""
 WAIT = 60.0
 """Seconds that anything which has to happen may take."""
 
@@ -57,7 +60,7 @@ class Cli:
 
     def __init__(self, lab: Lab, name: str = "main", inventory: str | None = "", **extra: str) -> None:
         self.lab = lab
-        self.env = {**lab.env(name), "TERM": "xterm", **extra}
+        self.env = {**lab.env(name), "TERM": "xterm", "AGENTLESS_PAGER": "cat", **extra}
         self.config = Path(self.env["XDG_CONFIG_HOME"], "agentless")
         self.state = Path(self.env["XDG_STATE_HOME"], "agentless")
         self.inventory = self.config / "inventory.yaml"
@@ -190,7 +193,7 @@ class Cli:
             except OSError:  # Linux says EIO when the last writer has closed it
                 pass
             os.close(master)
-        text = screen.decode().replace("\r\n", "\n")
+        text = PROGRESS.sub("", screen.decode().replace("\r\n", "\n"))
         assert "Traceback" not in text, text
         return process.returncode, text
 

@@ -105,9 +105,9 @@ def stranger(tmp_path_factory):
         (("logs", "nonsense", "--since", "soon"), "agentless: --since 'soon': write 10min, "),
         (("logs", "nonsense", "--since", "2026-13-01"), "agentless: --since '2026-13-01': write 10min, "),
         (("show",), "agentless: Missing argument 'TASK'"),
-        (("show", ""), "agentless: nothing is named ''; "),
-        (("logs", "a/b"), "agentless: nothing is named 'a/b'; "),
-        (("nodes", "trust", "../x"), "agentless: nothing is named '../x'; "),
+        (("show", ""), "agentless: No task or node named ''. "),
+        (("logs", "a/b"), "agentless: No task or node named 'a/b'. "),
+        (("nodes", "trust", "../x"), "agentless: No task or node named '../x'. "),
         (("ps", "--limit", "9" * 30), "agentless: Invalid value for '--limit': "),
         (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is not a node name; "),
         (("submit", "node1", "--", b"\xff"), r"agentless: '\udcff' is no UTF-8 text; "),
@@ -160,7 +160,7 @@ def test_bytes_that_are_no_text_name_nothing(agentless):
 def test_an_output_that_cannot_be_written(agentless):
     """Its disk is full, or it was closed."""
     full = agentless.shell("agentless gpus >/dev/full")
-    assert (full.code, full.err) == (1, "agentless: the output cannot be written: No space left on device\n")
+    assert (full.code, full.err) == (1, "agentless: Cannot write the output: No space left on device\n")
     assert agentless.shell("agentless gpus >&-").code == 0
 
 

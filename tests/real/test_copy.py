@@ -149,13 +149,13 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     (far / "folder/file").mkdir()
     assert "is a folder; a file cannot replace it" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
     assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
-    assert "are both here" in fails("a", "b")
+    assert "are both on this machine" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
 
 
 def megabytes(screen: str) -> float:
     """What has gone over the link, in MiB."""
-    moved, unit = re.findall(r"([0-9.]+) (B|KiB|MiB) over the link", screen)[-1]
+    moved, unit = re.findall(r"([0-9.]+) (B|KiB|MiB) transferred", screen)[-1]
     return float(moved) / {"B": 2**20, "KiB": 2**10, "MiB": 1}[unit]
 
 

@@ -78,11 +78,11 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
         keyboard.type(b"echo '#!/bin/sh\necho installed here' >/bin/tool; chmod +x /bin/tool; exit 7\r")
         assert keyboard.ended() == 7
     saved = agentless("env", "save", "proof", "-m", 'with a "tool" for $5').out
-    assert saved.startswith("proof:1  ")
+    assert saved.startswith("Saved proof:1, ")
     assert "  A /bin/tool" in saved
     pushed = agentless("env", "push", "proof").out
-    assert "proof:1 sent to 1 of 2 nodes, " in pushed
-    assert agentless("env", "push", "proof").out == "proof:1 is current everywhere: node1, node2\n"
+    assert "Sent proof:1 to 1 of 2 nodes, " in pushed
+    assert agentless("env", "push", "proof").out == "proof:1 is already on all nodes: node1, node2\n"
     assert image_id(node1, "agentless/proof:1") == image_id(node2, "agentless/proof:1") != ""
     done = agentless("submit", "node1::0", "node2::0", "--container", "proof", "--wait", "--json", "--", "tool").json
     assert [(task["env"], task["exit_code"]) for task in done] == [("proof:1", 0)] * 2
@@ -167,7 +167,7 @@ def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
         pushing.send_signal(signal.SIGINT)
         done = finish(pushing)
         assert done.code == 130
-        assert "the same command again sends the rest: agentless env push slow" in done.err
+        assert "To send the rest: agentless env push slow" in done.err
         until(lambda: not [command for _, command in node2.leftovers() if "4711" in command])
     assert image_id(node2, "agentless/slow:1") == ""
 
@@ -182,7 +182,7 @@ def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     agentless("env", "rollback", "older:1", "--force")
     assert agentless("env", "exec", "older", "--", "cat", "/which").out == "1\n"
     agentless("submit", "node1::0", "--container", "older", "--wait", "--", "grep", "1", "/which")
-    assert changed(agentless, "older", "echo 3 >/which").startswith("older:3 ")
+    assert changed(agentless, "older", "echo 3 >/which").startswith("Saved older:3, ")
     assert [number for number, each in versions(agentless, "older").items() if each["current"]] == [3]
     agentless.kill_controller()
     assert sorted(versions(agentless, "older")) == [1, 2, 3]
@@ -228,14 +228,14 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     )
     assert task in agentless("env", "rm", "--force", "gone", code=3).err
     agentless("rm", "--force", task)
-    assert "nothing was removed" in agentless("env", "rm", "gone", code=3).err
+    assert "No terminal to confirm at" in agentless("env", "rm", "gone", code=3).err
     agentless("env", "rm", "--force", "gone")
     for node in (node1, node2):
         assert node.sh("docker image ls --quiet 'agentless/*'").stdout == ""
         assert image_id(node, NOT_OURS) == image_id(node, "busybox") != ""
         assert containers(node) == []
     agentless("env", "create", "gone", "--from", "busybox")
-    assert agentless("env", "save", "gone").out.startswith("gone:4 ")
+    assert agentless("env", "save", "gone").out.startswith("Saved gone:4, ")
 
 
 def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2):

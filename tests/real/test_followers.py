@@ -130,7 +130,7 @@ def test_a_shell_cannot_go_on_and_says_how_to_open_another_one(agentless, node):
     node.kill_connections()
     done = finish(shell)
     assert done.code == 4
-    assert "the task runs on; open another one: agentless shell " + task in done.err
+    assert "the task keeps running. To open another one: agentless shell " + task in done.err
     assert len(done.err.splitlines()) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_stop_that_cannot_reach_the_node_says_that_it_is_done_later(agentless,
 def test_a_stop_says_what_it_waits_for(agentless):
     task = agentless.submit("node1", "--stop-grace", "3s", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
     done = agentless("stop", task)
-    assert done.err == f"SIGTERM sent; waiting for task {task} to end, which gets SIGKILL after 3s\n"
+    assert done.err == f"Sent SIGTERM. Waiting for task {task} to end; SIGKILL follows after 3s\n"
 
 
 def test_a_task_of_an_engine_that_does_not_answer_says_as_of_when_it_is(agentless, node):
@@ -182,7 +182,7 @@ def odd(lab, tmp_path):
 
 def test_a_task_that_cannot_be_followed_ends_the_command_with_its_own_code(odd):
     done = odd("submit", "-f", "node1", "--", "sh", "-c", "sleep 1; exit 5", code=5)
-    assert "the output of task" in done.err
+    assert "Cannot show the output of task" in done.err
 
 
 def test_of_two_equal_submits_each_shows_its_own_progress(odd, tmp_path):

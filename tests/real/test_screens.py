@@ -111,14 +111,14 @@ def test_colour_can_be_switched_off(lab, agentless, extra):
 
 
 def test_a_submit_on_a_terminal_tells_what_next(agentless):
-    task = re.match(r"[0-9a-z]+", screen := agentless.terminal("submit", "node1::0", "--", "sleep", "60")[1])[0]
-    assert screen.startswith(f"{task}  running on node1 on GPU 0\n")
+    screen = agentless.terminal("submit", "node1::0", "--", "sleep", "60")[1]
+    task = re.search(r"([0-9a-z]{11})  running on node1 on GPU 0\n", screen)[1]
     assert f"agentless logs -f {task}" in screen
 
 
 def test_an_empty_list_is_told_in_words_beside_the_data(agentless):
     done = agentless("ps")
-    assert (done.out, done.err) == ("", "no live task; agentless ps --all lists those that have ended\n")
+    assert (done.out, done.err) == ("", "No live tasks. To list ended ones: agentless ps --all\n")
 
 
 # ---------------------------------------------------------------------- fields

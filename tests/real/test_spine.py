@@ -112,7 +112,7 @@ def test_a_changed_host_key_is_refused_until_it_is_trusted(newcomer):
     after = fingerprint(node.dir / "host_key.pub")
     reason = until(lambda: after in (reason := newcomer.node("node1")["reason"]) and reason)
     assert before in reason
-    assert f"WARNING: on record is {before}" in newcomer("nodes", "trust", "node1", "--yes").err
+    assert f"WARNING: the recorded key is {before}" in newcomer("nodes", "trust", "node1", "--yes").err
     assert newcomer.node("node1")["state"] == "online"
 
 
@@ -136,8 +136,8 @@ def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
     key = (second.dir / "host_key.pub").read_text()
     Path(newcomer.env["HOME"], ".ssh/known_hosts").write_text(f"{first.host} {key}@revoked * {key}")
     done = newcomer("nodes", "trust", "--all", "--yes", code=3)
-    assert f"node1: WARNING: {first.host} shows another host key than the one on record" in done.err
-    assert f"node2: {second.host} shows a host key that is marked as revoked" in done.err
+    assert f"node1: WARNING: the host key of {first.host} has changed" in done.err
+    assert f"node2: {second.host} presents a revoked host key" in done.err
     assert [newcomer.node(name)["state"] for name in ("node1", "node2")] == ["offline", "offline"]
     assert "revoked" in newcomer("nodes", "trust", "node2", "--yes", code=3).err
 

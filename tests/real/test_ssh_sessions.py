@@ -74,7 +74,7 @@ def test_24_who_follow_logs_and_8_runs_and_a_shell_on_a_stock_sshd(agentless, no
     assert not [line for follower in followers for line in follower.lines if not line.startswith("1 line ")]
     shown = agentless("nodes", "show", "few").out
     assert "ssh  4 connections, " in shown
-    assert "in use of 40; MaxSessions is 10 there" in shown
+    assert "in use of 40 (MaxSessions 10)" in shown
     agentless("kill", task)
 
 
@@ -101,7 +101,7 @@ def test_a_node_with_few_sessions_stays_online_and_does_its_work(agentless, node
     seen = {agentless.get("/v1/nodes/few")["sampled_at"]}
     until(lambda: seen.add(agentless.get("/v1/nodes/few")["sampled_at"]) or len(seen) > 3)
     shown = agentless("nodes", "show", "few").out
-    assert f"of {4 * allowed}; MaxSessions is {allowed} there" in shown
+    assert f"of {4 * allowed} (MaxSessions {allowed})" in shown
     assert node.logins() - logins <= 3
     assert states_of_it(agentless) == news
 

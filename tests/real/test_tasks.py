@@ -259,7 +259,7 @@ def test_show_tells_what_happened(agentless):
     task = ended(agentless, "sh", "-c", "exit 5")
     lines = [line.split() for line in agentless("show", task).out.splitlines()]
     assert ["state", "failed", "(5)"] in lines
-    assert [" ".join(line[1:]) for line in lines[-3:]] == [
+    assert [" ".join(line[3:]) for line in lines[-3:]] == [
         f"assigned → assigning: submitted by {agentless.task(task)['owner']}",
         "launched → running: docker run on node1 answered",
         "exited → failed: node1: it ended with exit code 5",

@@ -154,12 +154,12 @@ def test_everything_comes_back_from_the_nodes_when_the_state_is_deleted(alone):
     assert "recover --yes" in asked.err
     assert alone("ps", "--all").out.count("sleep 300") == 3  # shown as the nodes tell it, and nothing is written yet
     assert [task["id"] for task in alone.json("recover", "--yes", paused[:-1])] == [paused]
-    assert "is nothing to recover" in alone("recover", "--yes", paused, code=2).err
+    assert "No task" in alone("recover", "--yes", paused, code=2).err
     assert len(alone.json("recover", "--yes")) == 3
     after = {task["id"]: task for task in alone.json("ps", "--all")}
     assert after == before
     assert first.split()[0] in after
-    assert alone("recover", "--yes").err.startswith("nothing to recover")
+    assert alone("recover", "--yes").err.startswith("Nothing to recover")
     alone("stop", "both", "--grace", "1s", code=None)
     assert alone("wait", ended, code=4).code == 4
 
@@ -173,8 +173,8 @@ def _starts(cli):
 def test_recover_names_the_nodes_that_do_not_answer(alone, node):
     node.stop_sshd()
     said = alone("recover", "--yes", code=4).err
-    assert "node1 does not tell its tasks" in said
-    assert "nothing to recover" in said
+    assert "node1 does not answer" in said
+    assert "Nothing to recover" in said
 
 
 # ---------------------------------------------------------------------- a node that left
@@ -243,7 +243,7 @@ def test_who_comes_to_use_an_allocated_gpu_is_reported(agentless, node):
     pid = node.pid(process)
     until(lambda: [p["pid"] for p in agentless.task(task)["intruders"]] == [pid])
     words = f"root's process {pid} (sleep 299"
-    assert f"intruder on node1::0, beside task {task}: {words}" in agentless("ps").err
+    assert f"Intruder on node1::0, next to task {task}: {words}" in agentless("ps").err
     assert f"used by {words}" in agentless.gpu("node1::0")["reason"]
     assert f"+ {words}" in agentless("gpus", COLUMNS="200").out
     (event,) = (e for e in agentless.get(f"/v1/tasks/{task}/events") if e["event"] == "intruded")
@@ -309,7 +309,7 @@ def test_a_node_that_goes_and_comes_back_is_in_the_events(agentless, node):
     node.start_sshd()
     agentless("doctor", code=None)
     until(lambda: agentless.node("node1")["state"] == "online")
-    lines = [line[32:].strip() for line in agentless("events", "-n", "20").out.splitlines()]
+    lines = [line[36:].strip() for line in agentless("events", "-n", "20").out.splitlines()]
     node1 = [line for line in lines if line.startswith("node1 is ")]
     assert node1[-1] == "node1 is online"
     assert any(line.startswith("node1 is offline: ") for line in node1)

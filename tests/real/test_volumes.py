@@ -42,7 +42,7 @@ def test_a_volume_outlives_its_tasks_and_later_ones_go_where_it_is(agentless):
     assert "Read-only file system" in agentless("logs", reader, "--stderr").err
     assert "agentless rm" in agentless("volume", "rm", "-f", "data", code=3).err
     agentless("rm", made, reader)
-    assert agentless("volume", "rm", "data", code=2).err.endswith("say so with --force\n")
+    assert agentless("volume", "rm", "data", code=2).err.endswith("To remove the volume with all its files: --force\n")
     agentless("volume", "rm", "-f", "data")
     assert volumes(agentless) == {}
 

@@ -25,7 +25,7 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 def check_archive_path(path: Path) -> None:
     """Raise UsageError if the suffix does not say how to write the file."""
     if not path.name.endswith((".tar.zst", ".tar")):
-        raise UsageError(f"{path}: name the file ….tar.zst, or ….tar to have it uncompressed")
+        raise UsageError(f"{path}: the file name must end with .tar.zst, or with .tar for an uncompressed archive")
 
 
 def write(path: Path, archive: Iterable[bytes]) -> int:
@@ -58,7 +58,7 @@ def read(path: Path) -> Iterator[bytes]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except (BadArchive, EOFError, ValueError, zlib.error) as error:
-        raise UsageError(f"{path} is no whole archive of an image: {error}") from None
+        raise UsageError(f"{path} is not a complete image archive: {error}") from None
 
 
 @contextlib.contextmanager
@@ -103,7 +103,7 @@ def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Parsing[None]:
             continue
         if member.kind == "file" and name in ("manifest.json", "index.json"):
             if member.size > MOST_JSON:
-                raise ValueError(f"its {name} has more than {MOST_JSON >> 20} MiB")
+                raise ValueError(f"its {name} is larger than {MOST_JSON >> 20} MiB")
             data = bytearray(member.size)
             yield from tar.content(partial(_fill, data))
             fresh = _without_names(name, bytes(data))
@@ -116,17 +116,17 @@ def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Parsing[None]:
             def take(offset: int, data: bytes) -> None:
                 nonlocal end
                 if offset != end:
-                    raise ValueError("there is a sparse file in it")
+                    raise ValueError("it contains a sparse file")
                 end += len(data)
                 put(data)
 
             if member.kind == "file":
                 yield from tar.content(take)
                 if end != member.size:
-                    raise ValueError("there is a sparse file in it")
+                    raise ValueError("it contains a sparse file")
                 put(padding(end))
     if not seen:
-        raise ValueError("there is no manifest in it")
+        raise ValueError("it contains no manifest")
     put(END)
 
 
@@ -151,4 +151,4 @@ def _without_names(name: str, data: bytes) -> bytes:
                     annotations.pop(key, None)
         return json.dumps(found).encode()
     except (AttributeError, TypeError, ValueError, RecursionError):
-        raise ValueError(f"its {name} cannot be read") from None
+        raise ValueError(f"its {name} is invalid") from None

@@ -25,8 +25,8 @@ def dockerfile_of(folder: Path, named: Path | None) -> tuple[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise UsageError(f"{path} cannot be read: {why}; name the Dockerfile with -f") from None
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"{path} cannot be read: {why}; specify the Dockerfile with -f") from None
     try:
         return path.resolve().relative_to(folder.resolve()).as_posix(), text
     except ValueError:
@@ -51,16 +51,14 @@ def _lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from None
 
 
 def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Path, str]]:
     for here, folders, files in os.walk(folder, onerror=_refuse):
         inside = Path(here).relative_to(folder)
         if len(inside.parts) > MOST_LEVELS:
-            raise UsageError(
-                f"{folder} has more than {MOST_LEVELS} nested folders; leave them out in {DOCKERIGNORE}"
-            )
+            raise UsageError(f"{folder} has more than {MOST_LEVELS} nested folders; leave them out in {DOCKERIGNORE}")
         kept = []
         for name in sorted(folders):
             path = (inside / name).as_posix()
@@ -78,7 +76,7 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
 
 
 def _refuse(error: OSError) -> None:
-    raise UsageError(f"{error.filename} cannot be read: {error.strerror}; leave it out in {DOCKERIGNORE}")
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}; exclude it in {DOCKERIGNORE}")
 
 
 def _member(path: Path, name: str) -> Iterator[bytes]:

@@ -11,11 +11,13 @@ from agentless.cli import complete
 from agentless.cli.arguments import EnvArgument, EnvVersionArgument, Json
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand
+from agentless.cli.confirm import Yes, confirm
 from agentless.cli.envs.listing import history, listed
 from agentless.cli.envs.moves import build, export, push, take_in
 from agentless.cli.envs.progress import follow, rows
 from agentless.cli.envs.shell import execute, shell
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import progress
 from agentless.errors import Refused
 from agentless.model.images.env import check_name, parse_ref
 from agentless.model.units import counted, format_size
@@ -47,6 +49,7 @@ def create(
         str | None, typer.Option(metavar="NODE", help="Node to build on (default: any)", autocompletion=complete.nodes)
     ] = None,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Create an env: a build container on a node to install into.
 
@@ -55,12 +58,12 @@ def create(
     agentless env save torch -m "torch 2.5"
     """
     lines = client(context).progress(f"/v1/envs/{check_name(name)}", {"image": image, "node": on})
-    done = follow(lines, f"agentless env list shows whether {name} was made")
+    done = follow(lines, f"Interrupted. To see whether {name} was created: agentless env list")
     if as_json:
         print_json(_plain(done))
         return
-    print_line(f"env {name} is on {done['node']}, from {image}")
-    say(f"work in it: agentless env shell {name}    make it a version: agentless env save {name}")
+    confirm_done(f"Created env {name} on {done['node']} from {image}")
+    say(f"Work in it: agentless env shell {name}    Save it as a version: agentless env save {name}")
 
 
 def save(
@@ -68,24 +71,22 @@ def save(
     name: EnvArgument,
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the version")] = "",
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Save the build container as the next version, and make it current."""
     lines = client(context).progress(f"/v1/envs/{check_name(name)}/save", {"message": message})
-    done = follow(lines, f"The save goes on; see: agentless env history {name}")
+    done = follow(lines, f"The save continues. To see it: agentless env history {name}")
     if as_json:
         print_json(_plain(done))
         return
     if done["version"] is None:
-        print_line(f"nothing has changed in env {name}; there is no new version")
+        confirm_done(f"No changes in env {name} since its last version; nothing saved")
         return
-    print_line(
-        f"{name}:{done['version']}  {format_size(done['size_bytes'])}, {format_size(done['added_bytes'])} of it new"
-    )
-    print_line(f"paths: {done['changes']}")
-    for path in done["paths"][:10]:
-        print_line(f"  {path}")
-    if len(done["paths"]) > 10:
-        print_line("  …")
+    size, added = format_size(done["size_bytes"]), format_size(done["added_bytes"])
+    confirm_done(f"Saved {name}:{done['version']}, {size}, {added} of it new")
+    confirm_done(f"Changed paths: {done['changes']}")
+    for path in [*done["paths"][:10], *["…"] * (len(done["paths"]) > 10)]:
+        confirm_done(f"  {path}")
     if done["kept"]:
         say(done["kept"])
 
@@ -95,6 +96,7 @@ def rollback(
     name: EnvVersionArgument,
     force: Annotated[bool, typer.Option("--force", help="Discard unsaved changes in the build container")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Make an older version current: the previous one, or NAME:N.
 
@@ -102,11 +104,11 @@ def rollback(
     """
     ref = parse_ref(name)
     lines = client(context).progress(f"/v1/envs/{ref}/rollback", {"force": force})
-    done = follow(lines, f"agentless env history {ref.name} shows the current version")
+    done = follow(lines, f"Interrupted. To see the current version: agentless env history {ref.name}")
     if as_json:
         print_json(_plain(done))
         return
-    print_line(f"{ref.name}:{done['version']} is the current version")
+    confirm_done(f"{ref.name}:{done['version']} is the current version now")
     if done["kept"]:
         say(done["kept"])
 
@@ -116,39 +118,53 @@ def rm(
     name: EnvArgument,
     force: Annotated[bool, typer.Option("--force", "--yes", "-y", help="Do not ask")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Remove an env with all its versions from all nodes."""
     served = client(context)
     found = served.get(f"/v1/envs/{check_name(name)}")
     if not force:
-        if not sys.stdin.isatty():
-            raise Refused(f"nothing was removed; agentless env rm --force {name} does it without asking")
         count = counted(len(found["versions"]), "version")
-        if not typer.confirm(f"Remove env {name} with {count} from all nodes", default=False, err=True):
-            raise Refused("nothing was removed")
-    done = served.delete(f"/v1/envs/{name}")
+        confirm(
+            f"Remove env {name} from all nodes, with its build container and {count}",
+            "Nothing removed",
+            unattended=Refused(f"No terminal to confirm at. To remove without asking: agentless env rm --yes {name}"),
+        )
+    with progress(f"Removing env {name}"):
+        done = served.delete(f"/v1/envs/{name}")
     if as_json:
         print_json(done)
     else:
         for line in rows(done):
-            print_line(f"removed from {line}")
+            confirm_done(f"Removed from {line}")
     return 1 if done["stays"] else 0
 
 
 def prune(
     context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed; remove nothing")] = False,
+    yes: Yes = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Remove old versions that no task uses, and leftovers."""
-    done = client(context).post("/v1/env/prune", {"dry_run": dry_run})
+    served = client(context)
+    if not (dry_run or yes or as_json) and sys.stdin.isatty():
+        with progress("Looking for unused versions"):
+            found = served.post("/v1/env/prune", {"dry_run": True})
+        for each in found["removed"]:
+            say(f"{each['node']}: {each['what']}")
+        if found["removed"]:
+            confirm(f"Remove {counted(len(found['removed']), 'item')}, as listed above", "Nothing removed")
+    with progress("Removing unused versions"):
+        done = served.post("/v1/env/prune", {"dry_run": dry_run})
     if as_json:
         print_json(done)
         return
     for line in rows(done):
-        print_line(f"{'would be removed' if dry_run else 'removed'} from {line}")
+        confirm_done(f"{'Would be removed' if dry_run else 'Removed'} from {line}")
     if not done["removed"]:
-        say("there is nothing to remove")
+        say("Nothing to remove")
 
 
 def _plain(done: dict[str, Any]) -> dict[str, Any]:

@@ -8,32 +8,38 @@ import typer
 
 from agentless.cli.arguments import EnvArgument, Json
 from agentless.cli.client import client
-from agentless.cli.output import print_json, say
-from agentless.cli.table import Column, show, show_found
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import say
+from agentless.cli.pager import paged
+from agentless.cli.table import Column
 from agentless.client.words import date, or_dash
 from agentless.model.images.env import check_name
 from agentless.model.units import format_size
 from agentless.rules.images.envs import assumed_words
 
 
-def listed(context: typer.Context, as_json: Json = False) -> None:
+def listed(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List envs, their versions, and the nodes that have them."""
+    style = _ENVS.format(as_json, output)
     found = client(context).get("/v1/envs")
-    show_found(found, _COLUMNS, as_json, "there is no env; make one: agentless env create NAME --from IMAGE")
-    if not as_json:
-        _say_assumed(found)
+    with paged():
+        style.show(found, _COLUMNS, "No envs. To make one: agentless env create NAME --from IMAGE")
+        if style.is_table:
+            _say_assumed(found)
 
 
-def history(context: typer.Context, name: EnvArgument, as_json: Json = False) -> None:
+def history(context: typer.Context, name: EnvArgument, as_json: Json = False, output: Output = None) -> None:
     """List the versions of an env, newest first; * marks the current one."""
+    style = _VERSIONS.format(as_json, output)
     found = client(context).get(f"/v1/envs/{check_name(name)}")
-    if as_json:
-        print_json(found)
-    elif found["versions"]:
-        show(_VERSIONS, found["versions"][::-1])
-        _say_assumed([found])
-    else:
-        say(f"env {name} has no version yet; save one: agentless env save {name}")
+    with paged():
+        if style.word in ("json", "yaml"):
+            style.print(found)
+            return
+        none = f"Env {name} has no versions yet. To make one: agentless env save {name}"
+        style.show(found["versions"][::-1], _VERSION_COLUMNS, none)
+        if style.is_table and found["versions"]:
+            _say_assumed([found])
 
 
 def _say_assumed(envs: list[dict[str, Any]]) -> None:
@@ -45,26 +51,29 @@ def _say_assumed(envs: list[dict[str, Any]]) -> None:
 def _builder(env: dict[str, Any]) -> str:
     if env["node"] is None:
         return "-"
-    return f"{env['node']} ({env['state'] or 'not reached'})"
+    return f"{env['node']} ({env['state'] or 'unreachable'})"
 
 
 def _holders(env: dict[str, Any]) -> str:
     return ", ".join(f"{node} (offline)" if node in env["offline"] else node for node in env["nodes"]) or "-"
 
 
+_ENVS = Kind("view.EnvView", lambda env: str(env["name"]))
 _COLUMNS = [
     Column("ENV", lambda env: env["name"]),
     Column("VERSION", lambda env: or_dash(env["version"]), right=True),
-    Column("OF", lambda env: str(len(env["versions"])), right=True),
+    Column("VERSIONS", lambda env: str(len(env["versions"])), right=True),
     Column("SIZE", lambda env: "-" if env["size_bytes"] is None else format_size(env["size_bytes"]), right=True),
     Column("BUILT ON", _builder),
     Column("CURRENT ON", _holders, wraps=True),
 ]
-_VERSIONS = [
+_VERSIONS = Kind("view.EnvVersionView", lambda each: str(each["image"]).removeprefix("agentless/"))
+_VERSION_COLUMNS = [
     Column("VERSION", lambda each: f"{each['version']}{'*' if each['current'] else ''}"),
     Column("SAVED", lambda each: date(each["at"])),
     Column("BY", lambda each: each["by"] or "-"),
     Column("SIZE", lambda each: format_size(each["size_bytes"]), right=True),
     Column("NODES", lambda each: ", ".join(each["nodes"]) or "-"),
+    Column("IMAGE ID", lambda each: each["id"], wide=True),
     Column("MESSAGE", lambda each: each["message"], wraps=True),
 ]

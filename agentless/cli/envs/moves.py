@@ -8,13 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.app import complain
 from agentless.cli.arguments import EnvArgument, EnvVersionArgument, Json
 from agentless.cli.client import client
 from agentless.cli.envs.progress import follow
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import progress
 from agentless.errors import UsageError
 from agentless.model.images.env import check_name, parse_ref
-from agentless.model.units import counted, format_size
+from agentless.model.units import counted, format_duration, format_size
 
 _WAYS = {"auto": "auto", "controller": "controller", "straight": "straight", "shared_dir": "shared", "shared": "shared"}
 
@@ -34,6 +36,7 @@ def push(
         ),
     ] = "auto",
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Copy the current version of an env, or NAME:N, to nodes.
 
@@ -41,9 +44,9 @@ def push(
     """
     ref = parse_ref(name)
     if via not in _WAYS:
-        raise UsageError(f"--via {via[:80]!r}: write auto, controller, straight or shared_dir")
+        raise UsageError(f"--via {via[:80]!r}: use auto, controller, straight or shared_dir")
     lines = client(context).progress(f"/v1/envs/{ref}/push", {"nodes": nodes or [], "via": _WAYS[via]})
-    again = f"Interrupted. What has arrived stays; the same command again sends the rest: agentless env push {name}"
+    again = f"Interrupted. Finished layers are kept. To send the rest: agentless env push {name}"
     done = follow(lines, again)
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
@@ -57,28 +60,25 @@ def _report(done: dict[str, Any]) -> None:
     sent = [row for row in done["nodes"] if not row["error"] and row["how"] != "current"]
     there = [row["node"] for row in done["nodes"] if not row["error"] and row["how"] == "current"]
     for row in sent:
-        print_line(f"{row['node']}: {_way(row)}")
+        confirm_done(f"{row['node']}: {_way(row)}")
     for row in done["nodes"]:
         if row["error"]:
-            say(f"agentless: {row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
+            complain(f"{row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
     if there and len(there) == len(done["nodes"]):
-        print_line(f"{name} is current everywhere: {', '.join(there)}")
+        confirm_done(f"{name} is already on all nodes: {', '.join(there)}")
     else:
-        total = sum(row["sent"] for row in sent)
-        words = f"; it was on {', '.join(there)} already" if there else ""
-        print_line(
-            f"{name} sent to {len(sent)} of {counted(len(done['nodes']), 'node')}, {total:,} bytes in all{words}"
-        )
+        total = format_size(sum(row["sent"] for row in sent))
+        words = f"; already on {', '.join(there)}" if there else ""
+        confirm_done(f"Sent {name} to {len(sent)} of {counted(len(done['nodes']), 'node')}, {total} in total{words}")
 
 
 def _way(row: dict[str, Any]) -> str:
-    ways = {"whole": "as a whole archive", "straight": "straight from node to node", "shared": "by the shared folder"}
+    ways = {"whole": "as a whole archive", "straight": "from node to node", "shared": "through the shared folder"}
     how = ways.get(row["how"], "")
     if row["layers"] and row["how"] != "whole":
         how = ", ".join(filter(None, (f"{row['layers_sent']} of {counted(row['layers'], 'layer')}", how)))
-    return f"{row['sent']:,} bytes of {format_size(row['size'])} in {row['seconds']:.1f} s" + (
-        f" ({how})" if how else ""
-    )
+    sent, size = format_size(row["sent"]), format_size(row["size"])
+    return f"{sent} of {size} in {format_duration(row['seconds'])}" + (f" ({how})" if how else "")
 
 
 def build(
@@ -93,6 +93,7 @@ def build(
     ] = None,
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the version")] = "",
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Build the next version of an env from a Dockerfile.
 
@@ -104,15 +105,15 @@ def build(
     from agentless.rules.images.dockerignore import bases
 
     if not path.is_dir():
-        raise UsageError(f"{path} is no folder; the context of a build is one")
+        raise UsageError(f"{path} is not a folder; specify the folder with the Dockerfile")
     dockerfile, text = dockerfile_of(path, file)
     query = {"dockerfile": dockerfile, "base": bases(text), "node": on, "message": message}
     lines = client(context).upload(f"/v1/envs/{check_name(name)}/build", packed(path, dockerfile, text), **query)
-    done = follow(lines, f"Interrupted; nothing was made: agentless env history {name}")
+    done = follow(lines, f"Interrupted. No version was made. To check: agentless env history {name}")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
         return
-    print_line(f"{name}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}")
+    confirm_done(f"Built {name}:{done['version']}, {format_size(done['size_bytes'])}, on {done['node']}")
     if done["kept"]:
         say(done["kept"])
 
@@ -122,6 +123,7 @@ def export(
     name: EnvVersionArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write: NAME.tar.zst or NAME.tar")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file")] = False,
+    _: Quiet = False,
 ) -> None:
     """Write the current version of an env, or NAME:N, to a file.
 
@@ -132,14 +134,15 @@ def export(
     ref = parse_ref(name)
     check_archive_path(file)
     if file.exists() and not force:
-        raise UsageError(f"{file} is there already; agentless env export --force replaces it")
+        raise UsageError(f"{file} exists. To replace it: agentless env export --force")
     try:
-        archive = client(context).frames(f"/v1/envs/{ref}/export")
-        size = write(file, (data for _, data in archive))
+        with progress(f"Exporting {ref}"):
+            archive = client(context).frames(f"/v1/envs/{ref}/export")
+            size = write(file, (data for _, data in archive))
     except KeyboardInterrupt:
-        say("", "Interrupted; no file was written")
+        say("", "Interrupted. No file was written")
         raise
-    print_line(f"{file}: {format_size(size)}")
+    confirm_done(f"Wrote {file}, {format_size(size)}")
 
 
 def take_in(
@@ -153,6 +156,7 @@ def take_in(
         typer.Option(metavar="NODE", help="Node to import on (default: any)", autocompletion=complete.nodes),
     ] = None,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Import an image from a file as a version of an env."""
     from agentless.cli.envs.archive import read
@@ -160,9 +164,9 @@ def take_in(
     if name is not None:
         check_name(name)
     lines = client(context).upload("/v1/env/import", read(file), env=name, node=on)
-    done = follow(lines, "Interrupted; nothing was taken in")
+    done = follow(lines, "Interrupted. Nothing was imported")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
         return
-    words = "" if done["new"] else ", as it was already"
-    print_line(f"{done['env']}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}{words}")
+    verb = "Imported" if done["new"] else "Already there:"
+    confirm_done(f"{verb} {done['env']}:{done['version']}, {format_size(done['size_bytes'])}, on {done['node']}")

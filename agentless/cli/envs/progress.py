@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from agentless.cli.app import complain
 from agentless.cli.output import say
+from agentless.cli.progress import progress
 from agentless.errors import ControllerError
-from agentless.model.text import printable, printable_lines
+from agentless.model.text import printable_lines
 from agentless.model.units import format_duration, format_size
 
 
 def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
     """Print the lines as they arrive and return the last one; Ctrl-C prints what remains."""
     try:
-        with contextlib.closing(_bars()) as bars:
-            next(bars)
+        with progress("Waiting for the node") as shown:
             for line in lines:
                 match line["kind"]:
                     case "say":
@@ -28,37 +28,13 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
                             line["text"] if sys.stdout.isatty() else printable_lines(line["text"]), end="", flush=True
                         )
                     case "progress":
-                        bars.send(line)
+                        shown.update(_words(line), name=line["node"], done=line["done"], total=line["total"])
                     case "done":
                         return line
     except KeyboardInterrupt:
         say("", interrupted)
         raise
-    raise ControllerError("the controller went away before it was done; do it once more")
-
-
-def _bars() -> Any:
-    """Receives progress and draws a bar for each node, on a terminal only."""
-    if not sys.stderr.isatty():
-        while True:
-            yield
-    line = yield
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[words]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        nodes: dict[str, Any] = {}
-        while True:
-            name = line["node"]
-            if name not in nodes:
-                nodes[name] = progress.add_task(name, total=None, words="")
-            progress.update(nodes[name], total=line["total"], completed=line["done"], words=printable(_words(line)))
-            line = yield
+    raise ControllerError("Lost the controller before it finished; run the command again to continue")
 
 
 def _words(line: dict[str, Any]) -> str:
@@ -75,4 +51,4 @@ def rows(found: dict[str, Any]) -> Iterator[str]:
     for each in found["removed"]:
         yield f"{each['node']}: {each['what']}"
     for each in found["stays"]:
-        say(f"agentless: {each['node']} keeps {each['what']}: {each['why']}")
+        complain(f"{each['node']} keeps {each['what']}: {each['why']}")

@@ -28,7 +28,7 @@ def execute(context: typer.Context, name: EnvArgument) -> int:
     """
     command = command_of(context)
     if not command:
-        raise UsageError(f"no command: write it after '--', for example: agentless env exec {name} -- pip list")
+        raise UsageError(f"No command. Write it after --, such as: agentless env exec {name} -- pip list")
     return _run_in(context, name, command)
 
 

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from agentless.cli import complete
+from agentless.cli.app import complain
 from agentless.cli.client import client
-from agentless.cli.output import say
+from agentless.cli.output import Quiet, say
+from agentless.cli.progress import DELAY, Progress, progress
 from agentless.model.text import printable
-from agentless.model.units import format_size
+from agentless.model.units import format_duration, format_size
 
 _EVERY = 0.2
 """Seconds between two updates of the progress line."""
@@ -32,6 +34,7 @@ def cp(
             autocompletion=complete.places,
         ),
     ],
+    _: Quiet = False,
 ) -> int:
     """Copy files and folders to and from nodes and tasks.
 
@@ -45,42 +48,42 @@ def cp(
     from agentless.model.files.location import parse_location
 
     if len(paths) < 2:
-        raise UsageError("from where to where? Write a source and a destination, like node1:results and .")
+        raise UsageError("Specify a source and a destination, such as: agentless cp node1:results .")
     *sources, destination = map(parse_location, paths)
-    copier = Copier(client(context), _Meter())
-    copier.copy(sources, destination)
+    with progress(f"Looking at {destination}") as shown:
+        copier = Copier(client(context), _Meter(shown))
+        copier.copy(sources, destination)
     for warning in dict.fromkeys(copier.warnings):
-        say(f"agentless: warning: {warning}")
+        complain(f"warning: {warning}")
     for note in dict.fromkeys(copier.notes):
-        say(f"agentless: {note}")
+        complain(note)
     return 1 if copier.notes else 0
 
 
 class _Meter:
-    """A progress line on the terminal for each source."""
+    """A progress line for each source, and what was copied once it is; on a terminal only."""
 
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
+    def __init__(self, shown: Progress) -> None:
+        self._progress = shown
         self._name, self._begun, self._shown, self._size = "", 0.0, 0.0, 0
 
     def begin(self, name: str) -> None:
         self._name, self._size = printable(name), 0
-        self._begun = self._shown = time.monotonic()
+        self._begun = time.monotonic()
+        self._shown = self._begun + DELAY - _EVERY
 
     def reached(self, size: int) -> None:
         self._size = size
         now = time.monotonic()
-        if self._shows and now - self._shown >= _EVERY:
+        if now - self._shown >= _EVERY:
             self._shown = now
-            self._print(self._words(now))
+            self._progress.update(f"{self._name}  {format_size(size)}, {self._rate(now)}")
 
     def end(self, moved: int) -> None:
-        if self._shows:
-            self._print(f"{self._words(time.monotonic())}, {format_size(moved)} over the link\n")
+        if sys.stderr.isatty():
+            now = time.monotonic()
+            size, passed = format_size(self._size), format_duration(now - self._begun)
+            say(f"{self._name}  {size} in {passed}, {self._rate(now)}, {format_size(moved)} transferred")
 
-    def _words(self, now: float) -> str:
-        passed = max(now - self._begun, 0.001)
-        return f"{self._name}  {format_size(self._size)} in {passed:.1f} s, {format_size(int(self._size / passed))}/s"
-
-    def _print(self, text: str) -> None:
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)  # noqa: T201
+    def _rate(self, now: float) -> str:
+        return f"{format_size(int(self._size / max(now - self._begun, 0.001)))}/s"

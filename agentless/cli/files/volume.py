@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,9 +9,12 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show_found
-from agentless.errors import UsageError
+from agentless.cli.confirm import confirm
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import progress
+from agentless.cli.table import Column
+from agentless.errors import Refused, UsageError
 from agentless.model.units import format_size
 
 
@@ -34,6 +36,7 @@ def create(
     name: _Name,
     node: Annotated[str, typer.Option("--on", metavar="NODE", help="Node", autocompletion=complete.nodes)],
     as_json: Json = False,
+    _: Quiet = False,
 ) -> None:
     """Create a volume on a node.
 
@@ -45,13 +48,15 @@ def create(
     if as_json:
         print_json(made)
     else:
-        print_line(f"{made['name']}  on {made['node']}")
+        confirm_done(f"{made['name']}  created on {made['node']}")
 
 
-def show_list(context: typer.Context, as_json: Json = False) -> None:
+def show_list(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List all volumes with size, owner and tasks."""
-    found = client(context).get("/v1/volumes")
-    show_found(found, _COLUMNS, as_json, "there are no volumes")
+    style = _VOLUMES.format(as_json, output)
+    with progress("Measuring volumes"):
+        found = client(context).get("/v1/volumes")
+    style.show(found, _COLUMNS, "No volumes")
 
 
 def rm(
@@ -65,6 +70,7 @@ def rm(
     ] = None,
     force: Annotated[bool, typer.Option("--force", "--yes", "-f", "-y", help="Do not ask")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Remove a volume and its data.
 
@@ -73,29 +79,37 @@ def rm(
     served = client(context)
     if not force:
         there = [each for each in served.get("/v1/volumes") if each["name"] == name and node in (None, each["node"])]
-        if there and not _asked(there):
+        if there and not _is_wanted(there):
             return 1
     removed = served.delete(f"/v1/volumes/{name}", node=node)
     if as_json:
         print_json(removed)
     else:
         for each in removed:
-            print_line(f"{each['name']}  removed from {each['node']}")
+            confirm_done(f"{each['name']}  removed from {each['node']}")
     return 0
 
 
-def _asked(volumes: list[dict[str, Any]]) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("whether all that is in it may go is asked on a terminal; say so with --force")
+def _is_wanted(volumes: list[dict[str, Any]]) -> bool:
     for each in volumes:
-        say(f"{each['name']} on {each['node']}, of {each['owner']}: {_size(each)}")
-    return typer.confirm("Remove it with all that is in it", default=False, err=True)
+        say(f"{each['name']} on {each['node']}, owner {each['owner']}: {_size(each)}")
+    where = " and ".join(each["node"] for each in volumes)
+    try:
+        confirm(
+            f"Remove volume {volumes[0]['name']} from {where}, with all its files",
+            "",
+            unattended=UsageError("No terminal to confirm at. To remove the volume with all its files: --force"),
+        )
+    except Refused:
+        return False
+    return True
 
 
 def _size(volume: dict[str, Any]) -> str:
     return "-" if volume["size_bytes"] is None else format_size(volume["size_bytes"])
 
 
+_VOLUMES = Kind("view.VolumeView", lambda each: str(each["name"]))
 _COLUMNS = [
     Column("NODE", lambda each: each["node"]),
     Column("NAME", lambda each: each["name"]),

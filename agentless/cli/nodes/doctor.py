@@ -6,33 +6,33 @@ import typer
 
 from agentless.cli.arguments import Json, ManyNodes
 from agentless.cli.client import client
-from agentless.cli.output import print_json
-from agentless.cli.table import Column, show
+from agentless.cli.formats import Kind, Output
+from agentless.cli.progress import progress
+from agentless.cli.table import Column
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False) -> int:
+def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False, output: Output = None) -> int:
     """Check SSH, the engine and the GPUs of nodes.
 
     Exit code 1 means that a check failed.
     """
+    style = _CHECKS.format(as_json, output)
     served = client(context)
-    found = served.get("/v1/doctor", node=nodes)
-    bad = [check for check in found if check["ok"] is False]
-    if as_json:
-        print_json(found)
-        return int(bool(bad))
-    marks = {True: "ok", False: "FAIL", None: "-"}
-    show(
-        [
-            Column("NODE", lambda check: check["node"]),
-            Column("CHECK", lambda check: check["check"]),
-            Column("", lambda check: marks[check["ok"]]),
-            Column("DETAIL", lambda check: check["detail"], wraps=True),
-        ],
-        found,
-    )
-    return int(bool(bad))
+    with progress("Checking nodes"):
+        found = served.get("/v1/doctor", node=nodes)
+    style.show(found, _COLUMNS, "No nodes in the inventory")
+    return int(any(check["ok"] is False for check in found))
+
+
+_MARKS = {True: "ok", False: "FAIL", None: "-"}
+_CHECKS = Kind("view.CheckView", lambda check: f"{check['node']}/{check['check']}")
+_COLUMNS = [
+    Column("NODE", lambda check: check["node"]),
+    Column("CHECK", lambda check: check["check"]),
+    Column("", lambda check: _MARKS[check["ok"]]),
+    Column("DETAIL", lambda check: check["detail"], wraps=True),
+]

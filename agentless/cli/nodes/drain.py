@@ -10,9 +10,11 @@ from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.arguments import NodeArgument, path_words
 from agentless.cli.client import client
-from agentless.cli.output import print_line, say
+from agentless.cli.output import Quiet, confirm_done, say
+from agentless.cli.progress import progress
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
+from agentless.model.units import counted
 
 _Nodes = Annotated[
     list[str], typer.Argument(metavar="NODE...", help="Node names", autocompletion=complete.nodes, callback=path_words)
@@ -24,6 +26,7 @@ def drain(
     nodes: _Nodes,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown to everybody")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until no task runs there")] = False,
+    _: Quiet = False,
 ) -> int:
     """Start no new tasks on nodes, until you resume them.
 
@@ -39,12 +42,12 @@ def drain(
             code = code or error.exit_code
         else:
             drained[node] = _what_runs(found)
-            print_line(f"{node}: drained, {drained[node]}")
+            confirm_done(f"{node}: drained, {drained[node]}")
     try:
         for node, said in drained.items() if wait else ():
             _until_empty(served, node, said)
     except KeyboardInterrupt:
-        say("", f"Still drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
+        say("", f"Still drained: {', '.join(drained)}. To resume: agentless nodes resume NODE")
         raise
     return code
 
@@ -53,31 +56,30 @@ def resume(
     context: typer.Context,
     node: NodeArgument,
     gpu: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only this GPU")] = None,
+    _: Quiet = False,
 ) -> None:
     """Use a drained node and its unhealthy GPUs again."""
     found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
     for words in found["lifted"]:
-        print_line(f"{node}: let in again, {words}")
+        confirm_done(f"{node}: resumed ({words})")
     if not found["lifted"]:
-        print_line(
-            f"{node}: is not drained and none of its GPUs is kept out"
-            if gpu is None
-            else f"{node}: GPU {gpu} is not kept out"
-        )
+        what = "not drained, and no GPU is unhealthy" if gpu is None else f"GPU {gpu} is not unhealthy"
+        confirm_done(f"{node}: nothing to resume; {what}")
 
 
 def _until_empty(served: Client, node: str, said: str) -> None:
     """Wait until no task runs there; `said` is what was printed about it last."""
-    for found in served.until_empty(node):
-        if found["tasks"] == 0:
-            print_line(f"{node}: empty")
-        elif (words := _what_runs(found)) != said:
-            say(f"{node}: {words}")
-            said = words
+    with progress(f"Waiting until {node} is empty"):
+        for found in served.until_empty(node):
+            if found["tasks"] == 0:
+                confirm_done(f"{node}: empty")
+            elif (words := _what_runs(found)) != said:
+                say(f"{node}: {words}")
+                said = words
 
 
 def _what_runs(node: dict[str, Any]) -> str:
     count = node["tasks"]
     if count is None:
-        return f"what runs there is not known: {node['reason']}"
-    return f"{count} task{'s go' if count > 1 else ' goes'} on there" if count else "nothing runs there"
+        return f"its tasks are unknown: {node['reason']}"
+    return f"{counted(count, 'task')} still running" if count else "no tasks running"

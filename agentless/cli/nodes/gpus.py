@@ -9,7 +9,9 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
-from agentless.cli.output import print_json, say
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import say
+from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
 from agentless.client.words import gpu_model, idle, memory_in_use, or_dash, process_words
@@ -28,26 +30,30 @@ def gpus(
     free: Annotated[bool, typer.Option("--free", help="List free GPUs only")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the list until Ctrl-C")] = False,
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """List all GPUs, and who uses them."""
+    style = GPUS.format(as_json, output)
     served = client(context)
     if watch:
         _watch_gpus(served, node, free=free)
     found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
-    if as_json:
-        print_json(found)
-        return
-    if found:
-        show(GPU_COLUMNS, found)
-    for each in served.get("/v1/nodes"):
-        if each["reason"] and node in (None, each["name"]):
+    nodes = served.get("/v1/nodes") if style.is_table else []
+    with paged():
+        style.show(found, GPU_COLUMNS, "No free GPUs" if free else "No GPUs")
+        if style.is_table:
+            _say_notes(found, [each for each in nodes if node in (None, each["name"])])
+
+
+def _say_notes(found: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
+    """Print below the table what is wrong with the nodes and GPUs."""
+    for each in nodes:
+        if each["reason"]:
             from agentless.model.nodes.node import naming
 
             say(naming(each["name"], each["reason"], f"{each['name']} is {each['state']}"))
     for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
-        say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
-    if not found:
-        say("no free GPU" if free else "no GPU is known")
+        say(f"To use unhealthy GPUs of {ill} again: agentless nodes resume {ill} [--gpu N]")
 
 
 def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
@@ -73,6 +79,7 @@ def _who(gpu: dict[str, Any]) -> str:
     return f"{gpu['task']}{owner}{idle(gpu)}{beside}{reserved}"
 
 
+GPUS = Kind("view.GpuView", lambda gpu: f"{gpu['node']}::{gpu['index']}")
 GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
     Column("GPU", lambda gpu: str(gpu["index"]), right=True),
@@ -81,5 +88,8 @@ GPU_COLUMNS = [
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
-    Column("WHO", _who, wraps=True),
+    Column("POWER", lambda gpu: or_dash(gpu["power_w"], " W"), right=True, wide=True),
+    Column("DRIVER", lambda gpu: gpu["driver"] or "", wide=True),
+    Column("UUID", lambda gpu: gpu["uuid"], wide=True),
+    Column("USED BY", _who, wraps=True),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,9 @@ from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.arguments import path_words
 from agentless.cli.client import client
+from agentless.cli.confirm import confirm
 from agentless.cli.output import print_line, say
+from agentless.cli.progress import progress
 from agentless.errors import NoAnswer, Refused, UsageError
 
 
@@ -29,10 +30,11 @@ def trust(
     Keys in your ~/.ssh/known_hosts are trusted already. --all skips keys that have changed.
     """
     if bool(nodes) == everyone:
-        raise UsageError("name the nodes, or say --all")
+        raise UsageError("Specify nodes, or --all")
     served = client(context)
-    found = served.get("/v1/host-keys", node=nodes)
-    code, known = 0, "its host key is on record"
+    with progress("Reading host keys"):
+        found = served.get("/v1/host-keys", node=nodes)
+    code, known = 0, "host key already trusted"
     while True:
         ask = []
         for key in found:
@@ -41,17 +43,18 @@ def trust(
                 complain(problem)
                 code = code or its_code
             elif key["trusted"]:
-                print_line(f"{key['node']}: {known}, and it can be reached")
+                print_line(f"{key['node']}: {known}, node reachable")
             else:
                 ask.append(key)
         if not ask:
             return code
         _compare(ask, yes)
         shown = {key["node"]: key["fingerprint"] for key in ask}
-        found, known = served.post("/v1/host-keys", shown), "recorded"
+        with progress("Connecting"):
+            found, known = served.post("/v1/host-keys", shown), "host key recorded"
         for key in found:
             if key["fingerprint"] == shown[key["node"]]:
-                raise Refused(f"{key['node']}: its key was recorded and is refused all the same")
+                raise Refused(f"{key['node']}: its host key is recorded, but SSH still refuses it")
 
 
 def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
@@ -59,9 +62,9 @@ def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
     if key["error"]:
         return key["error"], NoAnswer.exit_code
     if key["revoked"]:
-        return f"{key['node']}: {key['host']} shows a host key that is marked as revoked; do not connect", 3
+        return f"{key['node']}: {key['host']} presents a revoked host key; do not connect", 3
     if key["recorded"] and everyone:
-        why = f"WARNING: {key['host']} shows another host key than the one on record; ask its admin"
+        why = f"WARNING: the host key of {key['host']} has changed; ask its admin"
         return f"{key['node']}: {why}, then run: agentless nodes trust {key['node']}", 3
     return "", 0
 
@@ -69,17 +72,17 @@ def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
 def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
     """Show these keys and ask once whether they match; raises Refused unless they do."""
     for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
-        print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
+        print_line(f"{key['node']}: {key['host']} presents host key {key['fingerprint']}")
         if key["recorded"]:
-            say(
-                f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
-                "stands in between. Ask its admin before you go on."
+            complain(
+                f"WARNING: the recorded key is {', '.join(key['recorded'])}. Either the node was reinstalled, or "
+                "somebody intercepts the connection. Ask its admin before you continue."
             )
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise Refused("nobody is here to compare the fingerprints; compare them, then use --yes")
-    say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-    question = "Is it the same? Record it" if len(keys) == 1 else f"Are they the same? Record all {len(keys)}"
-    if not typer.confirm(question, default=False, err=True):
-        raise Refused("nothing was recorded")
+    say("To print the fingerprint on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    confirm(
+        "Does it match? Trust this key" if len(keys) == 1 else f"Do they match? Trust all {len(keys)} keys",
+        "Nothing recorded",
+        unattended=Refused("No terminal to confirm at. Compare the fingerprints, then use --yes"),
+    )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from agentless.cli.arguments import Json, NodeArgument
 from agentless.cli.client import client
+from agentless.cli.formats import Kind, Output
 from agentless.cli.nodes.drain import drain, resume
 from agentless.cli.nodes.gpus import GPU_COLUMNS
 from agentless.cli.nodes.host_keys import trust
-from agentless.cli.output import print_json, print_line
+from agentless.cli.output import print_line
+from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
-from agentless.client.words import gib, local, or_dash, ssh_sessions
+from agentless.client.words import local, memory, or_dash, ssh_sessions
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,48 +31,39 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="nodes")
 
 
-def nodes(context: typer.Context, as_json: Json = False) -> None:
+def nodes(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List the nodes in the inventory."""
     if context.invoked_subcommand is None:
-        show_list(context, as_json)
+        show_list(context, as_json, output)
 
 
-def show_list(context: typer.Context, as_json: Json = False) -> None:
+def show_list(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List the nodes in the inventory."""
-    found = client(context).get("/v1/nodes")
-    if as_json:
-        print_json(found)
-        return
-    show(
-        [
-            Column("NODE", lambda node: node["name"]),
-            Column("STATE", lambda node: node["state"]),
-            Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
-            Column("CORES", lambda node: or_dash(node["cores"]), right=True),
-            Column("MEMORY", lambda node: gib(node["memory_mib"]), right=True),
-            Column("DOCKER", lambda node: or_dash(node["docker"])),
-            Column("DRIVER", lambda node: or_dash(node["driver"])),
-            Column("REASON", lambda node: node["reason"], wraps=True),
-        ],
-        found,
-    )
+    style = _NODES.format(as_json, output)
+    style.show(client(context).get("/v1/nodes"), _COLUMNS, "No nodes in the inventory")
 
 
-def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False) -> None:
+def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False, output: Output = None) -> None:
     """Show the details of one node."""
+    style = _NODES.format(as_json, output)
     served = client(context)
     found = served.get(f"/v1/nodes/{node}")
     found["gpu_list"] = served.get("/v1/gpus", node=node)
-    if as_json:
-        print_json(found)
-        return
+    with paged():
+        if style.is_table:
+            _print(found, wide=style.word == "wide")
+        else:
+            style.print(found)
+
+
+def _print(found: dict[str, Any], *, wide: bool) -> None:
     lines = {
         "node": found["name"],
         "state": found["state"],
         "reason": found["reason"],
         "address": f"{found['address']} by {found['connection']}",
         "cores": found["cores"],
-        "memory": gib(found["memory_mib"]),
+        "memory": memory(found["memory_mib"]),
         "docker": found["docker"],
         "driver": found["driver"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
@@ -80,4 +75,21 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
             print_line(f"{key:>8}  {value}")
     if found["gpu_list"]:
         print_line("")
-        show(GPU_COLUMNS[1:], found["gpu_list"])
+        show(GPU_COLUMNS[1:], found["gpu_list"], wide=wide)
+
+
+_NODES = Kind("view.NodeView", lambda node: str(node["name"]))
+_COLUMNS = [
+    Column("NODE", lambda node: node["name"]),
+    Column("STATE", lambda node: node["state"]),
+    Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
+    Column("CORES", lambda node: or_dash(node["cores"]), right=True),
+    Column("MEMORY", lambda node: memory(node["memory_mib"]), right=True),
+    Column("DOCKER", lambda node: or_dash(node["docker"])),
+    Column("DRIVER", lambda node: or_dash(node["driver"])),
+    Column("TASKS", lambda node: or_dash(node["tasks"]), right=True, wide=True),
+    Column("ADDRESS", lambda node: node["address"], wide=True),
+    Column("BY", lambda node: node["connection"], wide=True),
+    Column("LABELS", lambda node: ",".join(f"{key}={value}" for key, value in node["labels"].items()), wide=True),
+    Column("REASON", lambda node: node["reason"], wraps=True),
+]

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 
+from agentless.cli.pager import Page
 from agentless.client.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
 from agentless.tui.data.cluster import ClusterState
-
-
-class _Page(io.StringIO):
-    """Collects output as if it were the terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
@@ -37,11 +30,11 @@ def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
                     failures = TRIES if line.get("leaving") else 0
                     cluster.apply(line)
                     _print(cluster, show)
-    raise ControllerError("the controller went away; what it had started runs on")
+    raise ControllerError("Lost the controller. Running tasks keep running")
 
 
 def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
-    page = _Page()
+    page = Page()
     with contextlib.redirect_stdout(page):
         show(cluster)
     lines = page.getvalue().splitlines()[: shutil.get_terminal_size().lines - 1]  # more would scroll

@@ -11,6 +11,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.output import print_json, print_line
+from agentless.cli.pager import paged
 from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
@@ -68,7 +69,8 @@ def explain(
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        with paged():
+            _print(found)
 
 
 def _print(found: Any) -> None:
@@ -80,18 +82,18 @@ def _print(found: Any) -> None:
                 for line in obstacle["details"]:
                     print_line(f"    {line}")
         if helps := found["remedies"].get(name):
-            print_line(f"    it would fit: {'; or '.join(helps)}")
+            print_line(f"    would help: {'; or '.join(helps)}")
 
 
 def _found(served: Client, word: str | None, target: str | None, options: Options) -> Any:
     """The answer about a task, or about one that could be submitted."""
     asked = any(value is not None and value is not False for value in options.values())
     if word is None and target is None and not asked:
-        raise UsageError("name a task that waits, or say what one would want: agentless explain 2x:40G")
+        raise UsageError("Specify a pending task, or a request such as: agentless explain 2x:40G")
     if word is None or asked:
         return _what_if(served, tuple(filter(None, (word, target))), options)
     if target is not None:
-        raise UsageError("a task and a --target are two questions; leave one of them out")
+        raise UsageError("Specify a task or --target, not both")
     try:
         return served.get(f"/v1/tasks/{word}/explain")
     except RequestFailed as error:

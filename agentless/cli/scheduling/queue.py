@@ -9,9 +9,10 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, TaskArgument
 from agentless.cli.client import client
+from agentless.cli.formats import TASKS, Kind, Output
 from agentless.cli.output import print_json, print_line
-from agentless.cli.table import Column, show_found
-from agentless.client.words import command_line, starts, where, why
+from agentless.cli.table import Column
+from agentless.client.words import command_line, date, starts, where, why
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,15 +31,17 @@ def queue(
         bool, typer.Option("--shares", help="Show recent usage per owner; owners with less come first")
     ] = False,
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """List the pending tasks in order, with their latest start. Tasks moved by hand are marked *."""
     if context.invoked_subcommand is not None:
         return
+    style = (_SHARES if shares else TASKS).format(as_json, output)
     if shares:
-        _shares(context, as_json)
-        return
-    found = client(context).get("/v1/queue")
-    show_found(found, _columns_for(found), as_json, "nobody waits")
+        style.show(client(context).get("/v1/shares"), _SHARE_COLUMNS, "No recent GPU use, no pending tasks")
+    else:
+        found = client(context).get("/v1/queue")
+        style.show(found, _columns_for(found), "Queue empty")
 
 
 def move(
@@ -70,12 +73,7 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
     if as_json:
         print_json([found])
     else:
-        print_line(f"{found['id']}  number {found['position']} in the queue")
-
-
-def _shares(context: typer.Context, as_json: bool) -> None:
-    found = client(context).get("/v1/shares")
-    show_found(found, _SHARE_COLUMNS, as_json, "nobody has used a GPU lately, and nobody waits")
+        print_line(f"{found['id']}  now number {found['position']} in the queue")
 
 
 def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
@@ -86,17 +84,21 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("OWNER", lambda task: "" if mine else task["owner"]),
         Column("WANTS", where),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
-        Column("STARTS", lambda task: starts(task) or "not known"),
+        Column("STARTS", lambda task: starts(task) or "unknown"),
+        Column("BATCH", lambda task: task["batch"], wide=True),
+        Column("CREATED", lambda task: date(task["created_at"]), wide=True),
+        Column("IMAGE", lambda task: task["image"] or "", wide=True),
         Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
     ]
 
 
+_SHARES = Kind("view.ShareView", lambda share: str(share["owner"]))
 _SHARE_COLUMNS = [
     Column("OWNER", lambda share: share["owner"], flexible=True),
     Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
     Column("RUNNING", lambda share: str(share["running"]), right=True),
     Column("GPUS", lambda share: str(share["gpus"]), right=True),
-    Column("WAITING", lambda share: str(share["waiting"]), right=True),
+    Column("PENDING", lambda share: str(share["waiting"]), right=True),
     Column("COUNTS AS", lambda share: f"{share['counted']:.2f}", right=True),
 ]

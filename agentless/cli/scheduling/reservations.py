@@ -11,8 +11,9 @@ from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show_found
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import print_json, print_line
+from agentless.cli.table import Column
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
@@ -53,7 +54,7 @@ def reserve(
     agentless reserve node1 --maintenance --from 20h --to 24h --reason "new PSU"
     """
     if (owner is None) is not maintenance:
-        raise UsageError("for whom? Write --for OWNER, as agentless ps shows it, or --maintenance for nobody")
+        raise UsageError("Specify --for OWNER, as agentless ps shows it, or --maintenance")
     now = time.time()
     request = {
         "targets": targets,
@@ -70,13 +71,13 @@ def reserve(
         print_line(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}")
     for each in made:
         for task in each["in_the_way"]:
-            say(f"agentless: warning: on {_target(each)} is {task}; it goes on, and keeps what it has")
+            complain(f"warning: {task} runs on {_target(each)}; it keeps running, with its GPUs")
 
 
-def reservations(context: typer.Context, as_json: Json = False) -> None:
+def reservations(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List current and future reservations."""
-    found = client(context).get("/v1/reservations")
-    show_found(found, _COLUMNS, as_json, "nothing is reserved")
+    style = _RESERVATIONS.format(as_json, output)
+    style.show(client(context).get("/v1/reservations"), _COLUMNS, "No reservations")
 
 
 def unreserve(
@@ -105,7 +106,7 @@ def unreserve(
         print_json(done)
     else:
         for each in done:
-            print_line(f"{each['id']}  {_target(each)} is not reserved any more")
+            print_line(f"{each['id']}  {_target(each)} no longer reserved")
     return code
 
 
@@ -122,9 +123,12 @@ def _when(reservation: dict[str, Any]) -> str:
 
 
 def _why(reservation: dict[str, Any]) -> str:
-    return "; ".join(filter(None, (reservation["reason"], *(f"there is {each}" for each in reservation["in_the_way"]))))
+    return "; ".join(
+        filter(None, (reservation["reason"], *(f"occupied by {each}" for each in reservation["in_the_way"])))
+    )
 
 
+_RESERVATIONS = Kind("view.ReservationView", lambda each: str(each["id"]))
 _COLUMNS = [
     Column("ID", lambda each: each["id"]),
     Column("WHAT", _target),
@@ -132,5 +136,6 @@ _COLUMNS = [
     Column("STATE", lambda each: "active" if each["active"] else "planned"),
     Column("FROM", lambda each: date(each["begins_at"])),
     Column("TO", lambda each: date(each["ends_at"])),
+    Column("MADE BY", lambda each: each["made_by"], wide=True),
     Column("REASON", _why, wraps=True),
 ]

@@ -50,10 +50,10 @@ def span(
     """
     words = command_of(context)
     if misplaced or not words:
-        raise UsageError("write the command after --, like agentless span -- echo 'span:{1..3}'")
+        raise UsageError("Write the command after --, such as: agentless span -- echo 'span:{1..3}'")
     found = expand(words, read_lines, zipped=zipped)
     if not found[0].parameters:
-        raise UsageError("nothing varies in the command: write a span, like 'span:{1..3}' or 'span:[a,b]'")
+        raise UsageError("No span in the command. Write one, such as 'span:{1..3}' or 'span:[a,b]'")
     if dry_run:
         for combination in found:
             print(shlex.join(combination.argv))  # noqa: T201 - to be run as it is
@@ -92,12 +92,12 @@ class _Progress:
         """Print failures, and progress on a terminal."""
         self._done += 1
         if run.failure is not None:
-            say(f"agentless: {run.label}: {run.argv[0]} cannot be run: {run.failure}")
+            say(f"agentless: {run.label}: cannot run {run.argv[0]}: {run.failure}")
         elif sys.stderr.isatty() and not self._in_turn:
             say(f"--- {run.label}: exit code {_code(run)} ({self._done} done)")
 
     def ending(self, live: int) -> None:
-        say("", f"Ending {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
+        say("", f"Stopping {live} running. SIGKILL follows in {format_duration(GRACE)}, or at the next Ctrl-C")
 
 
 def _label(number: str, parameters: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from agentless.cli.app import complain
-from agentless.cli.output import print_end, print_json, print_line, print_outputs, say
+from agentless.cli.output import is_quiet, print_end, print_json, print_line, print_outputs, say
 from agentless.cli.submit.steps import showing
 from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import own_code, worst
@@ -98,8 +98,8 @@ class _Output:
         if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
             return False
         self.is_lost = True
-        ids = ", ".join(first_try(task["id"]) for task in self._started) or "no task"
-        complain(f"the output cannot be written: {error.strerror}; started: {ids}")
+        ids = ", ".join(first_try(task["id"]) for task in self._started) or "none"
+        complain(f"Cannot write the output: {error.strerror}; started tasks: {ids}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
 
@@ -112,10 +112,10 @@ def _print_scripts(asked: TaskRequest, starts: list[dict[str, Any]]) -> int:
         if start["script"] is None:
             continue
         if printed and len(asked.sweep) > 1:
-            for line in f"the same on {start['place']}: {shlex.join(command)}".split("\n"):
+            for line in f"same script on {start['place']}, with: {shlex.join(command)}".split("\n"):
                 print_line(f"# {line}")
         else:
-            print_line(f"# on {start['place']}, to the stdin of sh:")
+            print_line(f"# runs on {start['place']}, through the stdin of sh:")
             print(start["script"])  # noqa: T201 - to be run as it is
         printed = True
     return _worst(start["exit_code"] for start in starts)
@@ -126,7 +126,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
     table, output = sys.stdout, _Output(tasks)
     if not as_json:
         announce_batch(tasks)
-        if not sys.stdout.isatty():  # a pipe gets only the ids
+        if is_quiet() or not sys.stdout.isatty():  # a pipe gets only the ids
             for task in tasks:
                 with output:
                     print_line(first_try(task["id"]), flush=True)
@@ -135,7 +135,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
         try:
             tasks = wait_for_batch(served, tasks[0]["batch"])
         except AgentlessError as error:
-            complain(f"batch {tasks[0]['batch']} was started, and its end is not known: {error}")
+            complain(f"Batch {tasks[0]['batch']} started, but its result is unknown: {error}")
             code = code or 1
         for task in tasks:
             print_outputs(task, here=False)
@@ -154,23 +154,23 @@ def _follow(served: Client, task_id: str) -> None:
     try:
         copy_log(served, task_id, {"follow": True}, patient=True)
     except AgentlessError as error:
-        complain(f"the output of task {task_id} cannot be shown, and its end is waited for: {error}")
+        complain(f"Cannot show the output of task {task_id}, still waiting for its end: {error}")
 
 
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
     """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
     task_id = first_try(task["id"])  # the id for all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
-    words = f"{'running' if task['container'] else 'being started'} on {task['node']}{gpus}"
+    words = f"{'running' if task['container'] else 'starting'} on {task['node']}{gpus}"
     if task["state"] == "pending":
         words = "queued" + (f": {task['reason']}" if task["reason"] else "")
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
-    if sys.stdout.isatty() and not follow:
+    if sys.stdout.isatty() and not follow and not is_quiet():
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)
         if not wait:
-            say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+            say(f"Follow it: agentless logs -f {task_id}    Stop it: agentless stop {task_id}")
         return
     if not follow:
         print_line(task_id, flush=True)
@@ -182,13 +182,16 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
         since = unix_time(task["created_at"])
-        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id, since):
+        waiting = f"Waiting for task {task_id}"
+        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id, since, waiting):
             ended = served.wait(task_id)
     except AgentlessError as error:
-        complain(f"task {task_id} was started, and its end is not known: {error}; see: agentless wait {task_id}")
+        complain(
+            f"Task {task_id} started, but its result is unknown: {error}. To wait for it: agentless wait {task_id}"
+        )
         return task
     except KeyboardInterrupt:
-        say("", f"The task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+        say("", f"The task keeps running. Follow it: agentless logs -f {task_id}    Stop it: agentless stop {task_id}")
         raise
     print_end(ended)
     return ended

@@ -46,7 +46,7 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
     options: Options = {name: value for name, value in given.items() if name in OPTIONS}  # type: ignore[assignment]
     check_targets(context, targets)
     if not command_of(context):
-        raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
+        raise UsageError("No command. Write it after --, such as: agentless run -- python train.py")
     served = client(context)
     if needs_nothing(options, targets):
         options["gpus"] = int(_has_gpus(served, given["node"]))

@@ -1,17 +1,16 @@
-"""Shows the steps of a start, such as bringing its env to the node, while somebody waits at a terminal."""
+"""Shows the steps of a start, such as moving its env to the node, while somebody waits at a terminal."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agentless.cli.progress import Progress, progress
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
-from agentless.model.text import printable
 
 Concerns = Callable[[dict[str, Any]], bool]
 """Whether an event is about one of the awaited tasks."""
@@ -20,32 +19,27 @@ EARLIER = 1000
 
 
 @contextlib.contextmanager
-def showing(served: Client, concerns: Concerns, since: float) -> Iterator[None]:
-    """Show the steps of these tasks since then (Unix seconds) in a line that is overwritten, on a terminal only."""
+def showing(served: Client, concerns: Concerns, since: float, words: str) -> Iterator[None]:
+    """Show the steps of these tasks since then (Unix seconds), on a terminal only; `words` until there is one."""
     if not sys.stderr.isatty() or not served.is_running():
         yield
         return
     breaker = Breaker()
-    thread = threading.Thread(target=_show, args=(served.another(), breaker, concerns, since), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        breaker.break_off()
-        thread.join()
+    with progress(words) as shown:
+        arguments = (served.another(), breaker, concerns, since, words, shown)
+        thread = threading.Thread(target=_show, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            breaker.break_off()
+            thread.join()
 
 
-def _show(served: Client, breaker: Breaker, concerns: Concerns, since: float) -> None:
-    shown = False
+def _show(served: Client, breaker: Breaker, concerns: Concerns, since: float, words: str, shown: Progress) -> None:
+    began = False
     with contextlib.suppress(AgentlessError, BrokenOff), breaker.watching():
         for event in served.events(follow=True, last=EARLIER, since=since):
-            if event["kind"] == "task" and concerns(event) and (shown or event["event"] == "step"):
-                step = event["task"]["reason"] if event["event"] == "step" else None
-                _line(printable(step or ""))
-                shown = step is not None
-    if shown:
-        _line("")
-
-
-def _line(text: str) -> None:
-    print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)  # noqa: T201
+            if event["kind"] == "task" and concerns(event) and (began or event["event"] == "step"):
+                shown.update((event["task"]["reason"] if event["event"] == "step" else None) or words)
+                began = True

@@ -15,7 +15,8 @@ from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.output import say
+from agentless.cli.output import Quiet, say
+from agentless.cli.progress import progress
 from agentless.cli.submit.report import report
 from agentless.cli.submit.steps import showing
 from agentless.cli.submit.with_options import with_options
@@ -75,6 +76,7 @@ def submit(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON with stable field names", rich_help_panel=OUTPUT)
     ] = False,
+    _: Quiet = False,
     **options: Unpack[Options],
 ) -> int:
     """Run a command on GPUs, or queue it until they are free.
@@ -90,7 +92,7 @@ def submit(
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     asked = task_request(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
-        raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
+        raise UsageError("--follow works with one task only; use --wait, then agentless logs -f --batch TASK")
     served = client(context)
     starts = post(served, asked, dry_run=dry_run)
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
@@ -104,7 +106,7 @@ def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
         words = commands[0]
         if not re.fullmatch(r"[\w\s@%+=:,./-]*", words):
             words = f"sh -c {shlex.quote(words)}"
-        raise UsageError(f"write the command after '--': agentless {context.info_name} {others} -- {words}")
+        raise UsageError(f"Write the command after --: agentless {context.info_name} {others} -- {words}")
 
 
 def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str, Any]]:
@@ -113,11 +115,12 @@ def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str,
         if asked.spec.uploads and not dry_run:
             from agentless.client.files.snapshot import sent
 
-            asked = sent(served, asked, complain)
+            with progress("Uploading files"):
+                asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
-        with showing(served, lambda event: event.get("request") == request["request"], time.time()):
+        with showing(served, lambda event: event.get("request") == request["request"], time.time(), "Starting"):
             starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
-        say("", "Interrupted while the task was being started; it may run. See: agentless ps")
+        say("", "Interrupted during the start. The task may run; to see it: agentless ps")
         raise
     return starts

@@ -12,6 +12,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import path_words
 from agentless.cli.output import say
+from agentless.cli.progress import progress
 from agentless.cli.table import Column, show
 from agentless.client.client import Client, has_coming_outputs
 from agentless.client.words import ran, state, where, why
@@ -43,7 +44,7 @@ def members(served: Client, batch: str) -> list[dict[str, Any]]:
 def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: bool = False) -> list[str]:
     """The named tasks, or all of a batch; with `live` only those of it that have not ended."""
     if bool(tasks) == bool(batch):
-        raise UsageError("which tasks? Name them, or say --batch and one of it")
+        raise UsageError("Specify task ids, or --batch with any task of the batch")
     if batch is None:
         return tasks or []
     # Without the number of a try, since another one may run by now.
@@ -55,30 +56,30 @@ def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
     try:
         return _wait(served, batch)
     except KeyboardInterrupt:
-        say("", f"The batch goes on. End it: agentless stop --batch {batch}")
+        say("", f"The batch keeps running. To stop it: agentless stop --batch {batch}")
         raise
 
 
 def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
-    shown = ""
-    while True:
-        tasks = members(served, batch)
-        live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
-        if sys.stderr.isatty():
-            line = progress(tasks)
-            print(f"\r{line:<{len(shown)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
-            shown = line
-        if not live:
-            return tasks
-        served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
+    with progress() as shown:
+        while True:
+            tasks = members(served, batch)
+            live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
+            if not live:
+                break
+            shown.update(summary(tasks), done=len(tasks) - len(live), total=len(tasks))
+            served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
+    if sys.stderr.isatty():
+        say(summary(tasks))
+    return tasks
 
 
-def progress(tasks: Sequence[dict[str, Any]]) -> str:
-    """`4 of 6 ended: 3 completed, 1 failed; 2 running`."""
+def summary(tasks: Sequence[dict[str, Any]]) -> str:
+    """`4 of 6 done: 3 completed, 1 failed; 2 running`."""
     ended = Counter(task["state"] for task in tasks if task["ended_at"] is not None)
     live = Counter(task["state"] for task in tasks if task["ended_at"] is None)
     parts = [", ".join(f"{count} {word}" for word, count in each.items()) for each in (ended, live)]
-    head = f"{ended.total()} of {len(tasks)} ended"
+    head = f"{ended.total()} of {len(tasks)} done"
     return head + (f": {parts[0]}" if parts[0] else "") + (f"; {parts[1]}" if parts[1] else "")
 
 
@@ -94,9 +95,10 @@ def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:
 
 
 def announce_batch(tasks: Sequence[dict[str, Any]]) -> None:
-    """Print the id and the progress of a batch that was started, and what to do next."""
-    say(f"batch {tasks[0]['batch']}: {progress(tasks)}")
-    say(f"see it: agentless ps --batch {tasks[0]['batch']}    wait for it: agentless wait --batch {tasks[0]['batch']}")
+    """Print the id and the progress of a batch that was started, and the next commands."""
+    batch = tasks[0]["batch"]
+    say(f"Batch {batch}: {summary(tasks)}")
+    say(f"List its tasks: agentless ps --batch {batch}    Wait for it: agentless wait --batch {batch}")
 
 
 def _value(name: str) -> Any:

@@ -13,11 +13,13 @@ import typer
 from agentless.cli.app import complain
 from agentless.cli.arguments import Json, TaskArguments
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.confirm import Yes, confirm
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import Progress, progress
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
-from agentless.errors import AgentlessError, Refused, UsageError
+from agentless.errors import AgentlessError, UsageError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.units import counted, format_duration, parse_duration
 
@@ -41,6 +43,7 @@ def retry(
     batch: BatchOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="With --batch: retry only failed tasks")] = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Run ended tasks again, each as a new try such as ID-2.
 
@@ -49,7 +52,7 @@ def retry(
     """
     served = client(context)
     if failed != (batch is not None):
-        raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
+        raise UsageError("--failed needs --batch, and --batch needs --failed: agentless retry --failed --batch TASK")
     if batch is None or tasks:
         wanted = chosen(served, tasks, batch)
     else:
@@ -57,7 +60,7 @@ def retry(
 
         wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
         if not wanted:
-            say("none of the batch has failed")
+            say("No failed tasks in the batch")
             return 0
     return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/retry"))
 
@@ -73,6 +76,7 @@ def stop(
         str | None, typer.Option(metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the task's)")
     ] = None,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Stop tasks: SIGTERM, then SIGKILL after a grace period.
 
@@ -91,7 +95,7 @@ def stop(
         _all_live(served, mine=mine, yes=yes) if everything else chosen(served, tasks, batch, live=True),
         as_json,
         lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
-        waiting=lambda left: _say_what_it_waits_for(served, left, seconds),
+        waiting=lambda left: _what_it_waits_for(served, left, seconds),
     )
 
 
@@ -99,44 +103,61 @@ def _all_live(served: Client, *, mine: bool, yes: bool) -> list[str]:
     """The live tasks, once somebody has agreed to stop them."""
     found = served.get("/v1/tasks", mine=mine)
     if not found:
-        say("no live tasks")
+        say("No live tasks")
     elif not yes:
         owners = Counter(task["owner"] + (" (you)" if task["mine"] else "") for task in found)
         whose = ", ".join(f"{count} of {owner}" for owner, count in owners.most_common())
         if not sys.stdin.isatty():
             raise UsageError(f"--all asks before it stops {counted(len(found), 'task')} ({whose}); to skip this: --yes")
-        if not typer.confirm(f"Stop {counted(len(found), 'task')} ({whose})?", default=False, err=True):
-            raise Refused("nothing was stopped")
+        confirm(f"Stop {counted(len(found), 'task')} ({whose})", "Nothing stopped")
     return [first_try(task["id"]) for task in found]
 
 
-def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
+def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> str:
     if len(tasks) > 1:
-        say(f"SIGTERM sent; waiting for {len(tasks)} tasks to end, which get SIGKILL after their grace time")
-        return
+        return f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace time"
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
-        say(f"waiting for {found['node']}, which does not answer")
-        return
+        return f"Waiting for {found['node']}, which does not answer"
     if grace is None:
         grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
-    say(f"SIGTERM sent; waiting for task {found['id']} to end, which gets SIGKILL after {format_duration(grace)}")
+    return f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}"
 
 
-def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+def kill(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> int:
     """Kill tasks immediately with SIGKILL."""
     served = client(context)
-    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
+    wanted = chosen(served, tasks, batch, live=True)
+    if batch is not None and wanted and not yes:
+        confirm(f"Kill {counted(len(wanted), 'task')} of batch {batch}; unsaved work is lost", "Nothing killed")
+    return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
 
 
-def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+def pause(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> int:
     """Pause tasks; they keep their GPUs and GPU memory."""
     served = client(context)
     return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
 
 
 def resume(
-    context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Resume paused tasks."""
     served = client(context)
@@ -148,19 +169,33 @@ def rm(
     tasks: TaskArguments = None,
     batch: BatchOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Kill live tasks first")] = False,
+    yes: Yes = False,
     as_json: Json = False,
+    _: Quiet = False,
 ) -> int:
     """Remove ended tasks, with their containers and logs.
 
     Removes all tries of a task, and its record.
     """
     served = client(context)
+    wanted = chosen(served, tasks, batch)
+    if wanted and not (yes or force):
+        what = f"task {wanted[0]}" if len(wanted) == 1 else f"{len(wanted)} tasks"
+        confirm(f"Remove {what}, with containers, logs and records", "Nothing removed")
     return _each(
-        chosen(served, tasks, batch),
+        wanted,
         as_json,
         lambda task: served.delete(f"/v1/tasks/{task}", force=force),
         "removed",
     )
+
+
+def _show_wait(shown: Progress, late: list[str], waiting: Callable[[list[str]], str] | None) -> None:
+    with contextlib.suppress(AgentlessError):
+        if late and shown.is_shown:
+            shown.update(waiting(late) if waiting else f"Waiting for {counted(len(late), 'task')}")
+        elif late and waiting:
+            say(waiting(late))
 
 
 def _each(
@@ -168,9 +203,9 @@ def _each(
     as_json: bool,
     act: Callable[[str], dict[str, Any]],
     word: str | None = None,
-    waiting: Callable[[list[str]], None] = lambda _: None,
+    waiting: Callable[[list[str]], str] | None = None,
 ) -> int:
-    """Act on all tasks at the same time; each fails alone. `waiting` is called with those that take longer."""
+    """Act on all tasks at the same time; each fails alone. `waiting` says what those that take longer wait for."""
     from concurrent.futures import ThreadPoolExecutor
     from concurrent.futures import wait as wait_for
 
@@ -184,20 +219,19 @@ def _each(
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1))
     try:
         acts = {pool.submit(one, task): task for task in tasks}
-        late = wait_for(acts, PATIENCE).not_done
-        if late:
-            with contextlib.suppress(AgentlessError):
-                waiting([task for each, task in acts.items() if each in late])
-        for result in (each.result() for each in acts):
-            if isinstance(result, AgentlessError):
-                complain(str(result))
-                code = code or result.exit_code
-                continue
-            done.append(result)
-            if not as_json:
-                print_line(f"{result['id']}  {word or state(result)}")
+        not_done = wait_for(acts, PATIENCE).not_done
+        with progress() as shown:
+            _show_wait(shown, [task for each, task in acts.items() if each in not_done], waiting)
+            for result in (each.result() for each in acts):
+                if isinstance(result, AgentlessError):
+                    complain(str(result))
+                    code = code or result.exit_code
+                    continue
+                done.append(result)
+                if not as_json:
+                    confirm_done(f"{result['id']}  {word or state(result)}")
     except KeyboardInterrupt:
-        say("", "What was asked for goes on. See: agentless ps")
+        say("", "Interrupted. The request continues; to see it: agentless ps")
         raise
     finally:
         pool.shutdown(wait=False)

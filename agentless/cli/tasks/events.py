@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +10,11 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, moment, path_words
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import print_line, say
+from agentless.cli.pager import paged
 from agentless.client.words import where
+from agentless.model.moment import format_moment
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,28 +38,35 @@ def events(
         str | None, typer.Option(metavar="TIME", help="Show events newer than 10min, 2h or 2026-05-01T12:00")
     ] = None,
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """Show what happened to tasks and nodes, and why.
 
     --json prints one object per line.
     """
+    style = _EVENTS.format(as_json, output)
     served = client(context)
     if last is None:
         last = 50 if since is None and task is None else 1_000_000
     query = {"task": task, "last": last, "since": None if since is None else moment(since, "--since")}
+    if style.word in ("name", "fields") and not follow:
+        style.show(list(served.events(follow=False, **query)), (), "")
+        return
     none = True
-    for event in served.events(follow=follow, **query):
-        none = False
-        if as_json:
-            print_json(event, indent=None, flush=follow)
-        else:
-            print_line(_line(event), flush=follow)
-    if none and not as_json:
-        say("nothing has happened yet" if since is None else "nothing has happened since then")
+    with contextlib.nullcontext() if follow else paged():
+        print_event = style.printer(flush=follow)
+        for event in served.events(follow=follow, **query):
+            none = False
+            if style.is_table:
+                print_line(_line(event), flush=follow)
+            else:
+                print_event(event)
+    if none and style.is_table:
+        say("No events yet" if since is None else "No events since then")
 
 
 def _line(event: dict[str, Any]) -> str:
-    when = datetime.fromtimestamp(event["at"]).strftime("%Y-%m-%d %H:%M:%S")
+    when = format_moment(event["at"], "seconds")
     if event["kind"] == "task":
         task = event["task"]
         reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
@@ -70,3 +80,10 @@ def _line(event: dict[str, Any]) -> str:
         reason = f": {event['reason']}" if event["reason"] else ""
         return f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}"
     return f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}"
+
+
+def _subject(event: dict[str, Any]) -> str:
+    return str(event["task"]["id"] if event["kind"] == "task" else event.get("node") or event["kind"])
+
+
+_EVENTS = Kind("view.EventView", _subject)

@@ -72,13 +72,13 @@ def copy_log(
     try:
         for fd, data in _frames(served, task, query, patient=patient):
             if fd == 3:
-                say(f"agentless: {data.decode(errors='replace')}")
+                complain(data.decode(errors="replace"))
             elif fd in streams:
                 _out(fd).write(data)
                 _out(fd).flush()
     except KeyboardInterrupt:
         if query.get("follow"):
-            say("", f"The task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
+            say("", f"The task keeps running. Follow it: agentless logs -f {task}    Stop it: agentless stop {task}")
         raise
 
 
@@ -98,7 +98,7 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
         try:
             for fd, data in _frames(served, task, query):
                 if fd == 3:
-                    say(f"agentless: {labels[task]}: {data.decode(errors='replace')}")
+                    complain(f"{labels[task]}: {data.decode(errors='replace')}")
                 elif fd in streams:
                     *lines, rest[fd] = (rest[fd] + data).split(b"\n")
                     _write(fd, b"".join(mark + line + b"\n" for line in lines))

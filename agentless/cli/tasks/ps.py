@@ -9,11 +9,13 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
+from agentless.cli.formats import TASKS, Output
+from agentless.cli.output import print_line, say
+from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.batch import members, parameters_of
 from agentless.client.client import Client
-from agentless.client.words import command_line, process_words, ran, state, where, why
+from agentless.client.words import command_line, date, process_words, ran, state, where, why
 from agentless.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,30 +39,30 @@ def ps(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print task ids only")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the list until Ctrl-C")] = False,
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """List live tasks, yours and everybody else's."""
-    if quiet + watch + as_json > 1:
-        raise UsageError("--quiet, --watch and --json exclude each other; use one of them")
+    if quiet + watch + (as_json or output is not None) > 1:
+        raise UsageError("--quiet, --watch and -o exclude each other; use one of them")
+    style = TASKS.format(as_json, "name" if quiet else output)
     served = client(context)
     if watch:
         _watch(served, ended=ended, mine=mine, batch=batch)
     found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
-    if as_json:
-        print_json(found)
-        return
-    if quiet:
-        for task in found:
-            print_line(task["id"])
-        return
-    if not found:
-        say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
-        return
-    show(columns_for(found), found)
-    if batch is None and sum(task["ended_at"] is not None for task in found) >= limit > 0:
-        say(f"at most the newest {limit} that have ended are listed; --limit {limit * 10} lists more")
+    none = "No tasks" if ended else "No live tasks. To list ended ones: agentless ps --all"
+    with paged():
+        style.show(found, columns_for(found), none)
+        if style.is_table:
+            _say_notes(found, limit if batch is None else 0)
+
+
+def _say_notes(found: list[dict[str, Any]], limit: int) -> None:
+    """Print below the table what it leaves out; `limit` is the number of ended tasks at which the list was cut."""
+    if sum(task["ended_at"] is not None for task in found) >= limit > 0:
+        say(f"Only the newest {limit} ended tasks are listed. For more: --limit {limit * 10}")
     for task in found:
         for process in task["intruders"]:
-            say(f"intruder on {where(task)}, beside task {task['id']}: {process_words(process)}")
+            say(f"Intruder on {where(task)}, next to task {task['id']}: {process_words(process)}")
 
 
 def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None) -> None:
@@ -91,6 +93,10 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("TIME", ran, right=True),
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
+        Column("BATCH", lambda task: task["batch"], wide=True),
+        Column("PRIORITY", lambda task: str(task["priority"]), right=True, wide=True),
+        Column("CREATED", lambda task: date(task["created_at"]), wide=True),
+        Column("IMAGE", lambda task: task["image"] or "", wide=True),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
         Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
-from agentless.cli.output import print_json, say
-from agentless.cli.table import show
+from agentless.cli.confirm import confirm
+from agentless.cli.formats import TASKS, Output
+from agentless.cli.output import say
+from agentless.cli.pager import paged
+from agentless.cli.progress import progress
 from agentless.cli.tasks.ps import columns_for
 from agentless.errors import Refused, UsageError
+from agentless.model.units import counted
 from agentless.rules.images.envs import assumed_words
+
+_LISTED = 20
+"""Maximum number of tasks that are listed without --verbose."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,37 +34,39 @@ def recover(
         typer.Argument(metavar="[TASK]...", help="Task ids, or beginnings of ids (default: all tasks found)"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every task with all its options")] = False,
     as_json: Json = False,
+    output: Output = None,
 ) -> int:
     """Rebuild lost state from the containers on the nodes.
 
-    Shows each task in full, then asks: without the state, nothing proves that a task is yours. Recovered tasks are
+    Shows what it found, then asks: without the state, nothing proves that a task is yours. Recovered tasks are
     trusted, and may be retried on other nodes. Running tasks are not interrupted.
     """
+    style = TASKS.format(as_json, output)
     served = client(context)
-    found = served.get("/v1/recovery")
+    with progress("Reading the tasks of all nodes"):
+        found = served.get("/v1/recovery")
     for node, reason in found["silent"].items():
-        say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
+        say(f"{node} does not answer ({reason}). Run agentless recover again when it does")
     for name, number in found["envs"].items():
         say(assumed_words(name, number))
     chosen = _chosen(found["tasks"], tasks or [])
-    if chosen and not as_json:
-        show(columns_for(chosen), chosen)
-        for task in chosen:
-            for line in _in_full(task["id"], found["specs"].get(task["id"], {})):
-                say(line)
+    if chosen and style.is_table:
+        _show(chosen, found["specs"], verbose=verbose)
     if chosen and not yes:
         _confirm(len(chosen))
     taken = []
     if chosen:
         wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
-        taken = served.post("/v1/recovery", wanted)
-    if as_json:
-        print_json(taken)
+        with progress("Recovering tasks"):
+            taken = served.post("/v1/recovery", wanted)
+    if not style.is_table:
+        style.print(taken)
     elif taken:
-        say(f"recovered {len(taken)}; agentless ps --all lists them")
+        say(f"Recovered {counted(len(taken), 'task')}. To list them: agentless ps --all")
     else:
-        say("nothing to recover: every task of yours on the nodes is remembered here")
+        say("Nothing to recover: all your tasks on the nodes are known here")
     return 4 if found["silent"] else 0
 
 
@@ -67,22 +76,49 @@ def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any
     for name in names:
         meant = [task for task in found if task["id"] == name] or [t for t in found if t["id"].startswith(name)]
         if len(meant) != 1:
-            several = f"means {len(meant)} tasks" if meant else "is nothing to recover"
-            raise UsageError(f"{name} {several}; agentless recover without a name shows what there is, and asks")
+            several = f"{name} matches {len(meant)} tasks" if meant else f"No task {name} to recover"
+            raise UsageError(f"{several}. To list them: agentless recover")
         chosen[meant[0]["id"]] = meant[0]
     return list(chosen.values()) if names else found
 
 
+def _show(chosen: list[dict[str, Any]], specs: dict[str, Any], *, verbose: bool) -> None:
+    """Show the tasks: live ones first, ended ones only as far as a screen has room, unless `verbose`."""
+    with paged():
+        listed = chosen if verbose else sorted(chosen, key=lambda task: task["ended_at"] is not None)[:_LISTED]
+        TASKS.format(as_json=False, output=None).show(listed, columns_for(listed), "")
+        for task in chosen if verbose else ():
+            for line in _in_full(task["id"], specs.get(task["id"], {})):
+                say(line)
+        if left := len(chosen) - len(listed):
+            say(f"and {left} more; to see all, with all their options: agentless recover --verbose")
+        _say_summary(chosen, [specs.get(task["id"], {}) for task in chosen])
+
+
+def _say_summary(chosen: list[dict[str, Any]], specs: list[dict[str, Any]]) -> None:
+    """Count the tasks by what decides whether they are yours, and whether they may be trusted."""
+    for title, values in (
+        ("States", [task["state"] for task in chosen]),
+        ("Nodes", [task["node"] for task in chosen]),
+        ("Owners", [task["owner"] for task in chosen]),
+        ("Images", [task["image"] for task in chosen]),
+        ("Mounted folders", [mount["source"] for spec in specs for mount in spec.get("mounts") or ()]),
+    ):
+        most = Counter(map(str, values)).most_common(_LISTED)
+        if most:
+            say(f"{title}: {', '.join(f'{word} ({count})' for word, count in most)}")
+
+
 def _confirm(count: int) -> None:
     """Ask whether to take in what was shown; raises Refused unless a person says yes."""
-    if not sys.stdin.isatty():
-        raise Refused(
-            "nothing was written, since there is no terminal to ask at; if all of these are yours: "
-            "agentless recover --yes; if only some are: agentless recover --yes TASK..."
-        )
-    question = f"Take in {'these' if count > 1 else 'this'} {count}? What is shown above is trusted from then on"
-    if not typer.confirm(question, default=False, err=True):
-        raise Refused("nothing was written; agentless recover TASK... takes in only those that you name")
+    confirm(
+        f"Recover {counted(count, 'task')}? From then on their options are trusted",
+        "Nothing recovered. To recover only some: agentless recover TASK...",
+        unattended=Refused(
+            "No terminal to confirm at. If all of these are yours: agentless recover --yes; "
+            "if only some are: agentless recover --yes TASK..."
+        ),
+    )
 
 
 def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
@@ -93,8 +129,8 @@ def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
     from agentless.model.tasks.spec import TaskSpec
 
     plain = TypeAdapter(TaskSpec).dump_python(TaskSpec(("",)), mode="json")
-    said = {key: value for key, value in spec.items() if value != plain.get(key)}
+    given = {key: value for key, value in spec.items() if value != plain.get(key)}
     for part in ("needs", "terms"):
-        if part in said:
-            said[part] = {key: value for key, value in said[part].items() if value != plain[part].get(key)}
-    return str(yaml.safe_dump({task: said}, sort_keys=False, width=120)).splitlines()
+        if part in given:
+            given[part] = {key: value for key, value in given[part].items() if value != plain[part].get(key)}
+    return str(yaml.safe_dump({task: given}, sort_keys=False, width=120)).splitlines()

@@ -72,5 +72,5 @@ def _run_in(context: typer.Context, task: str, command: tuple[str, ...]) -> int:
         except AgentlessError as error:
             words = str(error)
             if error.exit_code == NoAnswer.exit_code:
-                words += ", and the terminal with it; the task runs on"
-            raise RequestFailed(f"{words}; open another one: agentless shell {task}", error.exit_code) from None
+                words += "; this closed the terminal, and the task keeps running"
+            raise RequestFailed(f"{words}. To open another one: agentless shell {task}", error.exit_code) from None

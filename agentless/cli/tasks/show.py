@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import typer
 
 from agentless.cli.arguments import Json, TaskArgument
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line
+from agentless.cli.formats import TASKS, Output
+from agentless.cli.output import print_line
+from agentless.cli.pager import paged
 from agentless.client.words import command_line, local, process_words, ran, short_target, state, variables, where
+from agentless.model.moment import format_moment
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import format_duration, format_size
 
@@ -19,21 +21,24 @@ def add_to(app: typer.Typer) -> None:
     app.command("show")(show_task)
 
 
-def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
+def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False, output: Output = None) -> None:
     """Show the details and the history of one task."""
+    style = TASKS.format(as_json, output)
     served = client(context)
     found = served.get(f"/v1/tasks/{task}")
-    if as_json:
-        print_json(found)
-        return
-    spec = served.get(f"/v1/tasks/{found['id']}/spec")
-    for key, value in _described(found, spec).items():
-        if value not in (None, ""):
-            print_line(f"{key:>10}  {value}")
-    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
-        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
-        then = event["task"]
-        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
+    with paged():
+        if not style.is_table:
+            style.print(found)
+            return
+        spec = served.get(f"/v1/tasks/{found['id']}/spec")
+        events = served.get(f"/v1/tasks/{numbered(found['id'])}/events")
+        for key, value in _described(found, spec).items():
+            if value not in (None, ""):
+                print_line(f"{key:>10}  {value}")
+        print_line("")
+        for event in events:
+            when, then = format_moment(event["at"], "seconds"), event["task"]["state"]
+            print_line(f"{when}  {event['event']} → {then}: {event['cause']}")
 
 
 def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"],
         "owner": found["owner"],
-        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
+        "queue": found["position"] and f"number {found['position']}" + (", moved manually" if found["moved"] else ""),
         "priority": found["priority"] or None,
         "created": local(found["created_at"]),
         "started": local(found["started_at"]),
@@ -74,7 +79,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
         "scheduled": local(found["scheduled_for"]),
         "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
-        "went on as": found["retried_as"],
+        "retried as": found["retried_as"],
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),

@@ -7,6 +7,7 @@ import typer
 from agentless.cli.arguments import Json, TaskArguments
 from agentless.cli.client import client
 from agentless.cli.output import print_end, print_json, say
+from agentless.cli.progress import progress
 from agentless.cli.tasks.batch import BatchOption, chosen, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import worst
 from agentless.client.client import Client
@@ -27,9 +28,10 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
     ended = []
     for task in chosen(served, tasks, batch):
         try:
-            ended.append(served.wait(task))
+            with progress(f"Waiting for task {task}"):
+                ended.append(served.wait(task))
         except KeyboardInterrupt:
-            say("", f"The task goes on. End it: agentless stop {task}")
+            say("", f"The task keeps running. To stop it: agentless stop {task}")
             raise
         print_end(ended[-1])
     if as_json:

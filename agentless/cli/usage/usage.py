@@ -12,8 +12,10 @@ import typer
 
 from agentless.cli.arguments import Json, moment
 from agentless.cli.client import client
-from agentless.cli.output import print_json, print_line, say
-from agentless.cli.table import Column, show
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import print_line, say
+from agentless.cli.pager import paged
+from agentless.cli.table import Column
 from agentless.cli.usage.chart import bars
 from agentless.client.words import or_dash
 from agentless.errors import UsageError
@@ -31,29 +33,33 @@ def usage(
     since: Annotated[str, typer.Option(metavar="TIME", help="Begin: 12h, 7d or 2026-05-01")] = "7d",
     by: Annotated[str, typer.Option(metavar="|".join(BY), help="Group by")] = "owner",
     as_json: Json = False,
+    output: Output = None,
 ) -> None:
     """Show GPU-hours and utilization by owner, node or batch.
 
     On a terminal, a chart shows GPU-hours over time.
     """
     if by not in BY:
-        raise UsageError(f"--by {by!r}: write one of {', '.join(BY)}")
+        raise UsageError(f"--by {by!r}: use one of {', '.join(BY)}")
+    style = _ROWS.format(as_json, output)
     begin, now = moment(since, "--since"), time.time()
     found = client(context).get("/v1/usage", edge=periods(begin, now), by=by)
-    if as_json:
-        print_json(found)
-    elif not found["rows"]:
-        say("nothing has run since then")
-    else:
-        show(_columns(by), found["rows"])
-        if found["more"]:
-            say(f"and {found['more']:,} more, which had less")
-        total = found["total"]
-        say(
-            f"in all {total['gpu_hours']:,.2f} GPU-hours, {_percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
-        )
-        if sys.stdout.isatty():
-            _draw(found, period_of(begin, now))
+    with paged():
+        if style.word in ("json", "yaml"):
+            style.print(found)
+            return
+        style.show(found["rows"], _columns(by), "No tasks ran since then")
+        if style.is_table and found["rows"]:
+            _print_total(found)
+            if sys.stdout.isatty():
+                _draw(found, period_of(begin, now))
+
+
+def _print_total(found: dict[str, Any]) -> None:
+    total, gpus = found["total"], counted(found["gpus"], "GPU")
+    if found["more"]:
+        say(f"{found['more']:,} more rows with fewer GPU-hours")
+    say(f"Total: {total['gpu_hours']:,.2f} GPU-hours, {_percent(total['share'])} of {gpus}")
 
 
 def _draw(found: dict[str, Any], period: str) -> None:
@@ -63,9 +69,12 @@ def _draw(found: dict[str, Any], period: str) -> None:
         for each in found["periods"]
     ]
     print_line("")
-    print_line(f"GPU-hours by the {period}")
+    print_line(f"GPU-hours per {period}")
     for line in bars(values, shutil.get_terminal_size().columns):
         print_line(line)
+
+
+_ROWS = Kind("usage.figures.UsageRowView", lambda row: str(row["name"]))
 
 
 def _columns(by: str) -> list[Column]:

@@ -126,12 +126,10 @@ class Copier:
             stream.drain()  # raises what broke it off
         complaints = sentences(stream.words, at, there=False)
         if not members:
-            raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"received nothing of {landing.source}"))
+            raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"received nothing from {landing.source}"))
         self.notes += unpacker.notes
         if program.exit_code:
-            self.notes += complaints or [
-                (f"{landing.source}: received only a part (tar ended with exit code {program.exit_code})")
-            ]
+            self.notes += complaints or [f"{landing.source}: copy incomplete (tar exited with {program.exit_code})"]
         else:
             self._warn(at, complaints)
         self._meter.end(stream.received)

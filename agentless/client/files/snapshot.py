@@ -97,7 +97,7 @@ def scan(top: Path, known: _Known) -> Scan:
         mode = top.stat().st_mode
         if not stat.S_ISDIR(mode):
             if not stat.S_ISREG(mode):
-                raise UsageError(f"--upload {top}: neither a file nor a folder")
+                raise UsageError(f"--upload {top}: not a file or folder")
             _file(top, "", found, known)
             return found
         ignored, prefix = _rules_above(top)

@@ -18,5 +18,5 @@ def read_lines(path: str) -> list[str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if len(data) > _LARGEST_FILE or b"\0" in data:
-        raise UsageError(f"{path} must be a text file with one value per line")
+        raise UsageError(f"{path} is not a text file with one value per line")
     return data.decode("utf-8-sig", "surrogateescape").split("\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentless.client import words
 from agentless.client.words import command_line, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
@@ -75,7 +74,15 @@ def sign(gpu: Row, *, silent: bool) -> str:
     return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
 
 
-gib, memory = words.gib, words.memory_in_use
+def gib(mib: float | None) -> str:
+    """Memory in MiB, as short as a tile needs it: `61G`."""
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def memory(gpu: Row) -> str:
+    """How much of the memory of a GPU is in use, as short as a tile needs it: `61.2/80G`."""
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{gib(total)}"
 
 
 def memory_share(gpu: Row) -> float | None:
