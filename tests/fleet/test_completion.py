@@ -39,13 +39,18 @@ def shell(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Itera
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m agentless "$@"\n')
     program.chmod(0o755)
-    (tmp_path / ".zshrc").write_text("ZDOTDIR=$HOME\n")
-    (tmp_path / ".bashrc").touch()
+    fish = tmp_path / ".config" / "fish" / "config.fish"
+    fish.parent.mkdir(parents=True)
+    fish.write_text("set fish_greeting\nfunction fish_prompt; echo 'go$ '; end\n")
+    (tmp_path / ".zshrc").write_text("PROMPT='go$ '\n")
+    (tmp_path / ".bashrc").write_text("PS1='go$ '\n")
     env = {"HOME": str(tmp_path), "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()}
     with Tmux(tmp_path, env) as tmux:
-        tmux.press(f"{name}", "Enter", "agentless --install-completion; exit", "Enter")
-        tmux.see(f"{name} completion installed")
-        tmux.press(f"clear; {name}", "Enter")
+        for command in ("agentless --install-completion; exit", "clear"):
+            tmux.press(name, "Enter")
+            tmux.see("go$")
+            tmux.press(command, "Enter")
+            tmux.see(f"{name} completion installed" if "exit" in command else "go$")
         yield tmux
 
 
@@ -57,7 +62,6 @@ def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: 
         ("agentless attach trai", "agentless attach training"),
         (f"agentless show {task[:-3]}", f"agentless show {task}"),
         ("agentless nodes drain be", "agentless nodes drain beta"),
-        ("agentless submit alpha:", "agentless submit alpha::0"),
         ("agentless submit alpha::", "agentless submit alpha::0"),
         ("agentless submit --node be", "agentless submit --node beta"),
         ("agentless submit --node=al", "agentless submit --node=alpha"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,7 +92,8 @@ def test_submit_shows_the_most_used_options_first_and_all_in_panels(typed):
 
 
 def test_explain_describes_its_options_as_submit_does(typed):
-    assert "  --gpu-memory SIZE     Minimum free memory per GPU" in typed("explain --help")
+    assert re.search("--gpu-memory SIZE +Minimum free memory per GPU", typed("explain --help"))
+    assert re.search("--policy POLICY +How to choose among matching nodes", typed("explain --help-all"))
 
 
 @pytest.mark.parametrize("line", ["--help", "submit --help", "nodes drain --help", "nodes --help"])

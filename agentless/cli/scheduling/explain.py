@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 import typer
 
 from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
+from agentless.cli.command import Command
 from agentless.cli.output import print_json, print_line
 from agentless.cli.pager import paged
 from agentless.cli.submit.with_options import with_options
@@ -34,7 +35,13 @@ def _of_explain(name: str) -> Option:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(explain)
+    app.command(cls=_Explaining)(explain)
+
+
+class _Explaining(Command):
+    """Shows the most used options in its short help."""
+
+    common: ClassVar[set[str]] = {*(name for name in _NEEDS if OPTIONS[name].common), "task", "target", "as_json"}
 
 
 @with_options(as_json=[_of_explain(name) for name in OPTIONS if name in _NEEDS])
