@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check steady bench replay faults mutants fuzz clean
+.PHONY: demo test check steady bench replay faults mutants fuzz sentences clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
@@ -35,6 +35,9 @@ mutants: $(STAMP)  ## whether tests notice a changed decision: a sample, half an
 fuzz: $(STAMP)  ## the HTTP API, asked for anything, 5 minutes; WHAT='--seed 2', '--only /v1/tasks'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz $(WHAT)
+
+sentences: $(STAMP)  ## tests/sentences/sentences.txt anew: every sentence that the program can print, for review
+	@$(BIN)/python -m tests.sentences
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentless needs Python 3.11 or newer; set PYTHON=..."; exit 1; }

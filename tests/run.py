@@ -50,6 +50,8 @@ PROGRAMS = (
 )
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
+PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "tests/sentences/sentences.txt")
+"""What people read."""
 BY_FILE = ("--dist", "loadfile")
 TWO = ("-n", "2", *BY_FILE)
 THREE = ("-n", "3", *BY_FILE, "--no-loadscope-reorder")
@@ -70,12 +72,14 @@ class Step:
 
 
 def static() -> list[Step]:
-    """Style, types, import contracts."""
+    """Style, types, import contracts, and the spelling and style of what people read."""
     return [
         Step("style", ("ruff", "check", "agentless", "tests")),
         Step("format", ("ruff", "format", "--check", "agentless", "tests")),
         Step("types", ("mypy",)),
         Step("imports", ("lint-imports",)),
+        Step("spelling", ("codespell", *PROSE, "templates", "inventory.example.yaml")),
+        Step("prose", ("proselint", "check", "--config", "tests/sentences/proselint.json", *PROSE)),
     ]
 
 

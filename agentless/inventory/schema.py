@@ -245,7 +245,8 @@ class Kept(BaseModel):
     )
     logs: _LogsSize | None = Field(
         default=None,
-        description="The largest size of all logs; the oldest are deleted first. A number without a unit is MB. Default: 1GiB.",
+        description="The largest size of all logs; the oldest are deleted first. A number without a unit is MB. "
+        "Default: 1GiB.",
     )
 
 
@@ -317,8 +318,8 @@ class InventoryFile(BaseModel):
     idle: Idle | None = Field(default=None, description="What to do about idle GPUs of tasks.")
     metrics: _Address | None = Field(
         default=None,
-        description="Where to serve /metrics for Prometheus: a port of this machine, like 9400, or an address and a port,"
-        " like 192.0.2.1:9400. Default: no port.",
+        description="Where to serve /metrics for Prometheus: a port of this machine, like 9400, or an address and a "
+        "port, like 192.0.2.1:9400. Default: no port.",
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by name. Targets use the name, like node1 in node1::0.",

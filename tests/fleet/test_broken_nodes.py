@@ -110,7 +110,7 @@ async def test_where_every_node_is_broken_each_is_tried_once_and_explain_says_wh
         assert [engine.refused for engine in broken.values()] == [1] * 8
         why = controller.queue.explain(controller.lookup.find(start.task.id)).obstacles
         found = {name: [each.text for each in why if each.node == name] for name in broken}
-        assert all(f"Docker on {name} cannot hand out NVIDIA GPUs" in found[name][0] for name in broken)
+        assert all(f"Docker on {name} cannot use NVIDIA GPUs" in found[name][0] for name in broken)
 
 
 async def test_one_of_those_who_wait_tries_a_broken_node_again_and_the_others_wait_on(desk, broken):
@@ -142,7 +142,7 @@ async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
         await submit(controller, "1x")
         broken["n1"].refusal = None
         _, lifted = controller.exclusions.resume("n1", by=me(controller))
-        assert "was degraded: Docker on n1 cannot hand out NVIDIA GPUs" in lifted[0]
+        assert "was degraded: Docker on n1 cannot use NVIDIA GPUs" in lifted[0]
         assert node(controller).state == "online"
 
 

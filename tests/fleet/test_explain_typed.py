@@ -46,7 +46,7 @@ async def test_what_is_neither_is_said_to_be_none(agentless):
         (): "Specify a pending task, or a request such as: agentless explain 2x:40G",
         ("w1",): "no task 'w1'",
         ("n9::0",): "no node 'n9' in the inventory",
-        ("0x",): "target '0x': 0 GPUs cannot be had",
+        ("0x",): "target '0x': 0 GPUs are out of range",
     }
     for words, sentence in said.items():
         _, err = await typed(agentless, "explain", *words, code=2)

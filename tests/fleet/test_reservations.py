@@ -124,7 +124,7 @@ async def test_reservations_outlive_the_controller_and_are_told_as_events(desk):
 
 async def test_of_several_targets_all_are_kept_or_none(desk):
     async with desk.running() as controller:
-        with pytest.raises(Refused, match="GPU 7 is not there"):
+        with pytest.raises(Refused, match="no GPU 7"):
             await reserve(controller, "n1::0", "n1::7")
         assert await controller.reservations.views() == []
 

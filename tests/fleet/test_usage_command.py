@@ -96,7 +96,7 @@ def test_a_span_in_which_nothing_ran_says_so(world):
     [
         (("--by", "gpu"), "--by 'gpu': write one of owner, node, batch"),
         (("--since", "soon"), "--since 'soon': write 10min, 2h or a date like"),
-        (("--since", "2999-01-01"), "has to be in the past"),
+        (("--since", "2999-01-01"), "must end before now"),
         (("--since", "1999-01-01"), "by 15 years at most"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),

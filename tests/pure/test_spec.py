@@ -281,7 +281,7 @@ def test_each_target_is_a_task_and_none_is_one_too() -> None:
 
 
 def test_a_task_needs_a_command() -> None:
-    with pytest.raises(UsageError, match="write it after '--'"):
+    with pytest.raises(UsageError, match="add it after '--'"):
         check_spec(TaskSpec((), image="busybox"))
 
 

@@ -56,7 +56,7 @@ def stranger(tmp_path_factory):
         # targets
         (("submit", "node1::", "--", "true"), "agentless: target 'node1::': no GPU after '::'; write "),
         (("submit", "node1::0,0", "--", "true"), "agentless: target 'node1::0,0': GPU 0 is named twice; "),
-        (("submit", "::0", "--", "true"), "agentless: target '::0': no node; write HOST"),
+        (("submit", "::0", "--", "true"), "agentless: target '::0': no node; use HOST"),
         (("submit", "node1::x", "--", "true"), "agentless: target 'node1::x': GPU 'x' is not a number; "),
         (("submit", "node1:x::0", "--", "true"), "agentless: target 'node1:x::0': NUMA node 'x' is not a number"),
         (("submit", "node1::-1", "--", "true"), "agentless: target 'node1::-1': GPU '-1' is not a number; "),
@@ -66,7 +66,7 @@ def stranger(tmp_path_factory):
         # sizes, times and numbers
         (
             ("submit", "node1", "--memory", "-1", "--", "true"),
-            "agentless: --memory '-1' is not a size; write a number with a unit",
+            "agentless: --memory '-1' is not a size; use a number with a unit",
         ),
         (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: --memory 'lots' is not a size; "),
         (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: --memory '1.5.5G' is not a size; "),
@@ -78,13 +78,13 @@ def stranger(tmp_path_factory):
             ("submit", "node1", "--stop-grace", "soon", "--", "true"),
             "agentless: --stop-grace 'soon' is not a duration; ",
         ),
-        (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: write a number above 0"),
+        (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: use a number above 0"),
         (("submit", "--cores", "0", "--memory", "0", "--", "true"), "agentless: no resources requested;"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command
-        (("submit", "node1"), "agentless: no command: write it after '--', for example: "),
-        (("submit", "node1", "--"), "agentless: no command: write it after '--', for example: "),
-        (("submit", "node1", "python", "train.py"), "agentless: no command: write it after '--', for example: "),
+        (("submit", "node1"), "agentless: no command; add it after '--', for example: "),
+        (("submit", "node1", "--"), "agentless: no command; add it after '--', for example: "),
+        (("submit", "node1", "python", "train.py"), "agentless: no command; add it after '--', for example: "),
         (("submit", "node1", "--", *["x" * 100_000] * 10), "agentless: the command and its variables have 1,0"),
         # words
         (("submit", "node1", "--name", "a\nb", "--", "true"), r"agentless: name 'a\nb': use up to 63 letters, "),
@@ -95,7 +95,7 @@ def stranger(tmp_path_factory):
         (("submit", "node1", "-e", "AGENTLESS_NODE=x", "--", "true"), "agentless: variable AGENTLESS_NODE"),
         (("submit", "node1", "--label", "x", "--", "true"), "agentless: --label 'x': use KEY=VALUE"),
         (("submit", "node1", "--label", "agentless.task=x", "--", "true"), "agentless: label 'agentless.task': "),
-        (("submit", "node1", "--mount", "data:/data", "--", "true"), "agentless: mount 'data:/data': write /path/on/"),
+        (("submit", "node1", "--mount", "data:/data", "--", "true"), "agentless: mount 'data:/data': use /path/on/"),
         (("submit", "node1", "--image", "", "--", "true"), "agentless: --image '' is empty, "),
         (("submit", "node1", "--image", "--help", "--", "true"), "agentless: --image '--help' is empty, begins with "),
         (("submit", "node1", "node2", "--follow", "--", "true"), "agentless: --follow shows one task; "),

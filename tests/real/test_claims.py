@@ -118,8 +118,8 @@ def test_a_gpu_whose_memory_cannot_be_read(agentless, node):
 def test_of_what_can_never_be_had_all_that_lasts_is_told_and_nothing_else(agentless, node):
     task = agentless.submit("node1::0", "--", "sleep", "60")
     line = refused(agentless, "node1:4::0,9")
-    assert "GPU 9 is not there" in line
-    assert "NUMA node 4 is not there" in line
+    assert "no GPU 9" in line
+    assert "no NUMA node 4" in line
     assert task not in line
 
 

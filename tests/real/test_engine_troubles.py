@@ -204,7 +204,7 @@ def test_a_node_that_cannot_hand_out_gpus_keeps_no_task(agentless, node, hookles
     swept = [agentless.submit("1x", "--retries", "2", "--", "true") for _ in range(4)]
     tasks = [agentless.json("wait", task)[0] for task in (first, *swept)]
     assert {(task["state"], task["node"], task["attempt"]) for task in tasks} == {("completed", "node2", 1)}
-    assert reason(agentless).startswith("Docker on node1 cannot hand out NVIDIA GPUs; install nvidia-container-toolkit")
+    assert reason(agentless).startswith("Docker on node1 cannot use NVIDIA GPUs; install nvidia-container-toolkit")
     assert not set(containers(node)) & {f"agentless-{task['id']}" for task in tasks}
     (toolkit,) = [check for check in agentless.json("doctor", code=1) if not check["ok"]]
     assert (toolkit["node"], toolkit["check"]) == ("node1", "toolkit")
@@ -212,7 +212,7 @@ def test_a_node_that_cannot_hand_out_gpus_keeps_no_task(agentless, node, hookles
 
 def test_who_names_it_is_refused_in_words_or_waits_for_its_repair(agentless, hookless):
     said = agentless("submit", "node1::0", "--no-queue", "--", "true", code=3).err
-    assert "Docker on node1 cannot hand out NVIDIA GPUs" in said
+    assert "Docker on node1 cannot use NVIDIA GPUs" in said
     task = agentless.submit("node1::0", "--retries", "1", "--", "true")
     assert agentless.task(task)["state"] == "pending"
     hookless(with_toolkit=True)
@@ -265,7 +265,7 @@ def unlimited(agentless, node):
 def test_a_limit_that_docker_would_leave_out_with_a_mere_warning_is_refused(agentless, unlimited):
     """And who does not insist on the node is limited on the other one."""
     said = agentless("submit", "node1::0", "--memory", "64M", "--", "true", code=3).err
-    assert "Docker on node1 cannot limit memory: the memory control group is missing; leave out --memory" in said
+    assert "Docker on node1 cannot limit memory: the memory control group is missing; omit --memory" in said
     assert containers(unlimited) == []
     task = agentless.submit("1x", "--memory", "64M", "--", "true")
     assert agentless.json("wait", task)[0]["node"] == "node2"

@@ -71,7 +71,7 @@ def state_of(cli, task):
 def test_doctor_says_that_it_is_podman_that_hands_out_gpus(agentless):
     assert [(check["check"], check["ok"], check["detail"]) for check in agentless.json("doctor")][1::2] == [
         ("docker", True, "version podman 4.3.1"),
-        ("toolkit", True, "podman can hand out GPUs"),
+        ("toolkit", True, "podman can use GPUs"),
     ]
 
 

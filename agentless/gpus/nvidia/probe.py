@@ -140,7 +140,7 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"the device handle for GPU ?(.+?)(?:: [A-Z].*)?$", re.MULTILINE),
-        "GPU {} does not answer; it may have fallen off the bus; reboot the node, check the card, its power and cooling",
+        "GPU {} does not answer; it may have fallen off the bus; reboot the node, check its card, power and cooling",
     ),
     (_REFUSED, "the NVIDIA driver on the node is too old: it does not know {}; update it"),
     (
