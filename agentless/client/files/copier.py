@@ -102,7 +102,7 @@ class Copier:
                 self._bring(landing, at, far)
         except RequestFailed as error:
             if error.exit_code == 4:
-                again = "run the command again" if by_rsync else "run the command again to continue"
+                again = "run the command again to continue" if by_rsync else "run the command again"
                 raise RequestFailed(f"{error}; the copy was interrupted: {again}", 4, error.error) from None
             raise
 
@@ -130,7 +130,7 @@ class Copier:
         self.notes += unpacker.notes
         if program.exit_code:
             self.notes += complaints or [
-                (f"{landing.source}: received only a part (tar ended with exit code {program.exit_code})")
+                f"{landing.source}: received only a part (tar ended with exit code {program.exit_code})"
             ]
         else:
             self._warn(at, complaints)
