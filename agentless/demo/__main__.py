@@ -59,7 +59,7 @@ async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
                 print(f"{name} is plugged in", file=sys.stderr)
             case [_, *_]:
                 print(
-                    (f"unknown command; use unplug NODE or plug NODE, where NODE is one of {', '.join(fleet.nodes)}"),
+                    f"unknown command; use unplug NODE or plug NODE, where NODE is one of {', '.join(fleet.nodes)}",
                     file=sys.stderr,
                 )
 

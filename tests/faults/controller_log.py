@@ -6,7 +6,7 @@ import contextlib
 import re
 from pathlib import Path
 
-UNFORESEEN = ("Traceback", "never retrieved", "unforeseen way")
+UNFORESEEN = ("Traceback", "never retrieved", "unexpected error")
 _ENTRY = re.compile(r"^(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} )", re.MULTILINE)
 
 

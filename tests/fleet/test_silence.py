@@ -36,8 +36,8 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
         task = await desk.submit("sleep 60", "n1::0")
         with pytest.raises(
             NoAnswer,
-            match=f"task {task} may have been started; this is remembered: task {task} is ended when n1 answers; "
-            f"then remove it: agentless rm {task}",
+            match=f"task {task} may have started; agentless ends task {task} when n1 answers; "
+            f"when it answers, run: agentless rm {task}",
         ):
             await controller.removal.remove(task, force=True, by=me(controller))
         (container,) = node.engine.containers.values()

@@ -97,12 +97,12 @@ def test_of_several_engines_it_is_the_one_that_is_spoken_to() -> None:
 def test_a_node_with_an_engine_that_may_not_be_asked_is_degraded_and_says_what_to_do() -> None:
     beside = Result(0, b"unseen|alice|4711\ndockerd|1000\nhost|\n", b"")
     assert other_engines.unseen(NODE, beside.out) == (
-        "alice runs a Docker engine on node1 (process 4711) that bob may not ask which GPUs it has given away: "
-        "log in as root, or accept that with accept_engines: [alice] in the inventory"
+        "alice runs a Docker engine on node1 (process 4711), and bob cannot see which GPUs it uses; "
+        "log in as root, or set accept_engines: [alice] in the inventory"
     )
     hidden = other_engines.unseen(NODE, "unseen||\n")
     assert hidden
-    assert hidden.startswith("/proc on node1 hides the processes of others (hidepid)")
+    assert hidden.startswith("/proc on node1 hides the processes of other users (hidepid)")
     assert other_engines.unseen(NODE, "dockerd|0\n") is None
 
 

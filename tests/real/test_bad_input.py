@@ -273,7 +273,7 @@ def test_no_controller_is_started_for_a_broken_inventory(careless):
 def test_a_node_without_an_image(careless):
     careless.write_inventory(inventory_of(careless.lab, defaults="port: 22"))
     said = refuse(careless, 2, "submit", "node1", "--", "true")
-    assert said.startswith("agentless: no image: add --image, or 'image:' under 'defaults:' of the inventory")
+    assert said.startswith("agentless: no image for node1; add --image, or set image: under defaults: in the inventory")
 
 
 @pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])

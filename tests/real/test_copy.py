@@ -149,7 +149,7 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     (far / "folder/file").mkdir()
     assert "is a folder; a file cannot replace it" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
     assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
-    assert "are both on this machine" in fails("a", "b")
+    assert "are local; use NODE:PATH" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
 
 

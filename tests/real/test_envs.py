@@ -274,7 +274,7 @@ def test_a_build_container_that_somebody_removed_is_made_again(agentless, node1)
     node1.sh("docker stop --time 0 agentless-env-again")
     assert agentless("env", "exec", "again", "--", "cat", "/which").out == "here\n"
     node1.sh("docker rm --force agentless-env-again; docker run --name agentless-env-again busybox true")
-    assert "that is not ours" in agentless("env", "exec", "again", "--", "true", code=3).err
+    assert "that agentless did not create" in agentless("env", "exec", "again", "--", "true", code=3).err
 
 
 def test_a_version_is_built_of_a_folder_of_this_machine(lab, agentless, node1):

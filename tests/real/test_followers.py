@@ -139,7 +139,7 @@ def test_a_stop_that_cannot_reach_the_node_says_that_it_is_done_later(agentless,
     node.stop_sshd()
     until(lambda: agentless.node("node1")["state"] == "offline")
     done = agentless("stop", task, code=4)
-    assert f"this is remembered: task {task} is ended when node1 answers" in done.err
+    assert f"agentless ends task {task} when node1 answers" in done.err
     assert "as of " in agentless.task(task)["reason"]
     assert agentless("shell", task, "--", "true", code=4).err.count("cannot be reached") == 1
     node.start_sshd()

@@ -204,7 +204,7 @@ async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: 
         '*) exec /usr/bin/docker "$@" ;; esac'
     )
     with stand_in(world.node(), "docker", store):
-        assert "another id" in str(failed(await world.send(image)))
+        assert "image IDs differ" in str(failed(await world.send(image)))
         with stand_in(world.node("node1"), "docker", store):
             world.distribution._known.clear()
             found = sent(await world.send(image))

@@ -114,7 +114,7 @@ def test_what_a_failed_task_has_made_comes_back_beside_what_is_ones_own(ann):
     task = ann.submit_here("node1", "--output", "results", "--output", "/nope", "--", "sh", "-c", script, "1")
     ended = ann.here("wait", task, code=3)
     assert "skipped: out (link to '/etc', outside the output)" in ended.err
-    assert f"{task}  /nope: there is no /nope in its container" in ended.err
+    assert f"{task}  /nope: no /nope in its container" in ended.err
     found = {path.name: path.read_text() for path in (ann.folder / "results").iterdir()}
     assert found == {"mine": "mine", "a": "mine too", "b": "1\n", f"a.{task}": "new\n"}
     task = ann.submit_here(

@@ -102,7 +102,7 @@ class Copier:
                 self._bring(landing, at, far)
         except RequestFailed as error:
             if error.exit_code == 4:
-                again = "run the command again" if by_rsync else "run the command again to continue"
+                again = "run the command again to continue" if by_rsync else "run the command again"
                 raise RequestFailed(f"{error}; the copy was interrupted: {again}", 4, error.error) from None
             raise
 

@@ -44,7 +44,7 @@ class Prune:
             had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
             silent = [node for node in envs.nodes.links if node in had and not envs.nodes.links[node].online]
             stays.extend(
-                {"node": node, "what": (f"everything on {node}"), "why": "cannot reach the node"} for node in silent
+                {"node": node, "what": f"everything on {node}", "why": "cannot reach the node"} for node in silent
             )
             await envs.look_at(*envs.online())
             envs.change(name, back=None)

@@ -56,7 +56,7 @@ class ProgressResponse(Response):
             _log.exception("unexpected error in a request")
             words = {
                 "error": "ControllerError",
-                "message": (f"unexpected error in agentless: {error!r}; please report this"),
+                "message": f"unexpected error in agentless: {error!r}; please report this",
             }
             lines.put_nowait({"kind": "error", **words, "exit_code": 1})
         finally:

@@ -151,7 +151,7 @@ class NodeLink:
             why = self.runtime.complaint(str(said))
             name = self.node.name
             what = (
-                f"cannot be pulled on {name} (--pull always)" if missing else f"is not on {name} and cannot be pulled"
+                f"is not on {name} and cannot be pulled" if missing else f"cannot be pulled on {name} (--pull always)"
             )
             raise RuntimeFailed(f"image {image} {what}: {why}")
 

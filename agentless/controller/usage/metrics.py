@@ -26,7 +26,7 @@ _GPU = ("node", "gpu", "uuid")
 _READINGS = (
     (
         "utilization_ratio",
-        ("Share of time in which the GPU was busy, as reported by its driver."),
+        "Share of time in which the GPU was busy, as reported by its driver.",
         "utilization_pct",
         0.01,
     ),

@@ -28,7 +28,7 @@ _CALLING = (
     ),
     Known(
         r"sudo: (sorry, )?you are not allowed to (preserve|set)",
-        ("sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/docker)"),
+        "sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/docker)",
         "task",
     ),
     Known(

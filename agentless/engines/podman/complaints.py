@@ -21,7 +21,7 @@ _KNOWN = (
     ),
     Known(
         r"sudo: (sorry, )?you are not allowed to (preserve|set)",
-        ("sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/podman)"),
+        "sudo on {node} does not pass secrets on; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/podman)",
         "task",
     ),
     Known(

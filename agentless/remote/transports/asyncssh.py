@@ -197,7 +197,7 @@ class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
     def _lost(self, exc: Exception | None) -> None:
         silent = exc is not None and "keepalive" in str(exc)
         broken = exc is not None or self._connection.is_closed()
-        what = "does not answer any more" if silent else "no longer answers"
+        what = "no longer answers" if silent else "closed the connection"
         self.finish(Unreachable(f"{self._name} {what}") if broken else None)
         self._gone.set()
 

@@ -64,7 +64,7 @@ async def test_an_encrypted_key_without_an_agent(encrypted, library):
     server, key = encrypted
     error = await refusal(node_of(server, library, identity_file=str(key)))
     assert isinstance(error, AuthFailed)
-    assert f"{key} is encrypted and no SSH agent holds it; run: ssh-add {key}" in str(error)
+    assert f"{key} is encrypted, and no SSH agent has it; run: ssh-add {key}" in str(error)
 
 
 @pytest.fixture

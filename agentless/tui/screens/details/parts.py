@@ -41,5 +41,5 @@ def explained(found: Any) -> list[Part]:
                 parts += [(f"  {name}: ", "$text-primary"), f"{printable(each['text'])}\n"]
                 parts += [(f"    {printable(line)}\n", "dim") for line in each["details"]]
         if helps := found["remedies"].get(name):
-            parts.append((f"    it would fit: {'; or '.join(map(printable, helps))}\n", "$text-success"))
+            parts.append((f"    would help: {'; or '.join(map(printable, helps))}\n", "$text-success"))
     return parts
