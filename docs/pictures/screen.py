@@ -1,4 +1,4 @@
-"""Draws `screen.svg`, the README's picture, from what the commands print on the simulated nodes: `python docs/picture.py`."""
+"""Draws `screen.svg`, the README's picture, from what the commands print on the simulated nodes: `python docs/pictures/screen.py`."""
 
 import os
 import pty
