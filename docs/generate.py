@@ -47,7 +47,7 @@ def pages() -> dict[str, str]:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages to a build of MkDocs."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File  # noqa: PLC0415 - only a build of the site has MkDocs
 
     for path, content in pages().items():
         files.append(File.generated(config, path, content=content))
@@ -63,10 +63,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def prose(text: object) -> str:
-    """A text of the program as Markdown on one line: what stands in backticks is code, and nothing else is markup."""
-    parts = re.split(r"(`[^`]+`)", " ".join(str(text).split()))
-    plain = [re.sub(r"([|<*_\[\]`\\])", r"\\\1", part) for part in parts[::2]]
-    return "".join(each for pair in zip(plain, [*(part.replace("|", r"\|") for part in parts[1::2]), ""]) for each in pair)
+    """A text of the program as Markdown on one line. Words in backticks are code; nothing else is markup."""
+    words = " ".join(str(text).split())
+    return re.sub(r"`[^`]+`|[|<*_\[\]`\\]", lambda found: _cell(found[0]), words)
+
+
+def _cell(found: str) -> str:
+    return found.replace("|", r"\|") if len(found) > 1 else f"\\{found}"
 
 
 def table(*titles: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -94,13 +97,12 @@ def commands() -> Iterator[str]:
     for panel in dict.fromkeys(_panel(each) for _, each in shown):
         if panel:
             yield f"**{panel}**\n"
-        yield from table(
-            "command",
-            "",
-            rows=(
-                (f"[`{name}`](#{name})", prose(each.get_short_help_str(200))) for name, each in shown if _panel(each) == panel
-            ),
-        )
+        rows = [
+            (f"[`{name}`](#{name})", prose(each.get_short_help_str(200)))
+            for name, each in shown
+            if _panel(each) == panel
+        ]
+        yield from table("command", "", rows=rows)
     for name, each in shown:
         yield from command(each, name, 2)
 
@@ -146,8 +148,8 @@ def _spelled(param: Any, context: Any) -> list[str]:
 
 
 def _described(param: Any) -> str:
-    default = "" if param.default in (None, False, "", 0, ()) or callable(param.default) else f" [default: {param.default}]"
-    return f"{getattr(param, 'help', None) or ''}{default}"
+    shown = param.default not in (None, False, "", 0, ()) and not callable(param.default)
+    return f"{getattr(param, 'help', None) or ''}{f' [default: {param.default}]' if shown else ''}"
 
 
 # Inventory keys
@@ -159,7 +161,7 @@ def inventory_keys() -> Iterator[str]:
     defs, top = found["$defs"], found["properties"]
     defaults, node = defs["Defaults"]["properties"], defs["Node"]["properties"]
     yield "# Inventory keys\n"
-    yield "What each key of the [inventory](../inventory.md) means. `agentless inventory schema` prints the same for editors.\n"
+    yield "Each key of the [inventory](../inventory.md). `agentless inventory schema` prints the same for editors.\n"
     yield "## The file\n"
     yield from _keys(top)
     yield "## `defaults:` and each node\n"
@@ -228,7 +230,7 @@ def http_api() -> Iterator[str]:
     """Every request with its parameters, body and answer, and every value."""
     described = api.make(_Anything()).openapi()  # type: ignore[arg-type]
     yield "# HTTP requests\n"
-    yield "How to reach the API, streams and errors are in [HTTP API](http.md). `GET /openapi.json` describes it for programs.\n"
+    yield "[HTTP API](http.md) explains streams and errors. `GET /openapi.json` describes the requests for programs.\n"
     for path, operations in described["paths"].items():
         for method, each in operations.items():
             yield from _request(f"{method.upper()} {path}", each)
@@ -367,12 +369,15 @@ def _signature(name: str, function: Any) -> str:
 # Examples and pages from outside
 
 
+_LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".j2": "jinja", ".service": "ini"}
+
+
 def examples() -> Iterator[str]:
     """The files of `examples/`, each below its name; a test runs them."""
     yield "# Examples\n"
     yield f"The files of [`examples/`]({SOURCE}/examples). Tests run all of them on simulated nodes.\n"
     for path in sorted(each for each in (ROOT / "examples").rglob("*") if each.is_file()):
-        language = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".j2": "jinja", ".service": "ini"}.get(path.suffix, "")
+        language = _LANGUAGES.get(path.suffix, "")
         yield f"## {path.relative_to(ROOT / 'examples')}\n"
         yield f"```{language}\n{path.read_text()}```\n"
 

@@ -46,6 +46,7 @@ PROGRAMS = (
     "dbus-daemon",
     "podman",
 )
+PYTHON = ("agentless", "tests", "docs", "examples")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 BY_FILE = ("--dist", "loadfile")
@@ -70,8 +71,8 @@ class Step:
 def static() -> list[Step]:
     """Style, types, import contracts."""
     return [
-        Step("style", ("ruff", "check", "agentless", "tests")),
-        Step("format", ("ruff", "format", "--check", "agentless", "tests")),
+        Step("style", ("ruff", "check", *PYTHON)),
+        Step("format", ("ruff", "format", "--check", *PYTHON)),
         Step("types", ("mypy",)),
         Step("imports", ("lint-imports",)),
     ]

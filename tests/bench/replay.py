@@ -1,7 +1,8 @@
 """`python -m tests.bench.replay`: the queue against plain first come, first served, on the jobs of `workload.py`.
 
-Prints the tables of docs/performance.md and draws docs/pictures/replay.svg. Virtual time, see `simulation.py`; with `--real` it
-also sends 150 of the jobs, 3,600 times as fast, through a controller to simulated nodes, and compares the waits.
+Prints the tables of docs/performance.md and draws docs/pictures/replay.svg. Virtual time, see `simulation.py`; with
+`--real` it also sends 150 of the jobs, 3,600 times as fast, through a controller to simulated nodes, and compares the
+waits.
 """
 
 from __future__ import annotations

@@ -23,9 +23,11 @@ def add_to(app: FastAPI, services: ControllerServices) -> None:
 
     @app.get("/v1/controller")
     async def controller() -> ControllerView:
+        """The controller: version, folders, warnings."""
         return services.status.describe()
 
     @app.post("/v1/controller/stop")
     async def stop_controller() -> ControllerView:
+        """Stop the controller; tasks go on, and the next command starts it again."""
         services.lifetime.leave()
         return services.status.describe()

@@ -50,20 +50,24 @@ def _add_envs(app: FastAPI, services: EnvServices) -> None:
 
     @app.get("/v1/envs")
     async def listed() -> list[EnvView]:
+        """All envs, with their versions and the nodes that have them."""
         await envs.look()
         return envs.views()
 
     @app.get("/v1/envs/{env}")
     async def shown(env: str) -> EnvView:
+        """One env."""
         await envs.look()
         return envs.view(env)
 
     @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, caller: CurrentCaller) -> dict[str, Any]:
+        """Remove older versions that no task and no container uses."""
         return await services.prune.prune(caller, dry_run=request.dry_run)
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        """Remove an env from all nodes that answer."""
         return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))
 
 
@@ -72,6 +76,7 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, caller: CurrentCaller) -> Response:
+        """Create an env with a build container from an image."""
         return ProgressResponse(lambda tell, _: builds.create(env, request.image, request.node, caller, tell))
 
     @app.post("/v1/envs/{env}/build")
@@ -98,10 +103,12 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, caller: CurrentCaller) -> Response:
+        """Make a version of what is in the build container."""
         return ProgressResponse(lambda tell, _: builds.save(env, request.message, caller, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, caller: CurrentCaller) -> Response:
+        """Make an older version the current one."""
         ref = parse_ref(env)
         return ProgressResponse(lambda tell, _: builds.rollback(ref, caller, tell, force=request.force))
 
@@ -114,6 +121,7 @@ def _add_moves(app: FastAPI, moves: Moves) -> None:
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, caller: CurrentCaller) -> Response:
+        """Copy a version to nodes."""
         ref = parse_ref(env)
         return ProgressResponse(lambda tell, _: moves.push(ref, request.nodes, request.via, caller, tell))
 

@@ -44,11 +44,13 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/nodes")
     async def nodes() -> list[NodeView]:
+        """The nodes of the inventory."""
         await known.heard()
         return [node_view(node) for node in known.cluster().nodes.values()]
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
+        """One node, with its GPUs and sessions."""
         link = known.link(node)
         await known.heard([node])
         return replace(node_view(known.cluster([node]).nodes[node]), sessions=link.session.sessions)
@@ -74,12 +76,14 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
+        """Check all nodes, or these: SSH, Docker, GPUs."""
         return await services.doctor.examine(node)
 
 
 def _add_gpus(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/gpus")
     async def gpus(caller: CurrentCaller, node: str | None = None) -> list[GpuView]:
+        """All GPUs, or those of a node."""
         names = list(services.nodes.links) if node is None else [node]
         await services.nodes.heard(names)
         seen = services.nodes.cluster().nodes
@@ -91,6 +95,7 @@ def _add_host_keys(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
+        """The host keys of all nodes, or of these."""
         return await keys.ask_all(nodes.links_to(node))
 
     @app.post("/v1/host-keys")
@@ -100,8 +105,10 @@ def _add_host_keys(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:
+        """The host key of a node."""
         return await keys.ask(nodes.link(node))
 
     @app.post("/v1/nodes/{node}/trust")
     async def trust(node: str, request: TrustRequest) -> HostKey:
+        """Record the host key of a node, by its fingerprint."""
         return await keys.record(nodes.link(node), request.fingerprint)

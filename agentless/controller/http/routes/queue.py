@@ -90,4 +90,5 @@ def _add_reservations(app: FastAPI, known: Reservations) -> None:
 
     @app.delete("/v1/reservations/{reservation}")
     async def unreserve(reservation: str, caller: CurrentCaller) -> ReservationView:
+        """Cancel a reservation."""
         return known.remove(reservation, by=caller)

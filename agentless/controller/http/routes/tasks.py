@@ -72,6 +72,7 @@ def _add_reads(app: FastAPI, services: TaskServices) -> None:
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str, caller: CurrentCaller) -> TaskView:
+        """One task."""
         if task not in services.tasks.live:
             await nodes.heard()
         return views.seen_by(caller, lookup.find(task))
@@ -83,6 +84,7 @@ def _add_reads(app: FastAPI, services: TaskServices) -> None:
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
+        """The history of a task."""
         events = services.tasks.history.events(0, -1, lookup.find(task).id)
         return [{"seq": seq, **orjson.loads(event)} for seq, event in events]
 
@@ -95,6 +97,7 @@ def _add_reads(app: FastAPI, services: TaskServices) -> None:
 def _add_following(app: FastAPI, services: TaskServices) -> None:
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
+        """The task once it has ended, or as it is after `within` seconds."""
         return services.views.seen_by(caller, await services.commands.wait(task, within))
 
     @app.get("/v1/tasks/{task}/logs")
@@ -118,15 +121,18 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest, caller: CurrentCaller) -> list[StartView]:
+        """Submit tasks; one answer per target."""
         found = await services.submission.submit(request.submit(caller))
         return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
+        """SIGTERM, the grace time, then SIGKILL; answers when the task has ended."""
         return views.seen_by(caller, await stops.stop(task, "stop", request.grace, by=caller))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, caller: CurrentCaller) -> TaskView:
+        """SIGKILL; answers when the task has ended."""
         return views.seen_by(caller, await stops.stop(task, "kill", by=caller))
 
     @app.post("/v1/tasks/{task}/retry")
@@ -136,14 +142,17 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, caller: CurrentCaller) -> TaskView:
+        """Freeze a task; it keeps its GPUs."""
         return views.seen_by(caller, await commands.pause(task))
 
     @app.post("/v1/tasks/{task}/resume")
     async def resume(task: str, caller: CurrentCaller) -> TaskView:
+        """Continue a paused task."""
         return views.seen_by(caller, await commands.resume(task))
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, caller: CurrentCaller, force: bool = False) -> TaskView:
+        """Remove an ended task with its container and log; `force` kills it first."""
         return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
 
 
