@@ -22,7 +22,7 @@ def dead(page, text):
             continue
         else:
             target = (page.parent / path).resolve() if path else page
-        if not (target in PAGES or target.exists()) or (anchor and anchor not in anchors(PAGES.get(target, ""))):
+        if not (target in PAGES or target.exists()) or (anchor and anchor not in anchors(text if target == page else PAGES.get(target, ""))):
             yield link
 
 
