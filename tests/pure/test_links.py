@@ -22,7 +22,8 @@ def dead(page, text):
             continue
         else:
             target = (page.parent / path).resolve() if path else page
-        if not (target in PAGES or target.exists()) or (anchor and anchor not in anchors(text if target == page else PAGES.get(target, ""))):
+        there = text if target == page else PAGES.get(target, "")
+        if not (target in PAGES or target.exists()) or (anchor and anchor not in anchors(there)):
             yield link
 
 
