@@ -197,7 +197,7 @@ def _referred(found: dict[str, Any]) -> str | None:
 def _kind(found: dict[str, Any]) -> str:
     """What a value of the inventory looks like."""
     if any("$ref" in each for each in (found, *found.get("anyOf", ()))):
-        return "keys of its own"
+        return "a section"
     if "anyOf" in found:
         return " or ".join(dict.fromkeys(_kind(each) for each in found["anyOf"] if each != {"type": "null"}))
     if "enum" in found:
