@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check steady bench replay faults mutants fuzz sentences clean
+.PHONY: demo docs test check steady bench replay faults mutants fuzz sentences clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
+
+docs: $(VENV)/docs  ## the documentation site, checked: build/site/index.html, to be opened as a file
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "documentation: build/site/index.html"
 
 test: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/run.py
@@ -46,6 +50,11 @@ $(STAMP): pyproject.toml
 	  || { echo "python3 -m venv does not work; on Debian: apt-get install python3-venv"; exit 1; }
 	@echo "installing agentless into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/docs: $(STAMP)
+	@echo "installing MkDocs into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 clean:

@@ -48,6 +48,7 @@ PROGRAMS = (
     "dbus-daemon",
     "podman",
 )
+PYTHON = ("agentless", "tests", "docs", "examples")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "tests/sentences/sentences.txt")
@@ -74,8 +75,8 @@ class Step:
 def static() -> list[Step]:
     """Style, types, import contracts, and the spelling and style of what people read."""
     return [
-        Step("style", ("ruff", "check", "agentless", "tests")),
-        Step("format", ("ruff", "format", "--check", "agentless", "tests")),
+        Step("style", ("ruff", "check", *PYTHON)),
+        Step("format", ("ruff", "format", "--check", *PYTHON)),
         Step("types", ("mypy",)),
         Step("imports", ("lint-imports",)),
         Step("spelling", ("codespell", *PROSE, "templates", "inventory.example.yaml")),

@@ -1,7 +1,8 @@
 """`python -m tests.bench.replay`: the queue against plain first come, first served, on the jobs of `workload.py`.
 
-Prints the tables of docs/performance.md and draws docs/replay.svg. Virtual time, see `simulation.py`; with `--real` it
-also sends 150 of the jobs, 3,600 times as fast, through a controller to simulated nodes, and compares the waits.
+Prints the tables of docs/performance.md and draws docs/pictures/replay.svg. Virtual time, see `simulation.py`; with
+`--real` it also sends 150 of the jobs, 3,600 times as fast, through a controller to simulated nodes, and compares the
+waits.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLUSTER = (8,) * 8
 JOBS, SEEDS = 1000, (1, 2, 3)
 LOADS = (0.7, 0.9, 1.1)
 HOUR = 3600.0
-PLOT = Path(__file__).parents[2] / "docs" / "replay.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "pictures" / "replay.svg"
 FIFO, LIMITS, NO_LIMITS = "first come, first served", "agentless", "agentless, no limits declared"
 SCHEDULERS: dict[str, Callable[[], Fifo | Agentless]] = {
     FIFO: lambda: Fifo(CLUSTER),

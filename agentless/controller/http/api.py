@@ -1,4 +1,4 @@
-"""The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
+"""The HTTP API: requests in, published values out. `docs/generate.py` makes a page of its OpenAPI description.
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
 2 stderr, 3 a note in words about what is left out, 5 how far it is, 0 the end: empty, or an error object as JSON), four

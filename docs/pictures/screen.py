@@ -1,5 +1,6 @@
-"""Draws `screen.svg`, the README's picture, from what the commands print on the simulated nodes: `python docs/picture.py`."""
+"""Draws the README's picture, `screen.svg`, from what commands print on simulated nodes: run this file."""
 
+import io
 import os
 import pty
 import re
@@ -43,7 +44,7 @@ def main() -> None:
         bin_folder = Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "COLUMNS": str(WIDTH)}
         environment |= dict(re.findall(r"(\w+)=(\S+)", line))
-        console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"))
+        console = Console(record=True, width=WIDTH, file=io.StringIO())
         for command in COMMANDS:
             console.print(Text(f"$ {command}", style="bold"))
             console.print(Text.from_ansi(on_terminal(command, environment)))
