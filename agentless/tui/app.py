@@ -70,7 +70,7 @@ class Dashboard(App[None]):
         Binding("q", "quit", "Quit", tooltip="leave the dashboard; tasks continue"),
         Binding("ctrl+q", "quit", "Quit", show=False, tooltip="leave the dashboard; tasks continue"),
         Binding("ctrl+c", "app.leave", show=False, priority=True),
-        Binding("c", "colours", "Colours", show=False, tooltip="dark, light, or the terminal's own"),
+        Binding("c", "colours", "Colors", show=False, tooltip="dark, light, or the terminal's own"),
     ]
     """The command palette lists those with a tooltip."""
     COMMAND_PALETTE_BINDING = "question_mark"
@@ -162,7 +162,7 @@ class Dashboard(App[None]):
     def action_colours(self) -> None:
         """Change between dark, light, and the terminal's own colours."""
         if self.no_color:
-            self._say("Colours are off: NO_COLOR is set, or this terminal has none", "warning")
+            self._say("Colors are off: NO_COLOR is set, or this terminal has none", "warning")
             return
         themes = [name for name in CYCLE if name in self.available_themes]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
@@ -187,7 +187,7 @@ class Dashboard(App[None]):
                 partial(self._run, screen, found[-1]),
             )
         if not self.no_color:
-            yield SystemCommand("Theme: choose other colours", "From a list", self.action_change_theme)
+            yield SystemCommand("Theme: choose other colors", "From a list", self.action_change_theme)
 
     async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
         """Do what a key does on the screen that the command palette was opened on."""

@@ -58,8 +58,8 @@ async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why
     submit(client, name="resnet")
     submit(client, "n1 4x")
     async with looking() as eyes:
-        await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 run", "1 wait")
-        await eyes.see("wants n1 4x", "needs 4 GPUs; 3 of 4 on n1 are free")
+        await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 running", "1 pending")
+        await eyes.see("needs n1 4x", "needs 4 GPUs; 3 of 4 on n1 are free")
 
 
 async def test_what_another_shell_submits_appears_and_disappears_by_itself(client):
@@ -78,7 +78,7 @@ async def test_each_view_shows_its_own(client):
             "2": ("MODEL", "POWER", "first"),
             "3": ("DOCKER", "3/4", "demo@127.0.0.1"),
             "4": (runs, waits, "running", "pending", "n1::0"),
-            "5": (waits, "WHY IT WAITS", "held by task"),
+            "5": (waits, "REASON", "held by task"),
             "6": (runs, "launched → running", "docker run on n1 answered"),
             "1": ("n1 online", "n2 online"),
         }.items():
@@ -403,7 +403,7 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
         await eyes.press("4", "question_mark")
         await eyes.see(*(act.help for act in ACTIONS))
         await eyes.press("escape", "colon", "stop: end")
-        await eyes.see("Stop: end the task gently: SIGTERM, then SIGKILL", "Key T")
+        await eyes.see("Stop: stop the task: SIGTERM, then SIGKILL", "Key T")
 
 
 # ---------------------------------------------------------------------- screens on top
@@ -441,7 +441,7 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.press("4")
         await eyes.see(runs, waits)
         await eyes.press("end", "enter")
-        await eyes.see("Why it waits", f"held by task {runs}")
+        await eyes.see("Why it is pending", f"held by task {runs}")
         await eyes.press("escape", "home", "d")
         await eyes.see("launched → running", "SEED")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]

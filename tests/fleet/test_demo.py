@@ -51,7 +51,7 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
         tmux.agentless("demo")
         tmux.see("Enter opens the dashboard")
         tmux.press("Enter")
-        tmux.see("node1 online", "node2 online", "node3 online", "pretrain", "finetune", "wants 8x")
+        tmux.see("node1 online", "node2 online", "node3 online", "pretrain", "finetune", "needs 8x")
         tmux.press("q")
         tmux.see("ready$")
 

@@ -68,7 +68,7 @@ async def test_without_colours_none_can_be_chosen_and_what_was_chosen_stays(monk
     remember("nord")
     async with over(RECORDED) as eyes:
         await eyes.press("c")
-        await eyes.see(lambda: "Colours are off" in said(eyes))
+        await eyes.see(lambda: "Colors are off" in said(eyes))
     assert remembered() == "nord"
 
 
@@ -151,7 +151,7 @@ def test_a_gpu_of_a_node_that_does_not_answer_has_the_sign_of_what_is_unknown():
 async def test_the_help_explains_every_sign():
     async with over(RECORDED, (120, 80)) as eyes:
         await eyes.press("question_mark")
-        await eyes.see("foreign: used by a process outside agentless", "utilisation unknown", "drained, reserved")
+        await eyes.see("foreign: used by a process outside agentless", "utilization unknown", "drained, reserved")
 
 
 async def test_an_error_is_told_in_a_word_too():

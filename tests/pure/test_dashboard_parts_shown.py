@@ -149,7 +149,7 @@ async def test_the_list_of_commands_has_each_once_in_words(keys):
 async def test_a_command_names_what_it_acts_on():
     async with over(tasks(RUNS)) as eyes:
         await eyes.press("4", ":", "stop")
-        await eyes.see("Stop: end the task gently", f"task {RUNS['id']} ({RUNS['name']})")
+        await eyes.see("Stop: stop the task", f"task {RUNS['id']} ({RUNS['name']})")
 
 
 async def test_views_are_no_commands_of_a_screen_on_top():

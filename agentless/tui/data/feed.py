@@ -87,7 +87,7 @@ class Feed:
                 self._begun()
                 first = False
             self._line(line)
-        raise ControllerError("The controller is gone (tasks continue); looking for it")
+        raise ControllerError("Lost the controller (tasks continue); reconnecting")
 
     def _wait_for_another(self) -> None:
         while self._client.is_running() and not self._closed.wait(0.05):

@@ -24,7 +24,7 @@ _LOOK = (
     ("[  ]", "in the overview: scroll problems and queue"),
     ("m  a", "only my tasks; hide tasks that have ended"),
     (":  or  Ctrl+P", "find a command by its name"),
-    ("c", "colours: dark, light, or the terminal's own"),
+    ("c", "colors: dark, light, or the terminal's own"),
     ("S", "start a controller that was stopped"),
     ("q  Ctrl+C", "leave the dashboard; tasks continue"),
 )
@@ -42,8 +42,8 @@ _FILL = (
     ("Esc", "discard the form"),
 )
 _SIGNS = (
-    (f"{SIGNS['free']}  ▁ … █", "free; held by a task, as high as its utilisation"),
-    (f"{UNMEASURED}", "held by a task, utilisation unknown"),
+    (f"{SIGNS['free']}  ▁ … █", "free; held by a task, as high as its utilization"),
+    (f"{UNMEASURED}", "held by a task, utilization unknown"),
     (f"{SIGNS['foreign']}", "foreign: used by a process outside agentless"),
     (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or its node does not answer"),
     (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained, reserved, excluded by the inventory"),
@@ -66,10 +66,10 @@ class Keys(ModalScreen[None]):
             acts = [(act.key, act.help) for act in ACTIONS]
             pages = (
                 ("Look", _LOOK),
-                ("Act", acts),
-                ("In a log", _READ),
-                ("In the form", _FILL),
-                ("Signs of GPUs, where many share a line", _SIGNS),
+                ("Actions", acts),
+                ("Log", _READ),
+                ("Form", _FILL),
+                ("GPU symbols, when many share a line", _SIGNS),
             )
             for title, rows in pages:
                 lines: list[str | tuple[str, str]] = [(f"{title}\n", "bold")]

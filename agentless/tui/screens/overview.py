@@ -171,7 +171,7 @@ class News(Lines, can_focus=False):
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
         for (batch, reason), (task, *others) in waiting.items():
             place, when = look.of(task["position"], ""), ran(task)
-            wants = f": {len(others) + 1} of {batch} wait" if others else f" wants {where(task)}"
+            wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             head = f"{place:>2} {task['owner']}{wants}" + (f", {when}" if when != "-" else "")
             yield [(fitted(head, width), "warn")]
             for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):

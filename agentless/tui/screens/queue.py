@@ -27,7 +27,7 @@ class Queue(TaskListView):
                 "PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3
             ),
             TableColumn("NAME", lambda task: task["name"] or "", rank=4),
-            TableColumn("WHY IT WAITS", lambda task: task["reason"] or "", flexible=True),
+            TableColumn("REASON", lambda task: task["reason"] or "", flexible=True),
             TableColumn("COMMAND", command_line, rank=9),
         )
 

@@ -65,7 +65,7 @@ class Summary(Static):
         if problems := len(self._cluster.problems()):
             parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
-        parts += [(f"{runs} run", "$text-success"), " ", (f"{waits} wait", "$text-warning" if waits else "")]
+        parts += [(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]
         free, foreign = count(gpus, "free"), count(gpus, "foreign")
         parts += [" │ GPUs ", (f"{free}/{len(gpus)} free", "$text-success")]
         parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []

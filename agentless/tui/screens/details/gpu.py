@@ -60,7 +60,7 @@ class GpuDetails(Details):
             [
                 ("UUID", gpu["uuid"]),
                 ("driver", gpu["driver"]),
-                ("utilisation", look.of(gpu["utilization_pct"], "%")),
+                ("utilization", look.of(gpu["utilization_pct"], "%")),
                 ("memory", look.memory(gpu)),
                 ("temperature", look.of(gpu["temperature_c"], " C")),
                 ("power", power),
@@ -77,7 +77,7 @@ class GpuDetails(Details):
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
         trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())
         parts += [
-            ("\nUtilisation, the last two minutes\n", "bold"),
+            ("\nUtilization, the last two minutes\n", "bold"),
             (look.spark(trend, self._curve_width()) + "\n", "$text-primary"),
         ]
         return parts
@@ -92,7 +92,7 @@ class GpuDetails(Details):
         if not found or isinstance(found, str) or not found["gpus"]:
             return [f"\n{found}\n"] if isinstance(found, str) else []
         total = gpu["memory_total_mib"] or 1
-        curves = (("Utilisation", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
+        curves = (("Utilization", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
                   ("Temperature", "temperature_c", 100.0, " C"),
                   ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"))  # fmt: skip
         parts: list[Part] = []

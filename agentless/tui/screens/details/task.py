@@ -77,7 +77,7 @@ class TaskDetails(Details):
         task = self.about_task
         parts: list[Part] = []
         if task["state"] in ("pending", "scheduled"):
-            parts += [("\nWhy it waits\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
+            parts += [("\nWhy it is pending\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
         parts += [("\nEvents\n", "bold"), *_events(self.get(f"{path_of(task)}/events"))]
         parts += [("\nScript, as the node's sh runs it\n", "bold"), *_script(self.get(f"{path_of(task)}/script"))]
         return parts
