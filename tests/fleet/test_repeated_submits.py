@@ -66,8 +66,8 @@ async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_m
         (start,) = await controller.submission.submit(request("one", "n1::0", repeated=False))
         assert (start.exit_code, start.task.state) == (1, "assigning")
         assert start.message == (
-            f"unexpected error in agentless while starting task {start.task.id} (IndexError('list index out of range')); "
-            "the task may be running; check with: agentless ps"
+            f"unexpected error in agentless while starting task {start.task.id} "
+            "(IndexError('list index out of range')); the task may be running; check with: agentless ps"
         )
 
 

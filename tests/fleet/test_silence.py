@@ -37,7 +37,7 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
         with pytest.raises(
             NoAnswer,
             match=f"task {task} may have started; agentless ends task {task} when n1 answers; "
-            f"when it answers, run: agentless rm {task}",
+            f"after that, run: agentless rm {task}",
         ):
             await controller.removal.remove(task, force=True, by=me(controller))
         (container,) = node.engine.containers.values()
