@@ -84,8 +84,8 @@ def test_a_method_of_a_batch_given_anything_answers_or_tells_what_is_wrong(ended
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda cluster: cluster.task(5), "reference takes a text, not 5"),
-        (lambda cluster: cluster.drain(5), "node takes a text, not 5"),
+        (lambda cluster: cluster.task(5), "reference takes a string, not 5"),
+        (lambda cluster: cluster.drain(5), "node takes a string, not 5"),
         (lambda cluster: cluster.drain("n1", wait="yes"), "wait takes True or False, not 'yes'"),
         (lambda cluster: cluster.usage(by="gpu"), "by takes 'owner' or 'node' or 'batch', not 'gpu'"),
         (lambda cluster: cluster.usage([]), "since takes a number, a string, a datetime or a timedelta, not []"),
@@ -94,8 +94,8 @@ def test_a_method_of_a_batch_given_anything_answers_or_tells_what_is_wrong(ended
             "targets takes a list of strings, not ['n1', 5]",
         ),
         (lambda cluster: cluster.recover([5]), "tasks takes a list of strings, not [5]"),
-        (lambda cluster: cluster.reserve(5, owner=None, begin="1h", end="2h"), "targets takes a text, not 5"),
-        (lambda cluster: cluster.events(last="3"), "last takes a whole number or None, not '3'"),
+        (lambda cluster: cluster.reserve(5, owner=None, begin="1h", end="2h"), "targets takes a string, not 5"),
+        (lambda cluster: cluster.events(last="3"), "last takes an integer or None, not '3'"),
         (lambda _: Cluster(inventory=5), "inventory takes a string, a path or None, not 5"),
     ],
 )
@@ -106,9 +106,9 @@ def test_a_value_of_another_type_is_a_usage_error_that_says_what_is_wanted(clust
 
 
 async def test_so_it_is_when_it_is_awaited(cluster):
-    with pytest.raises(UsageError, match="reference takes a text, not 5"):
+    with pytest.raises(UsageError, match="reference takes a string, not 5"):
         await cluster.task.aio(5)
-    with pytest.raises(UsageError, match="last takes a whole number or None, not '3'"):
+    with pytest.raises(UsageError, match="last takes an integer or None, not '3'"):
         async for _ in cluster.events.aio(last="3"):
             pass
 

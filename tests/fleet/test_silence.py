@@ -14,7 +14,7 @@ async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk)
     node = desk.fleet.nodes["n1"]
     node.stop_engine()
     async with desk.running() as controller:
-        assert "does not run" in controller.nodes.silent()["n1"]
+        assert "is not running" in controller.nodes.silent()["n1"]
         node.start_engine()
         await until(lambda: not controller.nodes.silent())
 
