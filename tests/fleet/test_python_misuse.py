@@ -94,7 +94,7 @@ def test_a_method_of_a_batch_given_anything_answers_or_tells_what_is_wrong(ended
             "targets takes a list of strings, not ['n1', 5]",
         ),
         (lambda cluster: cluster.recover([5]), "tasks takes a list of strings, not [5]"),
-        (lambda cluster: cluster.reserve(5, owner=None, begin="1h", end="2h"), "targets takes a string, not 5"),
+        (lambda cluster: cluster.reserve(5, owner=None, begin="1h", end="2h"), "targets takes a text, not 5"),
         (lambda cluster: cluster.events(last="3"), "last takes an integer or None, not '3'"),
         (lambda _: Cluster(inventory=5), "inventory takes a string, a path or None, not 5"),
     ],
