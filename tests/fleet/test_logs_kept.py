@@ -128,7 +128,7 @@ async def test_a_container_whose_log_cannot_be_kept_stays_until_it_can(desk):
         await controller.commands.wait(task, 20)
         await until(lambda: controller.status.describe().warnings)
         (warning,) = controller.status.describe().warnings
-        assert "No such file or directory; the container stays on n1, and it is tried again" in warning
+        assert "No such file or directory; the container stays on n1, and agentless retries" in warning
         controller.retention.tick()
         assert controller.status.describe().warnings == (warning,)
         desk.clock.ahead = 2 * DAY

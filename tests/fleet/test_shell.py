@@ -213,7 +213,7 @@ def test_when_the_controller_dies_it_says_so_and_leaves_the_terminal_as_it_was(t
         pid = begun(keyboard)
         end_controller(signal.SIGKILL)
         assert keyboard.ended() == 1
-        keyboard.sees(b"Lost the controller, which closed the terminal. The task keeps running")
+        keyboard.sees(b"the controller stopped and closed the terminal; the task keeps running")
         assert b"\x1b[?1049l" in keyboard.output  # back from the alternate screen
         assert keyboard.modes() == before
         assert ends(pid)

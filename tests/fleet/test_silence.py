@@ -14,7 +14,7 @@ async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk)
     node = desk.fleet.nodes["n1"]
     node.stop_engine()
     async with desk.running() as controller:
-        assert "does not run" in controller.nodes.silent()["n1"]
+        assert "is not running" in controller.nodes.silent()["n1"]
         node.start_engine()
         await until(lambda: not controller.nodes.silent())
 
@@ -37,7 +37,7 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
         with pytest.raises(
             NoAnswer,
             match=f"task {task} may have started; agentless ends task {task} when n1 answers; "
-            f"when it answers, run: agentless rm {task}",
+            f"after that, run: agentless rm {task}",
         ):
             await controller.removal.remove(task, force=True, by=me(controller))
         (container,) = node.engine.containers.values()

@@ -71,7 +71,7 @@ class Removal:
             try:
                 await self._stops.ask(task, "kill", by=by)
             except Unreachable as error:
-                raise Unreachable(f"{error}; when it answers, run: agentless rm {task.id}") from None
+                raise Unreachable(f"{error}; after that, run: agentless rm {task.id}") from None
             task = self._lookup.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
             link = self._nodes.links[task.node]

@@ -84,7 +84,7 @@ def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
         if not isinstance(text, str):
-            raise UsageError(f"{option} takes text, not {text!r}")
+            raise UsageError(f"{option} must be a string, not {text!r}")
     return found
 
 
