@@ -56,13 +56,8 @@ def prepare() -> None:
     While a shell waits, import no Rich: typer would, to remove markup, which there is none of.
     """
     add_completion_class(Bash, "bash")
-    _completion_scripts["zsh"] = COMPLETION_SCRIPT_ZSH.replace(
-        "compdef %(complete_func)s %(prog_name)s",
-        "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n"
-        '  %(complete_func)s "$@"\n'
-        "else\n"
-        "  compdef %(complete_func)s %(prog_name)s\n"
-        "fi",
+    _completion_scripts["zsh"] = (
+        COMPLETION_SCRIPT_ZSH + '[[ $zsh_eval_context[-1] != loadautofunc ]] || %(complete_func)s "$@"\n'
     )
     if COMPLETE in os.environ:
         sys.modules["rich"] = None  # type: ignore[assignment]

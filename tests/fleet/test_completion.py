@@ -71,7 +71,6 @@ def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: 
         ("agentless nodes drain be", "agentless nodes drain beta"),
         ("agentless submit alpha::", "agentless submit alpha::0"),
         ("agentless submit --node be", "agentless submit --node beta"),
-        ("agentless submit --node=al", "agentless submit --node=alpha"),
     ):
         shell.press(typed, "Tab")
         shell.see(completed)
