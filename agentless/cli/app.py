@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from agentless import __version__
+from agentless.cli import tab
 from agentless.cli.command import Command, Group, WithCommand
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
@@ -73,10 +74,6 @@ _UNLISTED = {"exec": ("tasks.shell",), "version": (), "--version": ()}
 """What can come first and is in no panel, with the files that it needs."""
 
 
-_COMPLETE = "_AGENTLESS_COMPLETE"
-"""The variable by which a shell asks for completion."""
-
-
 class _Root(Group):
     """All commands, in panels."""
 
@@ -107,10 +104,7 @@ class _Root(Group):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        if _COMPLETE in os.environ:
-            from agentless.cli.tab import prepare
-
-            prepare()
+        tab.prepare()
         for panel, names in PANELS.items():
             for name in names.keys() & self.commands.keys():
                 self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
@@ -186,7 +180,7 @@ def make(arguments: Sequence[str]) -> typer.Typer:
 
 def _completed_words() -> list[str]:
     """What stands on the command line of a shell in which Tab was pressed."""
-    if _COMPLETE not in os.environ:
+    if tab.COMPLETE not in os.environ:
         return []
     return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
 

@@ -9,6 +9,10 @@ from typing import Any
 
 from typer._click.shell_completion import add_completion_class, split_arg_string
 from typer._completion_classes import BashComplete
+from typer._completion_shared import COMPLETION_SCRIPT_ZSH, _completion_scripts
+
+COMPLETE = "_AGENTLESS_COMPLETE"
+"""The variable by which a shell asks for completion."""
 
 _BREAKS = {":", "="}
 
@@ -47,6 +51,13 @@ def _is_break(part: str) -> bool:
 
 
 def prepare() -> None:
-    """Use this class for bash, and no Rich: typer would import it to remove markup, which there is none of."""
+    """Use this class for bash, and a script for zsh with which the first Tab of a session completes, too.
+
+    While a shell waits, import no Rich: typer would, to remove markup, which there is none of.
+    """
     add_completion_class(Bash, "bash")
-    sys.modules["rich"] = None  # type: ignore[assignment]
+    _completion_scripts["zsh"] = (
+        COMPLETION_SCRIPT_ZSH + '[[ $zsh_eval_context[-1] != loadautofunc ]] || %(complete_func)s "$@"\n'
+    )
+    if COMPLETE in os.environ:
+        sys.modules["rich"] = None  # type: ignore[assignment]
