@@ -174,7 +174,7 @@ def test_a_gpu_that_another_controller_holds_is_refused_with_its_holder() -> Non
 def test_a_gpu_with_a_foreign_process_is_refused_with_its_user() -> None:
     foreign = seen(processes=(process("node1", 1),))
     assert reason("node1::1", foreign) == (
-        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (add --share to run beside it)"
+        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB); add --share to run beside it"
     )
 
 

@@ -134,7 +134,7 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
-        hint = " (add --share to run beside it)" if shape.sharing.limit == 1 else ""
+        hint = "; add --share to run beside it" if shape.sharing.limit == 1 else ""
         return Flaw(index, "is", f"foreign: {gpu.reason}{hint}{beside}")
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
