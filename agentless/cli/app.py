@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from agentless import __version__
 from agentless.cli.command import WithCommand
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.text import lines_of
+from agentless.model.text import lines_of, printable
 
 PARTS = {
     "submit.run": ("run",),
@@ -173,3 +173,8 @@ def run(arguments: list[str]) -> int:
 def complain(message: str) -> None:
     """Print an error on stderr."""
     print("\n".join(lines_of(f"agentless: {message}")), file=sys.stderr)  # noqa: T201
+
+
+def warn(message: str) -> None:
+    """Print a warning, or a note that --quiet does not suppress, in one line: names in it may have line breaks."""
+    complain(printable(message))

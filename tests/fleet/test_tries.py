@@ -68,7 +68,7 @@ async def test_a_task_that_answers_its_time_limit_with_0_is_no_success(agentless
     )
     (task,) = json.loads(out)
     assert (task["state"], task["exit_code"]) == ("timeout", 0)
-    assert "its time limit is 2s" in err
+    assert "reached its time limit of 2s" in err
 
 
 async def test_a_task_that_answers_a_stop_with_0_is_no_success_for_who_waits(agentless):
