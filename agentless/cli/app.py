@@ -259,3 +259,8 @@ def run(arguments: list[str]) -> int:
 def complain(message: str) -> None:
     """Print an error on stderr."""
     print("\n".join(lines_of(f"agentless: {message}")), file=sys.stderr)  # noqa: T201
+
+
+def warn(message: str) -> None:
+    """Print a warning, or a note that --quiet does not suppress, in one line: names in it may have line breaks."""
+    complain(printable(message))

@@ -87,12 +87,12 @@ async def test_a_sweep_can_be_waited_for_where_it_is_submitted(agentless):
 async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_places(agentless):
     words = ("submit", "1x", "--dry-run", "--", "train", "--seed", "span:{1..6}", "a\nb")
     out, err = await typed(agentless, *words)
-    lines = [line for line in out.splitlines() if line.startswith(("# on ", "# the same "))]
+    lines = [line for line in out.splitlines() if line.startswith(("# runs on ", "# same script "))]
     assert lines == [
         "# runs on n1::0, through the stdin of sh:",
         *(f"# same script on n1::{gpu}, with: train --seed {gpu + 1} 'a" for gpu in (1, 2, 3)),
     ]
-    assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
+    assert {line[0] for line in out[out.index("# same script") :].splitlines()} == {"#"}  # whatever a shell makes of it
     assert out.count("docker create") == 1
     assert err.startswith(
         "agentless: would be pending: 1x: free resources are assigned or promised to tasks ahead of it"
@@ -116,7 +116,7 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
         (("wait",), "Specify task ids, or --batch with any task of the batch"),
         (("retry", "--failed"), "--failed needs --batch"),
         (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell has made several words of a span"),
-        (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow shows one task"),
+        (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow works with one task only"),
         (("submit", "1x", "sh", "-c", "true"), "No such option: -c; write the command after '--'"),
         (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "leave one of them out"),
     ],

@@ -184,7 +184,10 @@ async def test_it_is_all_there_on_the_command_line(desk, tmp_path):
         assert (await typed("queue", "top", second))[:2] == (0, f"{second}  number 1 in the queue\n")
         code, out, _ = await typed("queue")
         assert (code, [line.split()[:2] for line in out.splitlines()[1:]]) == (0, [["1*", second], ["2", first]])
-        assert (await typed("queue", "move", second, "--after", first))[:2] == (0, f"{second}  number 2 in the queue\n")
+        assert (await typed("queue", "move", second, "--after", first))[:2] == (
+            0,
+            f"{second}  number 2 in the queue\n",
+        )
         assert (await typed("unreserve", made))[0] == 0
     finally:
         await typed("controller", "stop")

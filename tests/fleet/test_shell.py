@@ -271,7 +271,7 @@ def test_a_node_that_does_not_answer_gives_no_shell(world, task):
 def test_a_command_that_is_too_long_is_refused_before_it_is_sent(task):
     done = run(task, "--", "echo", "x" * 20_000)
     assert done.returncode == 2
-    assert b"the command is too long" in done.stderr
+    assert b"The command is too long" in done.stderr
 
 
 # -------------------------------------------------------------------------------------------------------- from Python

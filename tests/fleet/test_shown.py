@@ -19,7 +19,7 @@ async def test_show_says_where_it_runs_and_what_was_asked_for(agentless):
     options = ("-e", "A=1", "-e", "B=x y", "-s", "TOKEN=secret", "--mount", "/tmp:/d:ro", "--shm-size", "1GiB")
     await submitted(agentless, "1x", "--name", "t", "--priority", "3", *options, "--", "sleep", "600")
     out, _ = await typed(agentless, "show", "t")
-    shown = dict(line.strip().split("  ", 1) for line in out.splitlines())
+    shown = dict(line.strip().split("  ", 1) for line in out.splitlines() if line)
     assert (shown["target"], shown["where"], shown["priority"]) == ("1x", "n1::0", "3")
     assert (shown["variables"], shown["mounts"]) == ("A=1, B='x y', TOKEN (secret)", "/tmp:/d:ro")
     assert shown["shm size"] == "1 GiB"
@@ -50,7 +50,7 @@ async def test_whose_task_holds_a_gpu_is_said_of_others_only(agentless):
     mine = await submitted(agentless, "n1::0", "--", "sleep", "600")
     anns = await submitted(agentless, "n1::1", "--owner", "ann", "--", "sleep", "600")
     out, _ = await typed(agentless, "gpus", "n1")
-    assert [line.split()[8:] for line in out.splitlines()[1:3]] == [[mine], [anns, "ann"]]
+    assert [line.split()[9:] for line in out.splitlines()[1:3]] == [[mine], [anns, "ann"]]
     out, _ = await typed(agentless, "gpus", "n1", "--json")
     assert [gpu["mine"] for gpu in json.loads(out)] == [True, False, False, False]
 

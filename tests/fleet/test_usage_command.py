@@ -94,7 +94,7 @@ def test_a_span_in_which_nothing_ran_says_so(world):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--by", "gpu"), "--by 'gpu': write one of owner, node, batch"),
+        (("--by", "gpu"), "--by 'gpu': use one of owner, node, batch"),
         (("--since", "soon"), "--since 'soon': write 10min, 2h or a date like"),
         (("--since", "2999-01-01"), "must end before now"),
         (("--since", "1999-01-01"), "by 15 years at most"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.app import complain
+from agentless.cli.app import warn
 from agentless.cli.arguments import EnvArgument, EnvVersionArgument, Json
 from agentless.cli.client import client
 from agentless.cli.envs.progress import follow
@@ -63,7 +63,7 @@ def _report(done: dict[str, Any]) -> None:
         confirm_done(f"{row['node']}: {_way(row)}")
     for row in done["nodes"]:
         if row["error"]:
-            complain(f"{row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
+            warn(f"{row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
     if there and len(there) == len(done["nodes"]):
         confirm_done(f"{name} is already on all nodes: {', '.join(there)}")
     else:

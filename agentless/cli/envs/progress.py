@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentless.cli.app import complain
+from agentless.cli.app import warn
 from agentless.cli.output import say
 from agentless.cli.progress import progress
 from agentless.errors import ControllerError
@@ -51,4 +51,4 @@ def rows(found: dict[str, Any]) -> Iterator[str]:
     for each in found["removed"]:
         yield f"{each['node']}: {each['what']}"
     for each in found["stays"]:
-        complain(f"{each['node']} keeps {each['what']}: {each['why']}")
+        warn(f"{each['node']} keeps {each['what']}: {each['why']}")

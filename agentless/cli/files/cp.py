@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agentless.cli import complete
-from agentless.cli.app import complain
+from agentless.cli.app import warn
 from agentless.cli.client import client
 from agentless.cli.output import Quiet, say
 from agentless.cli.progress import DELAY, Progress, progress
@@ -54,9 +54,9 @@ def cp(
         copier = Copier(client(context), _Meter(shown))
         copier.copy(sources, destination)
     for warning in dict.fromkeys(copier.warnings):
-        complain(f"warning: {warning}")
+        warn(f"warning: {warning}")
     for note in dict.fromkeys(copier.notes):
-        complain(note)
+        warn(note)
     return 1 if copier.notes else 0
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.app import complain
+from agentless.cli.app import complain, warn
 from agentless.cli.arguments import path_words
 from agentless.cli.client import client
 from agentless.cli.confirm import confirm
@@ -74,7 +74,7 @@ def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
     for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
         print_line(f"{key['node']}: {key['host']} presents host key {key['fingerprint']}")
         if key["recorded"]:
-            complain(
+            warn(
                 f"WARNING: the recorded key is {', '.join(key['recorded'])}. Either the node was reinstalled, or "
                 "somebody intercepts the connection. Ask its admin before you continue."
             )

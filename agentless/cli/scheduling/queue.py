@@ -73,7 +73,7 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
     if as_json:
         print_json([found])
     else:
-        print_line(f"{found['id']}  now number {found['position']} in the queue")
+        print_line(f"{found['id']}  number {found['position']} in the queue")
 
 
 def _columns_for(found: list[dict[str, Any]]) -> list[Column]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.app import complain
+from agentless.cli.app import complain, warn
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
@@ -71,7 +71,7 @@ def reserve(
         print_line(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}")
     for each in made:
         for task in each["in_the_way"]:
-            complain(f"warning: {task} runs on {_target(each)}; it keeps running, with its GPUs")
+            warn(f"warning: {_target(each)} is in use by {task}; it keeps running")
 
 
 def reservations(context: typer.Context, as_json: Json = False, output: Output = None) -> None:

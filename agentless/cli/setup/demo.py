@@ -36,7 +36,7 @@ def demo(
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
         with _fleet(root) as (variables, lines):
-            environment = {**os.environ, **variables}
+            environment = {**os.environ, **variables, "AGENTLESS_PAGER": ""}  # the tour must not stop in one
             try:
                 if keep:
                     _stay(variables, lines)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from agentless.cli.app import complain
+from agentless.cli.app import complain, warn
 from agentless.cli.arguments import TaskArguments, moment
 from agentless.cli.client import client
 from agentless.cli.output import say
@@ -72,7 +72,7 @@ def copy_log(
     try:
         for fd, data in _frames(served, task, query, patient=patient):
             if fd == 3:
-                complain(data.decode(errors="replace"))
+                warn(data.decode(errors="replace"))
             elif fd in streams:
                 _out(fd).write(data)
                 _out(fd).flush()
@@ -98,7 +98,7 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
         try:
             for fd, data in _frames(served, task, query):
                 if fd == 3:
-                    complain(f"{labels[task]}: {data.decode(errors='replace')}")
+                    warn(f"{labels[task]}: {data.decode(errors='replace')}")
                 elif fd in streams:
                     *lines, rest[fd] = (rest[fd] + data).split(b"\n")
                     _write(fd, b"".join(mark + line + b"\n" for line in lines))

@@ -38,7 +38,7 @@ FILES, FAILURE, OUTPUT = "Files", "If it fails", "Output"
 PANELS = (WHERE, WHEN, RESOURCES, CONTAINER, FILES, FAILURE, OUTPUT)
 """The headings of the options in the help, in order."""
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
+_WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "True or False"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Option:
             return self.reader(value, self.flag)
         is_flag = isinstance(value, bool) and bool not in self.types  # to Python, True is a number
         if is_flag or not isinstance(value, (*self.types, int) if float in self.types else self.types):
-            raise UsageError(f"{self.flag} takes {_WORDS[self.types[0]]}, not {value!r}")
+            raise UsageError(f"{self.flag} must be {_WORDS[self.types[0]]}, not {value!r}")
         return value
 
 

@@ -116,7 +116,7 @@ def _start_at(at: str | datetime | None, after: float | str | timedelta | None, 
     if isinstance(at, datetime):
         return check_future(at.timestamp(), now, f"{at}")
     if not isinstance(at, str):
-        raise UsageError(f"--at takes text or a datetime, not {at!r}")
+        raise UsageError(f"--at must be a string or a datetime, not {at!r}")
     if _reads(lambda: parse_duration(at)):
         raise UsageError(f"--at {at!r} is a delay; use --in {at}")
     try:
