@@ -6,14 +6,13 @@ import subprocess
 
 import pytest
 
-from agentless.cli.app import PARTS
-from tests.pages import DOCS
+from tests.pages import DOCS, commands
 
 FILE = DOCS / "agentless.1"
 TEXT = FILE.read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
 
 
-@pytest.mark.parametrize("verb", [verb for verbs in PARTS.values() for verb in verbs])
+@pytest.mark.parametrize("verb", commands())
 def test_every_command_is_on_it(verb):
     commands = TEXT.partition(".SH COMMANDS")[2].partition(".SH TARGETS")[0]
     assert re.search(rf"^\.TP\n(.*, )?{verb}\b", commands, re.MULTILINE)
