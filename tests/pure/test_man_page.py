@@ -14,8 +14,8 @@ TEXT = FILE.read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", 
 
 @pytest.mark.parametrize("verb", commands())
 def test_every_command_is_on_it(verb):
-    commands = TEXT.partition(".SH COMMANDS")[2].partition(".SH TARGETS")[0]
-    assert re.search(rf"^\.TP\n(.*, )?{verb}\b", commands, re.MULTILINE)
+    section = TEXT.partition(".SH COMMANDS")[2].partition(".SH TARGETS")[0]
+    assert re.search(rf"^\.TP\n(.*, )?{verb}\b", section, re.MULTILINE)
 
 
 def test_every_exit_code_is_on_it():
