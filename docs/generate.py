@@ -92,7 +92,7 @@ def commands() -> Iterator[str]:
     top: Any = typer.main.get_command(make([]))
     shown = [(name, each) for name in top.list_commands(None) if not (each := top.commands[name]).hidden]
     yield "# Commands and options\n"
-    yield "`agentless COMMAND --help` prints the same, and `man agentless` is a summary. These options come before the name:\n"
+    yield "`agentless COMMAND --help` prints the same, and `man agentless` is a summary. Options before the name:\n"
     yield from options(top)
     for panel in dict.fromkeys(_panel(each) for _, each in shown):
         if panel:
