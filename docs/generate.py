@@ -92,7 +92,7 @@ def commands() -> Iterator[str]:
     top: Any = typer.main.get_command(make([]))
     shown = [(name, each) for name in top.list_commands(None) if not (each := top.commands[name]).hidden]
     yield "# Commands and options\n"
-    yield "`agentless COMMAND --help` prints the same. Each command also takes these options, before its name:\n"
+    yield "`agentless COMMAND --help` prints the same, and `man agentless` is a summary. Options before the name:\n"
     yield from options(top)
     for panel in dict.fromkeys(_panel(each) for _, each in shown):
         if panel:
@@ -125,14 +125,12 @@ def options(found: Any) -> Iterator[str]:
     context = typer.Context(found)
     params = [each for each in found.params if not getattr(each, "hidden", False)]
     for panel in dict.fromkeys(_panel(each) for each in params):
+        inside = [each for each in params if _panel(each) == panel]
+        arguments = all(each.param_type_name == "argument" for each in inside)
         yield from table(
-            panel or ("option" if any(each.opts[0].startswith("-") for each in params) else "argument"),
+            panel or ("argument" if arguments else "option"),
             "",
-            rows=(
-                (" ".join(code(opt) for opt in _spelled(each, context)), prose(_described(each)))
-                for each in params
-                if _panel(each) == panel
-            ),
+            rows=((" ".join(code(opt) for opt in _spelled(each, context)), prose(_described(each))) for each in inside),
         )
 
 

@@ -7,6 +7,10 @@ import importlib.util
 import re
 from pathlib import Path
 
+import typer
+
+from agentless.cli.app import make
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
@@ -42,3 +46,10 @@ def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     made = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     return made | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@functools.cache
+def commands() -> list[str]:
+    """The commands that `agentless --help` lists."""
+    top = typer.main.get_command(make([]))
+    return [name for name in top.list_commands(None) if not top.commands[name].hidden]

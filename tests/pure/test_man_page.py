@@ -6,17 +6,16 @@ import subprocess
 
 import pytest
 
-from agentless.cli.app import COMMANDS
-from tests.pages import DOCS
+from tests.pages import DOCS, commands
 
 FILE = DOCS / "agentless.1"
 TEXT = FILE.read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", commands())
 def test_every_command_is_on_it(verb):
-    commands = TEXT.partition(".SH COMMANDS")[2].partition(".SH TARGETS")[0]
-    assert re.search(rf"^\.TP\n(.*, )?{verb}\b", commands, re.MULTILINE)
+    section = TEXT.partition(".SH COMMANDS")[2].partition(".SH TARGETS")[0]
+    assert re.search(rf"^\.TP\n(.*, )?{verb}\b", section, re.MULTILINE)
 
 
 def test_every_exit_code_is_on_it():
