@@ -25,7 +25,7 @@ def is_quiet() -> bool:
     return _verbosity["quiet"]
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=be_quiet, help="Print errors and warnings only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=be_quiet, help="Print errors and warnings only")]
 """An option of verbs whose output is only a courtesy; they need not look at its value."""
 
 

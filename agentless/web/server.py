@@ -45,7 +45,7 @@ def _listener(port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise AgentlessError(f"port {port} is in use; choose another one, or leave out --port") from None
-        raise AgentlessError(f"port {port} cannot be had: {error.strerror}; choose another one above 1023") from None
+        raise AgentlessError(f"port {port} cannot be used: {error.strerror}; choose another one above 1023") from None
     return listener
 
 

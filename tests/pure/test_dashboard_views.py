@@ -222,7 +222,7 @@ async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
     text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 24))
-    assert ": 213 of b wait" in text
+    assert ": 213 of b pending" in text
     assert text.count(WAITS["reason"]) == 2
 
 
@@ -231,7 +231,7 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
     monkeypatch.setattr(overview, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1000)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see("wants")
+        await eyes.see("needs")
         wrapped.clear()
         eyes.app.view.news.update()
         assert 0 < len(wrapped) < 100
@@ -242,11 +242,11 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
 async def test_the_news_are_scrolled_by_keys():
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" 1 ann@laptop wants")
+        await eyes.see(" 1 ann@laptop needs")
         await eyes.press("]")
-        await eyes.see(lambda: " 1 ann@laptop wants" not in eyes.text)
+        await eyes.see(lambda: " 1 ann@laptop needs" not in eyes.text)
         await eyes.press("[")
-        await eyes.see(" 1 ann@laptop wants")
+        await eyes.see(" 1 ann@laptop needs")
 
 
 async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
@@ -261,5 +261,5 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
     some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
     text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
     assert text.splitlines()[1].split("│") == [
-        " read only ", " ! 2 problems ", " 52 running 213 pending ", " GPUs 8/64 free 2 foreign 2 out"
+        " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 free 2 foreign 2 out"
     ]  # fmt: skip

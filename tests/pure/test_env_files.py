@@ -114,7 +114,7 @@ def test_a_context_is_the_folder_without_what_is_ignored(context):
 def test_folders_far_below_each_other_are_refused_until_they_are_ignored(context):
     """Some hundred more, and Python would give up."""
     os.makedirs(context / "/".join("d" * 300))
-    with pytest.raises(UsageError, match="more than 256 levels of folders; exclude some of them in"):
+    with pytest.raises(UsageError, match="more than 256 nested folders; exclude some of them in"):
         list(packed(context, *dockerfile_of(context, None)))
     (context / ".dockerignore").write_text("d\n")
     assert "d" not in members(b"".join(packed(context, *dockerfile_of(context, None))))

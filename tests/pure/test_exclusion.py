@@ -437,7 +437,7 @@ def test_a_damaged_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
     document = json.loads(file.read_text())
     document["nodes"]["node1"]["drain"] = 7
     file.write_text(json.dumps(document))
-    with pytest.raises(StateError, match=r"damaged record of a node .* move it away"):
+    with pytest.raises(StateError, match=r"damaged record of a node .* move the file away"):
         NodeRecordStore(TaskStore(file).storage).load()
 
 

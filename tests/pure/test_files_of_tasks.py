@@ -237,7 +237,7 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
 def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
     """Some hundred more, and Python would give up."""
     os.makedirs(folder / "/".join("d" * 300))
-    with pytest.raises(UsageError, match="more than 256 nested folders; put it on the nodes"):
+    with pytest.raises(UsageError, match="more than 256 nested folders; copy data to the nodes"):
         scan(folder, _Known(str(folder)))
 
 

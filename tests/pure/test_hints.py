@@ -30,7 +30,7 @@ from agentless.rules.views.nearest import nearest
         ("exec train", "no command; write it after the task: agentless exec train nvidia-smi"),
         ("stop --all train", "--all stops all tasks; leave out the task ids and --batch"),
         ("stop --yes train", "--yes belongs to --all: agentless stop --all"),
-        ("ps -q --json", "--quiet, --watch and --json exclude each other; use one of them"),
+        ("ps -q --json", "--quiet, --watch and -o exclude each other; use one of them"),
         ("submit 1x --gpus", "Option '--gpus' requires an argument; see agentless submit --help"),
         ("nodes drain", "Missing argument 'NODE...'; see agentless nodes drain --help"),
     ],

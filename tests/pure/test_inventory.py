@@ -17,7 +17,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.retention import Keep
 
 DATA = Path(__file__).parent / "data" / "inventory"
-EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory.yaml"
+EXAMPLE = Path(__file__).parents[2] / "inventory.example.yaml"
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import yaml
 
 from agentless.inventory.schema import schema
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory.yaml"
+EXAMPLE = Path(__file__).parents[2] / "inventory.example.yaml"
 
 
 def test_the_schema_accepts_the_example() -> None:

@@ -257,7 +257,7 @@ def test_an_id_that_is_known_is_never_taken_in_again(folder: Path, end: list[Any
         ledger.apply("t1", event, "seen")
     known, before = dict(ledger.tasks.live), event_names(ledger)
     for _ in range(2):  # the second time after a restart
-        with pytest.raises(Refused, match="task t1 is there already"):
+        with pytest.raises(Refused, match="task t1 already exists"):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
         assert (ledger.tasks.live, event_names(ledger)) == (known, before)
         ledger = opened(folder)

@@ -504,7 +504,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     [
         ("node1 --from now --to 2h", "Specify --for OWNER"),
         ("node1 --for ann --maintenance --from now --to 2h", "Specify --for OWNER"),
-        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; write 2026-11-22T08:00"),
+        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; use 2026-11-22T08:00"),
         ("node1 --for ann --from now", "Missing option '--to'"),
         ("--for ann --from now --to 2h", "Missing argument 'TARGET...'"),
     ],

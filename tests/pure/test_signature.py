@@ -120,4 +120,4 @@ def test_half_a_key_is_none(tmp_path) -> None:
 def test_where_no_key_can_be_written_there_is_one_all_the_same_and_a_warning(tmp_path) -> None:
     found = KeyFile(tmp_path / "nowhere" / "key")
     assert len(found.key) == 32
-    assert "cannot be written" in (found.warning or "")
+    assert "cannot write" in (found.warning or "")

@@ -176,7 +176,7 @@ def test_values_come_from_a_file(span, tmp_path):
         (["echo", "span:{1..3}"], "Write the command after --"),
         (["--"], "Write the command after --"),
         (["--", "echo", "{1..3}"], "No span in the command"),
-        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': no.txt cannot be read: No such file or directory"),
+        (["--", "echo", "span:[@no.txt]"], "'span:[@no.txt]': cannot read no.txt: No such file or directory"),
         (["--", "echo", "span:[@/dev/zero]"], "/dev/zero is not a text file with one value per line"),
         (["-j0", "--", "echo", "span:[a,b]"], "parallel"),
     ],

@@ -15,7 +15,7 @@ from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.output import Quiet, say
+from agentless.cli.output import be_quiet, say
 from agentless.cli.progress import progress
 from agentless.cli.submit.report import report
 from agentless.cli.submit.steps import showing
@@ -76,7 +76,10 @@ def submit(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON with stable field names", rich_help_panel=OUTPUT)
     ] = False,
-    _: Quiet = False,
+    _: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", callback=be_quiet, help="Print errors and warnings only", rich_help_panel=OUTPUT),
+    ] = False,
     **options: Unpack[Options],
 ) -> int:
     """Run a command on GPUs, or queue it until they are free.

@@ -68,7 +68,7 @@ class RunHistory:
             runs = self._tasks.history.runs(self._at - max(HALF_LIVES * self._half_life, LEARN_FROM), MOST)
             self.trouble = None
         except StateError as error:
-            self.trouble, runs = f"cannot read the past usage of owners: {error}", []
+            self.trouble, runs = f"cannot read the earlier usage of owners: {error}", []
         self._hours = used_hours(map(use_of, runs), self._at, self._half_life)
         self._took.clear()
         for run in runs:

@@ -47,7 +47,7 @@ class Usage:
                 task: load for task, load in self._tasks.history.accounts.loads().items() if task in self._tasks.live
             }
         except StateError as error:
-            self.trouble = f"cannot read past GPU load: {error}"
+            self.trouble = f"cannot read earlier GPU load: {error}"
         bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:

@@ -211,7 +211,7 @@ class Options(TypedDict, total=False):
             "N",
             default=0,
             common=True,
-            hint="retry up to so many times on failure",
+            hint="retry up to N times on failure",
         ),
     ]
     retry_on: Annotated[

@@ -124,7 +124,7 @@ class View(Vertical):
     def _describe(self) -> None:
         """Show which rows and columns are left out."""
         hidden = self.table.hidden
-        columns = f"no room for {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
+        columns = f"hidden: {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
         words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")
