@@ -82,5 +82,5 @@ def test_a_full_disk_is_refused_and_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match="cannot create the folder .*: Not a directory"):
+    with pytest.raises(StateError, match=r"cannot create the folder .*: Not a directory"):
         SecretStore(tmp_path / "file" / "secrets")

@@ -58,7 +58,9 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
     for here, folders, files in os.walk(folder, onerror=_refuse):
         inside = Path(here).relative_to(folder)
         if len(inside.parts) > MOST_LEVELS:
-            raise UsageError(f"{folder} has more than {MOST_LEVELS} nested folders; exclude some of them in {DOCKERIGNORE}")
+            raise UsageError(
+                f"{folder} has more than {MOST_LEVELS} nested folders; exclude some of them in {DOCKERIGNORE}"
+            )
         kept = []
         for name in sorted(folders):
             path = (inside / name).as_posix()
