@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
 from agentless.errors import InventoryError, UsageError
-from agentless.inventory.ssh_hosts import parse_login
+from agentless.inventory.ssh_hosts import SshHost, parse_login
+from agentless.model.text import cut, printable
 
 _HEAD = """\
 # The machines that agentless may use. Nothing is installed on them: they need an SSH server and Docker.
@@ -20,10 +22,10 @@ _HEAD = """\
 # `# yaml-language-server: $schema=inventory.schema.json` in this file.
 version: 1
 
-# Every node may have these keys too, and what is written there wins. To use one, take its '# ' away.
-# What is said nowhere is as in ~/.ssh/config.
+# Defaults for all nodes; a node's own keys win. To set one, remove the '# ' in front of it.
+# Unset keys fall back to ~/.ssh/config.
 defaults:
-  image: python:3.12-slim             # for tasks that name no image
+  image: {image:<26}  # for tasks that name no image
   # user: ubuntu                      # login name
   # port: 22                          # SSH port
   # identity_file: ~/.ssh/id_ed25519  # private key
@@ -33,35 +35,55 @@ defaults:
   # container: torch                  # in place of the image: an env that agentless brings to the nodes
   # shared_dir: /mnt/shared           # folder that all nodes have; a task sees it as /shared
   # local_temp: /scratch              # folder of each node for what is temporary; a task sees it as /local_temp
-  # labels: {site: lab}               # words to find nodes by
+  # labels: {{site: lab}}               # words to find nodes by
   # exclude_gpus: [0]                 # GPUs that agentless must never use
   # accept_engines: [alice]           # users whose rootless Docker is accepted beside the node's own engine
 
 # A node's name is what you type: `agentless submit NAME::0 -- nvidia-smi` runs on its GPU 0.
-# Delete the machines that are not meant to run tasks.
+# Delete the lines of machines that are not for tasks.
 nodes:
 """
 
 
-def first_inventory(hosts: Sequence[str], left_out: Sequence[str] = ()) -> str:
-    """The text of an inventory of `hosts`, each an alias of ~/.ssh/config or `[user@]host[:port]`.
+def named_hosts(hosts: Iterable[str]) -> dict[str, SshHost]:
+    """Hosts by the names of their nodes, which are valid and unique. Each is an alias of ~/.ssh/config or a login.
 
-    Names of nodes are valid and unique, made from the hosts. `left_out` are aliases of git servers, named in a comment.
     Raises UsageError if there is no host, or an invalid one.
     """
-    if not hosts:
-        raise UsageError("no machine to begin with: ~/.ssh/config names none; name one: agentless init user@host")
-    nodes: dict[str, str] = {}
+    nodes: dict[str, SshHost] = {}
     for text in dict.fromkeys(hosts):
         login = parse_login(text)
         if not login:
             raise UsageError(f"host {text!r}: write [user@]host[:port], for example ubuntu@10.0.0.11:2222")
-        keys = (f"{key}: {_scalar(value)}" for key, value in login._asdict().items() if value)
-        nodes[_node_name(login.host, nodes)] = f"{{{', '.join(keys)}}}"
-    lines = [f"  {_scalar(name)}: {node}\n" for name, node in nodes.items()]
-    if left_out:
-        lines.append(f"  # Left out, for they serve git: {', '.join(left_out)}\n")
-    return _HEAD + "".join(lines)
+        nodes[_node_name(login.host, nodes)] = login
+    if not nodes:
+        raise UsageError("no hosts in ~/.ssh/config; name one: agentless init user@host")
+    return nodes
+
+
+def first_inventory(
+    nodes: Mapping[str, SshHost],
+    image: str | None = None,
+    *,
+    left_out: Mapping[str, tuple[SshHost, str]] = MappingProxyType({}),
+    git: Sequence[str] = (),
+) -> str:
+    """The text of an inventory.
+
+    `left_out` are nodes with the reason why they are only a comment, `git` the aliases of git servers, likewise.
+    """
+    lines = [f"  {_line(name, host)}\n" for name, host in nodes.items()] or ["  {}\n"]
+    for name, (host, why) in left_out.items():
+        lines.append(f"  # {_line(name, host)}  # left out: {cut(printable(why), 150)}\n")
+    if git:
+        lines.append(f"  # Left out, for they serve git: {', '.join(git)}\n")
+    return _HEAD.format(image=_scalar(image or "python:3.12-slim")) + "".join(lines)
+
+
+def check_absent(path: Path, *, force: bool) -> None:
+    """Raise InventoryError if there is an inventory, unless it may be replaced."""
+    if path.exists() and not force:
+        raise InventoryError(f"{path} is there already; edit it, or replace it with --force")
 
 
 def write_first(path: Path, text: str, force: bool) -> None:
@@ -81,12 +103,17 @@ def write_first(path: Path, text: str, force: bool) -> None:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        if isinstance(error, FileExistsError) and path.exists():
-            raise InventoryError(f"{path} is there already; edit it, or write over it with --force") from error
+        if isinstance(error, FileExistsError):
+            check_absent(path, force=False)
         raise InventoryError(f"{path} cannot be written: {error.strerror}; name another place") from error
 
 
-def _node_name(host: str, taken: dict[str, str]) -> str:
+def _line(name: str, host: SshHost) -> str:
+    keys = (f"{key}: {_scalar(value)}" for key, value in host._asdict().items() if value)
+    return f"{_scalar(name)}: {{{', '.join(keys)}}}"
+
+
+def _node_name(host: str, taken: Container[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-") or "node"
     name, number = base, 2
     while name in taken:

@@ -205,6 +205,15 @@ class CheckView:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageView:
+    """An image that a node has. `entrypoint` is what it runs in front of a command, empty if nothing."""
+
+    name: str
+    size: int
+    entrypoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartView:
     """What became of one target of a submit. `task` is None when it was refused; `exit_code` is 0 when it runs.
 

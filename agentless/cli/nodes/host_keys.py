@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,7 +12,24 @@ from agentless.cli.app import complain
 from agentless.cli.arguments import ManyNodes
 from agentless.cli.client import client
 from agentless.cli.output import print_line, say
+from agentless.client.client import Client
 from agentless.errors import NoAnswer, Refused, UsageError
+
+Keys = list[dict[str, Any]]
+"""Host keys as `GET /v1/host-keys` gives them."""
+
+
+class Verdict(NamedTuple):
+    """What became of a node's host key: a `problem` with its exit code, or none.
+
+    `recorded`: only just. `changed`: another one is on record.
+    """
+
+    node: str
+    problem: str = ""
+    code: int = 0
+    recorded: bool = False
+    changed: bool = False
 
 
 def trust(
@@ -26,56 +44,84 @@ def trust(
     """
     if bool(nodes) == everyone:
         raise UsageError("name the nodes, or say --all")
-    served = client(context)
-    found = served.get("/v1/host-keys", node=nodes)
-    code, known = 0, "its host key is on record"
+    from agentless.model.nodes.node import naming
+
+    served, code = client(context), 0
+
+    def agree(keys: Keys) -> bool:
+        _show(keys)
+        if not yes and not sys.stdin.isatty():
+            raise Refused("nobody is here to compare the fingerprints; compare them, then use --yes")
+        if not yes and not confirm_keys(len(distinct(keys))):
+            raise Refused("nothing was recorded")
+        return True
+
+    for verdict in settled(served, served.get("/v1/host-keys", node=nodes), agree, changed_too=not everyone):
+        if verdict.problem:
+            fix = f", then run: agentless nodes trust {verdict.node}" if verdict.changed else ""
+            complain(naming(verdict.node, f"{verdict.problem}{fix}"))
+            code = code or verdict.code
+        else:
+            known = "recorded" if verdict.recorded else "its host key is on record"
+            print_line(f"{verdict.node}: {known}, and it can be reached")
+    return code
+
+
+def settled(served: Client, found: Keys, agree: Callable[[Keys], bool], *, changed_too: bool) -> Iterator[Verdict]:
+    """Record the host keys that `agree` accepts, and yield what became of each node.
+
+    A node behind a jump host shows its own key only once the jump host's is recorded, so there may be more rounds.
+    `changed_too`: `agree` decides about keys other than the one on record, too.
+    """
+    shown: dict[str, str] = {}
     while True:
         ask = []
         for key in found:
-            problem, its_code = _untrustworthy(key, everyone)
-            if problem:
-                complain(problem)
-                code = code or its_code
-            elif key["trusted"]:
-                print_line(f"{key['node']}: {known}, and it can be reached")
-            else:
+            problem, code = _untrustworthy(key, changed_too=changed_too)
+            if not problem and key["fingerprint"] and key["fingerprint"] == shown.get(key["node"]):
+                problem, code = "its key was recorded and is refused all the same", Refused.exit_code
+            if not problem and not key["trusted"]:
                 ask.append(key)
+            else:
+                yield Verdict(key["node"], problem, code, key["node"] in shown, bool(key["recorded"]))
         if not ask:
-            return code
-        _compare(ask, yes)
+            return
+        if not agree(ask):
+            for key in ask:
+                yield Verdict(key["node"], f"its host key {key['fingerprint']} is not trusted", Refused.exit_code)
+            return
         shown = {key["node"]: key["fingerprint"] for key in ask}
-        found, known = served.post("/v1/host-keys", shown), "recorded"
-        for key in found:
-            if key["fingerprint"] == shown[key["node"]]:
-                raise Refused(f"{key['node']}: its key was recorded and is refused all the same")
+        found = served.post("/v1/host-keys", shown)
 
 
-def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
+def distinct(keys: Keys) -> Keys:
+    """Each key once: that of a jump host is shown by all nodes behind it."""
+    return list({(key["host"], key["fingerprint"]): key for key in keys}.values())
+
+
+def confirm_keys(count: int) -> bool:
+    """Ask whether these keys are the right ones."""
+    say("To compare, run on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    question = "Trust this key?" if count == 1 else f"Trust these {count} keys?"
+    return typer.confirm(question, default=False, err=True)
+
+
+def _untrustworthy(key: dict[str, Any], *, changed_too: bool) -> tuple[str, int]:
     """Why a key must not be recorded, and the exit code for that; empty if it may be."""
     if key["error"]:
-        return key["error"], NoAnswer.exit_code
+        return key["error"].removeprefix(f"{key['node']}: "), NoAnswer.exit_code
     if key["revoked"]:
-        return f"{key['node']}: {key['host']} shows a host key that is marked as revoked; do not connect", 3
-    if key["recorded"] and everyone:
-        why = f"WARNING: {key['host']} shows another host key than the one on record; ask its admin"
-        return f"{key['node']}: {why}, then run: agentless nodes trust {key['node']}", 3
+        return f"{key['host']} shows a host key that is marked as revoked; do not connect", 3
+    if key["recorded"] and not changed_too:
+        return f"WARNING: {key['host']} shows another host key than the one on record; ask its admin", 3
     return "", 0
 
 
-def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
-    """Show these keys and ask once whether they match; raises Refused unless they do."""
-    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
+def _show(keys: Keys) -> None:
+    for key in distinct(keys):
         print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
         if key["recorded"]:
             say(
                 f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
                 "stands in between. Ask its admin before you go on."
             )
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise Refused("nobody is here to compare the fingerprints; compare them, then use --yes")
-    say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-    question = "Is it the same? Record it" if len(keys) == 1 else f"Are they the same? Record all {len(keys)}"
-    if not typer.confirm(question, default=False, err=True):
-        raise Refused("nothing was recorded")
