@@ -15,6 +15,8 @@ from agentless.errors import InventoryError, UsageError
 from agentless.inventory.ssh_hosts import SshHost, parse_login
 from agentless.model.text import cut, printable
 
+DEFAULT_IMAGE = "python:3.12-slim"
+"""The default image if none is named."""
 _HEAD = """\
 # The machines that agentless may use. Nothing is installed on them: they need an SSH server and Docker.
 # Look at them with `agentless nodes`, check them with `agentless doctor`. All keys: docs/inventory.md.
@@ -77,7 +79,7 @@ def first_inventory(
         lines.append(f"  # {_line(name, host)}  # left out: {cut(printable(why), 150)}\n")
     if git:
         lines.append(f"  # Left out, for they serve git: {', '.join(git)}\n")
-    return _HEAD.format(image=_scalar(image or "python:3.12-slim")) + "".join(lines)
+    return _HEAD.format(image=_scalar(image or DEFAULT_IMAGE)) + "".join(lines)
 
 
 def check_absent(path: Path, *, force: bool) -> None:

@@ -88,7 +88,7 @@ def settled(served: Client, found: Keys, agree: Callable[[Keys], bool], *, chang
             return
         if not agree(ask):
             for key in ask:
-                yield Verdict(key["node"], f"its host key {key['fingerprint']} is not trusted", Refused.exit_code)
+                yield Verdict(key["node"], f"the host key of {key['host']} is not trusted", Refused.exit_code)
             return
         shown = {key["node"]: key["fingerprint"] for key in ask}
         found = served.post("/v1/host-keys", shown)

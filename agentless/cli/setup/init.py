@@ -87,13 +87,13 @@ def _report(nodes: list[str], tried: Tried, *, every: bool) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         show(columns, rows)
     if tried.problems and not every and len(tried.problems) < len(nodes):
-        say(f"Left out: {', '.join(tried.problems)}. --all writes them too.")
+        say(f"Left out: {', '.join(tried.problems)}. To write them too, add --all.")
 
 
 def _detail(node: str, tried: Tried) -> str:
     """Why it fails, else its engine and its GPUs."""
     words = [
-        f"Docker {check['detail']}" if check["check"] == "docker" else check["detail"]
+        f"Docker {check['detail'].removeprefix('version ')}" if check["check"] == "docker" else check["detail"]
         for check in tried.checks
         if check["node"] == node and check["check"] not in ("reach", "toolkit")
     ]
@@ -102,7 +102,10 @@ def _detail(node: str, tried: Tried) -> str:
 
 def _say_next(path: Path, nodes: int, tried: Tried) -> None:
     """Say what was written, and the one command to try next."""
-    image = f"default image {tried.image}" if tried.image else "no usable image there yet: python:3.12-slim is pulled"
+    from agentless.inventory.first import DEFAULT_IMAGE
+
+    have = f"on {counted(len(tried.has_image), 'node')}" if tried.image else "to be pulled: no node has one that fits"
+    image = f"default image {tried.image or DEFAULT_IMAGE} ({have})"
     say("", f"Wrote {path}: {counted(nodes, 'node')}, {image}.")
     used = paths.find_inventory(None)
     if used != path:
