@@ -11,8 +11,6 @@ import yaml
 from tests.keyboard import at_terminal
 from tests.real.cli import fingerprint
 
-DEAD = "10.213.255.254"
-
 
 def configure(newcomer, text=""):
     """The newcomer's ~/.ssh/config: node1, node2, and what the test adds in front."""
@@ -44,7 +42,8 @@ def written(newcomer):
 def test_it_asks_once_leaves_out_what_fails_and_its_last_command_works(newcomer):
     """One key is known to ssh, one is not, and one host is not there."""
     first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
-    configure(newcomer, f"Host gone\n  HostName {DEAD}")
+    host, port = newcomer.lab.add_closing_server()
+    configure(newcomer, f"Host gone\n  HostName {host}\n  Port {port}")
     knows(newcomer, first)
     code, screen = typed(newcomer, "init", answers=[b"y\n"])
     assert code == 0
@@ -52,7 +51,7 @@ def test_it_asks_once_leaves_out_what_fails_and_its_last_command_works(newcomer)
     assert screen.count("[y/N]") == 1
     assert written(newcomer)["nodes"] == {"node1": {"host": "node1"}, "node2": {"host": "node2"}}
     assert written(newcomer)["defaults"]["image"] == "lab/busybox:latest"
-    assert re.search(r"gone +FAIL +.*cannot be reached", screen)
+    assert re.search(r"gone +FAIL +gone .*cannot be reached", screen)
     assert "  # gone: {host: gone}  # left out: " in newcomer.inventory.read_text()
     assert "github.com" not in screen
     (command,) = re.findall("(?<=Try it: ).*", screen)
