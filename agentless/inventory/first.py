@@ -18,31 +18,31 @@ from agentless.model.text import cut, printable
 DEFAULT_IMAGE = "python:3.12-slim"
 """The default image if none is named."""
 _HEAD = """\
-# The machines that agentless may use. Nothing is installed on them: they need an SSH server and Docker.
-# Look at them with `agentless nodes`, check them with `agentless doctor`. All keys: docs/inventory.md.
-# For completion in an editor: agentless inventory schema > inventory.schema.json, and then a first line
-# `# yaml-language-server: $schema=inventory.schema.json` in this file.
+# The machines that agentless may use. They need an SSH server and Docker, nothing else.
+# List them with `agentless nodes`, check them with `agentless doctor`. All keys: docs/inventory.md.
+# For completion in an editor, run `agentless inventory schema > inventory.schema.json` and begin this file with
+# `# yaml-language-server: $schema=inventory.schema.json`.
 version: 1
 
-# Defaults for all nodes; a node's own keys win. To set one, remove the '# ' in front of it.
+# Settings of all nodes; a node can override each of them. Remove the '# ' in front of a key to use it.
 # Unset keys fall back to ~/.ssh/config.
 defaults:
-  image: {image:<26}  # for tasks that name no image
+  image: {image:<26}  # for tasks that specify no image
   # user: ubuntu                      # login name
   # port: 22                          # SSH port
   # identity_file: ~/.ssh/id_ed25519  # private key
-  # jump: bastion                     # host to go through, like ssh -J
-  # connection: asyncssh              # or paramiko; local is this machine itself, without SSH
-  # docker: sudo docker               # how to call Docker, where your user may not do so directly
-  # container: torch                  # in place of the image: an env that agentless brings to the nodes
-  # shared_dir: /mnt/shared           # folder that all nodes have; a task sees it as /shared
-  # local_temp: /scratch              # folder of each node for what is temporary; a task sees it as /local_temp
-  # labels: {{site: lab}}               # words to find nodes by
-  # exclude_gpus: [0]                 # GPUs that agentless must never use
-  # accept_engines: [alice]           # users whose rootless Docker is accepted beside the node's own engine
+  # jump: bastion                     # jump host, as for ssh -J
+  # connection: asyncssh              # or paramiko; local: this machine, without SSH
+  # docker: sudo docker               # if your user needs sudo for Docker
+  # container: torch                  # an env instead of the image; agentless copies it to the nodes
+  # shared_dir: /mnt/shared           # folder shared by all nodes; /shared in a task
+  # local_temp: /scratch              # folder for temporary files on each node; /local_temp in a task
+  # labels: {{site: lab}}               # select nodes by these, as in --on site=lab
+  # exclude_gpus: [0]                 # GPUs that agentless never uses
+  # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 
-# A node's name is what you type: `agentless submit NAME::0 -- nvidia-smi` runs on its GPU 0.
-# Delete the lines of machines that are not for tasks.
+# Nodes by name: `agentless submit NAME::0 -- nvidia-smi` runs on GPU 0 of node NAME.
+# Delete the machines that must not run tasks.
 nodes:
 """
 
@@ -56,10 +56,10 @@ def named_hosts(hosts: Iterable[str]) -> dict[str, SshHost]:
     for text in dict.fromkeys(hosts):
         login = parse_login(text)
         if not login:
-            raise UsageError(f"host {text!r}: write [user@]host[:port], for example ubuntu@10.0.0.11:2222")
+            raise UsageError(f"host {text!r}: use [user@]host[:port], for example ubuntu@10.0.0.11:2222")
         nodes[_node_name(login.host, nodes)] = login
     if not nodes:
-        raise UsageError("no hosts in ~/.ssh/config; name one: agentless init user@host")
+        raise UsageError("no hosts in ~/.ssh/config; specify one: agentless init user@host")
     return nodes
 
 
@@ -78,14 +78,14 @@ def first_inventory(
     for name, (host, why) in left_out.items():
         lines.append(f"  # {_line(name, host)}  # left out: {cut(printable(why), 150)}\n")
     if git:
-        lines.append(f"  # Left out, for they serve git: {', '.join(git)}\n")
+        lines.append(f"  # Left out, because they are git servers: {', '.join(git)}\n")
     return _HEAD.format(image=_scalar(image or DEFAULT_IMAGE)) + "".join(lines)
 
 
 def check_absent(path: Path, *, force: bool) -> None:
     """Raise InventoryError if there is an inventory, unless it may be replaced."""
     if path.exists() and not force:
-        raise InventoryError(f"{path} is there already; edit it, or replace it with --force")
+        raise InventoryError(f"{path} already exists; edit it, or replace it with --force")
 
 
 def write_first(path: Path, text: str, force: bool) -> None:
@@ -107,7 +107,7 @@ def write_first(path: Path, text: str, force: bool) -> None:
     except OSError as error:
         if isinstance(error, FileExistsError):
             check_absent(path, force=False)
-        raise InventoryError(f"{path} cannot be written: {error.strerror}; name another place") from error
+        raise InventoryError(f"cannot write {path}: {error.strerror}; choose another path") from error
 
 
 def _line(name: str, host: SshHost) -> str:
