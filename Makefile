@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/runs
 STAMP := $(VENV)/installed
 
 .PHONY: demo docs test check steady bench replay faults mutants fuzz sentences clean
 
-demo: $(STAMP)
+demo: $(RUNS)
 	@$(BIN)/agentless demo
 
 docs: $(VENV)/docs  ## the documentation site, checked: build/site/index.html, to be opened as a file
@@ -43,12 +44,20 @@ fuzz: $(STAMP)  ## the HTTP API, asked for anything, 5 minutes; WHAT='--seed 2',
 sentences: $(STAMP)  ## tests/sentences/sentences.txt anew: every sentence that the program can print, for review
 	@$(BIN)/python -m tests.sentences
 
-$(STAMP): pyproject.toml
+# What agentless itself needs, with a dot a second; the tools for tests come with $(STAMP).
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentless needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null \
 	  || { test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y python3-venv >/dev/null && $(PYTHON) -m venv $(VENV); } \
 	  || { echo "python3 -m venv does not work; on Debian: apt-get install python3-venv"; exit 1; }
-	@echo "installing agentless into $(VENV) ..."
+	@echo "Installing agentless into $(VENV), once ..."
+	@while kill -0 $$$$ 2>/dev/null; do printf .; sleep 1; done & dots=$$!; \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --editable . 2>$(VENV)/pip.log || failed=1; \
+	  kill $$dots; echo; test -z "$$failed" || { cat $(VENV)/pip.log; exit 1; }
+	@touch $@
+
+$(STAMP): $(RUNS)
+	@echo "Installing the tools for tests into $(VENV), once ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import termios
@@ -54,11 +55,19 @@ class Keyboard:
         """The exit code of the command, once it has one."""
         return self.process.wait(WITHIN)
 
+    def text(self) -> str:
+        """All that an ended command has shown, without colours."""
+        os.close(self._theirs)
+        self._theirs = -1
+        self._reader.join(WITHIN)
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.output.decode()).replace("\r\n", "\n")
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
-        os.close(self._theirs)
+        if self._theirs >= 0:
+            os.close(self._theirs)
         self._reader.join(WITHIN)  # it would read what comes by the next one that has this number
         os.close(self._ours)
 

@@ -60,7 +60,7 @@ PANELS = {
         "volume": "files.volume",
     },
     "Set up": {
-        "init": "setup.inventory",
+        "init": "setup.init",
         "inventory": "setup.inventory",
         "controller": "setup.controller",
         "recover": "tasks.recover",

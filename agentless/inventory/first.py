@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
 from agentless.errors import InventoryError, UsageError
-from agentless.inventory.ssh_hosts import parse_login
+from agentless.inventory.ssh_hosts import SshHost, parse_login
+from agentless.model.text import cut, printable
 
+DEFAULT_IMAGE = "python:3.12-slim"
+"""The default image if none is named."""
 _HEAD = """\
 # The machines that agentless may use. They need an SSH server and Docker, nothing else.
 # List them with `agentless nodes`, check them with `agentless doctor`. All keys: docs/inventory.md.
@@ -23,7 +27,7 @@ version: 1
 # Settings of all nodes; a node can override each of them. Remove the '# ' in front of a key to use it.
 # Unset keys fall back to ~/.ssh/config.
 defaults:
-  image: python:3.12-slim             # for tasks that specify no image
+  image: {image:<26}  # for tasks that specify no image
   # user: ubuntu                      # login name
   # port: 22                          # SSH port
   # identity_file: ~/.ssh/id_ed25519  # private key
@@ -33,7 +37,7 @@ defaults:
   # container: torch                  # an env instead of the image; agentless copies it to the nodes
   # shared_dir: /mnt/shared           # folder shared by all nodes; /shared in a task
   # local_temp: /scratch              # folder for temporary files on each node; /local_temp in a task
-  # labels: {site: lab}               # select nodes by these, as in --on site=lab
+  # labels: {{site: lab}}               # select nodes by these, as in --on site=lab
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 
@@ -43,25 +47,45 @@ nodes:
 """
 
 
-def first_inventory(hosts: Sequence[str], left_out: Sequence[str] = ()) -> str:
-    """The text of an inventory of `hosts`, each an alias of ~/.ssh/config or `[user@]host[:port]`.
+def named_hosts(hosts: Iterable[str]) -> dict[str, SshHost]:
+    """Hosts by the names of their nodes, which are valid and unique. Each is an alias of ~/.ssh/config or a login.
 
-    Names of nodes are valid and unique, made from the hosts. `left_out` are aliases of git servers, named in a comment.
     Raises UsageError if there is no host, or an invalid one.
     """
-    if not hosts:
-        raise UsageError("no hosts in ~/.ssh/config; specify one: agentless init user@host")
-    nodes: dict[str, str] = {}
+    nodes: dict[str, SshHost] = {}
     for text in dict.fromkeys(hosts):
         login = parse_login(text)
         if not login:
             raise UsageError(f"host {text!r}: use [user@]host[:port], for example ubuntu@10.0.0.11:2222")
-        keys = (f"{key}: {_scalar(value)}" for key, value in login._asdict().items() if value)
-        nodes[_node_name(login.host, nodes)] = f"{{{', '.join(keys)}}}"
-    lines = [f"  {_scalar(name)}: {node}\n" for name, node in nodes.items()]
-    if left_out:
-        lines.append(f"  # Left out, because they are git servers: {', '.join(left_out)}\n")
-    return _HEAD + "".join(lines)
+        nodes[_node_name(login.host, nodes)] = login
+    if not nodes:
+        raise UsageError("no hosts in ~/.ssh/config; specify one: agentless init user@host")
+    return nodes
+
+
+def first_inventory(
+    nodes: Mapping[str, SshHost],
+    image: str | None = None,
+    *,
+    left_out: Mapping[str, tuple[SshHost, str]] = MappingProxyType({}),
+    git: Sequence[str] = (),
+) -> str:
+    """The text of an inventory.
+
+    `left_out` are nodes with the reason why they are only a comment, `git` the aliases of git servers, likewise.
+    """
+    lines = [f"  {_line(name, host)}\n" for name, host in nodes.items()] or ["  {}\n"]
+    for name, (host, why) in left_out.items():
+        lines.append(f"  # {_line(name, host)}  # left out: {cut(printable(why), 150)}\n")
+    if git:
+        lines.append(f"  # Left out, because they are git servers: {', '.join(git)}\n")
+    return _HEAD.format(image=_scalar(image or DEFAULT_IMAGE)) + "".join(lines)
+
+
+def check_absent(path: Path, *, force: bool) -> None:
+    """Raise InventoryError if there is an inventory, unless it may be replaced."""
+    if path.exists() and not force:
+        raise InventoryError(f"{path} already exists; edit it, or replace it with --force")
 
 
 def write_first(path: Path, text: str, force: bool) -> None:
@@ -81,12 +105,17 @@ def write_first(path: Path, text: str, force: bool) -> None:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        if isinstance(error, FileExistsError) and path.exists():
-            raise InventoryError(f"{path} already exists; edit it, or replace it with --force") from error
+        if isinstance(error, FileExistsError):
+            check_absent(path, force=False)
         raise InventoryError(f"cannot write {path}: {error.strerror}; choose another path") from error
 
 
-def _node_name(host: str, taken: dict[str, str]) -> str:
+def _line(name: str, host: SshHost) -> str:
+    keys = (f"{key}: {_scalar(value)}" for key, value in host._asdict().items() if value)
+    return f"{_scalar(name)}: {{{', '.join(keys)}}}"
+
+
+def _node_name(host: str, taken: Container[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-") or "node"
     name, number = base, 2
     while name in taken:

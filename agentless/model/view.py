@@ -203,6 +203,15 @@ class CheckView:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageView:
+    """An image that a node has. `entrypoint` is what it runs in front of a command, empty if nothing."""
+
+    name: str
+    size: int
+    entrypoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartView:
     """The result for one target of a submit. `task` is None if it was refused; `exit_code` is 0 on success.
 

@@ -11,6 +11,7 @@ from agentless.model.files.files_image import FilesImage
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, Sight
 from agentless.model.images.image import Image, ImageDefaults, ImagePresence
 from agentless.model.tasks.log_query import LogPosition
+from agentless.model.view import ImageView
 
 
 class Reading(Protocol):
@@ -99,6 +100,12 @@ class FileCommands(Protocol):
 
 class ImageCommands(Protocol):
     """Images: from a registry, and from one node to another."""
+
+    def names(self) -> Command:
+        """Ask for the names of the node's images."""
+
+    def parse_names(self, result: Result) -> tuple[ImageView, ...]:
+        """The named images, envs left out; raises RuntimeFailed."""
 
     def pull(self, image: str) -> Command:
         """Have the node fetch an image from its registry."""

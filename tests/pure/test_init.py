@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import InventoryError, UsageError
-from agentless.inventory.first import first_inventory, write_first
+from agentless.inventory.first import first_inventory, named_hosts, write_first
 from agentless.inventory.inventory import Inventory, load
 from agentless.inventory.schema import Defaults
 from agentless.inventory.ssh_hosts import SshHosts, parse_login, read_ssh_hosts
@@ -96,7 +96,7 @@ def test_a_configuration_that_cannot_be_read_names_no_host(ssh: Path, content: b
 
 
 def test_aliases_become_nodes_that_ssh_config_explains(tmp_path: Path) -> None:
-    nodes = loaded(tmp_path, first_inventory(["gpu1", "gpu2.lab"])).nodes
+    nodes = loaded(tmp_path, first_inventory(named_hosts(["gpu1", "gpu2.lab"]))).nodes
     assert [(n.name, n.host, n.user, n.port) for n in nodes.values()] == [
         ("gpu1", "gpu1", None, None),
         ("gpu2.lab", "gpu2.lab", None, None),
@@ -114,13 +114,13 @@ def test_aliases_become_nodes_that_ssh_config_explains(tmp_path: Path) -> None:
     ],
 )
 def test_named_hosts_become_nodes(tmp_path: Path, text: str, host: str, user: str | None, port: int | None) -> None:
-    (node,) = loaded(tmp_path, first_inventory([text])).nodes.values()
+    (node,) = loaded(tmp_path, first_inventory(named_hosts([text]))).nodes.values()
     assert (node.host, node.user, node.port) == (host, user, port)
 
 
 def test_names_of_nodes_are_valid_and_unique(tmp_path: Path) -> None:
     hosts = ["gpu1", "root@gpu1", "gpu1:22", "gpu1-2", "fe80::1", "_x", "gpu1"]
-    assert list(loaded(tmp_path, first_inventory(hosts)).nodes) == [
+    assert list(loaded(tmp_path, first_inventory(named_hosts(hosts))).nodes) == [
         "gpu1", "gpu1-2", "gpu1-3", "gpu1-2-2", "fe80--1", "x",
     ]  # fmt: skip
 
@@ -130,28 +130,41 @@ def test_names_of_nodes_are_valid_and_unique(tmp_path: Path) -> None:
 )
 def test_a_host_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"host {text!r}: use [user@]host[:port]")):
-        first_inventory([text])
+        first_inventory(named_hosts([text]))
 
 
 def test_no_host_is_answered_with_how_to_name_one() -> None:
     with pytest.raises(UsageError, match="agentless init user@host"):
-        first_inventory([])
+        first_inventory(named_hosts([]))
 
 
 def test_what_was_left_out_is_said_in_a_comment() -> None:
-    assert "  # Left out, because they are git servers: github.com, forge\n" in first_inventory(
-        ["gpu1"], ["github.com", "forge"]
-    )
+    text = first_inventory(named_hosts(["gpu1"]), git=["github.com", "forge"])
+    assert "  # Left out, because they are git servers: github.com, forge\n" in text
+
+
+def test_a_host_that_failed_is_a_comment_that_can_be_uncommented(tmp_path: Path) -> None:
+    (nodes := named_hosts(["gpu1", "me@gpu2:2222"])).pop("gpu1")
+    why = "refused\nnodes: {evil: {}}\x85\u2028x: y" + "!" * 500
+    text = first_inventory(named_hosts(["gpu1"]), left_out={"gpu2": (nodes["gpu2"], why)})
+    assert list(loaded(tmp_path, text).nodes) == ["gpu1"]
+    assert max(map(len, text.splitlines())) < 250
+    assert loaded(tmp_path, text.replace("# gpu2: ", "gpu2: ")).nodes["gpu2"].port == 2222
+
+
+def test_the_default_image_is_the_one_that_was_found(tmp_path: Path) -> None:
+    text = first_inventory(named_hosts(["gpu1"]), "registry.lab:5000/me/torch:2.4")
+    assert loaded(tmp_path, text).image == "registry.lab:5000/me/torch:2.4"
 
 
 def test_every_key_is_explained() -> None:
-    assert set(re.findall(r"^  (?:# )?(\w+): .+ # \w", first_inventory(["gpu1"]), re.MULTILINE)) == set(
+    assert set(re.findall(r"^  (?:# )?(\w+): .+ # \w", first_inventory(named_hosts(["gpu1"])), re.MULTILINE)) == set(
         Defaults.model_fields
     )
 
 
 def test_every_key_can_be_uncommented(tmp_path: Path) -> None:
-    text = re.sub(r"^  # (\w+: .+ # )", r"  \1", first_inventory(["gpu1"]), flags=re.MULTILINE)
+    text = re.sub(r"^  # (\w+: .+ # )", r"  \1", first_inventory(named_hosts(["gpu1"])), flags=re.MULTILINE)
     node = loaded(tmp_path, text).nodes["gpu1"]
     assert (node.user, node.docker, node.exclude_gpus) == ("ubuntu", ("sudo", "docker"), (0,))
 
@@ -168,7 +181,7 @@ letters = st.text(st.sampled_from("ab01@:.-_[]%~<*& #\"'{},\n\té²"), max_size=
 )
 def test_whatever_is_accepted_loads_again(tmp_path_factory: pytest.TempPathFactory, hosts: list[str]) -> None:
     try:
-        text = first_inventory(hosts)
+        text = first_inventory(named_hosts(hosts))
     except UsageError:
         return
     nodes = loaded(tmp_path_factory.getbasetemp(), text).nodes.values()

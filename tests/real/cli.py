@@ -260,6 +260,12 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def fingerprint(node: Node) -> str:
+    """That of its host key, as ssh-keygen shows it."""
+    words = ["ssh-keygen", "-lf", str(node.dir / "host_key.pub")]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[1]
+
+
 def inspect(node: Node, task: str) -> dict[str, Any]:
     """What the node's own Docker says of a task's container."""
     found: dict[str, Any] = node.ask_docker("GET", f"/containers/agentless-{task}/json")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab import Lab, requirements
+from tests.real.cli import Cli
 
 SLOW = ("test_envs", "test_engine_troubles", "test_faults", "test_engines")
 """Files whose tests take several times as long as those of others."""
@@ -38,3 +39,18 @@ def _cured(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if lab:
         lab.reset()
+
+
+@pytest.fixture
+def newcomer(lab: Lab) -> Iterator[Cli]:
+    """Somebody who has never used agentless: no inventory, and no host key is known to them."""
+    home = lab.root / "newcomer"
+    (home / ".ssh").mkdir(parents=True, exist_ok=True)
+    (home / ".ssh/known_hosts").unlink(missing_ok=True)
+    hosts = "".join(f"Host {n.name}\n  HostName {n.host}\n" for n in map(lab.nodes.get, ("node1", "node2")))
+    (home / ".ssh/config").write_text(
+        f"{hosts}Host github.com\n  User git\nHost *\n  User root\n  IdentityFile {lab.identity}\n"
+    )
+    cli = Cli(lab, "newcomer", inventory=None, HOME=str(home))
+    yield cli
+    cli.close()

@@ -9,9 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.real.cli import Cli, containers, inspect, until
+from tests.real.cli import Cli, containers, fingerprint, inspect, until
 
 ECHO = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
 
@@ -21,95 +20,42 @@ def agentless(lab):
     return Cli(lab).settle()
 
 
-@pytest.fixture
-def newcomer(lab):
-    """Somebody who has never used agentless: no inventory, and no host key is known to them."""
-    home = lab.root / "newcomer"
-    (home / ".ssh").mkdir(parents=True, exist_ok=True)
-    (home / ".ssh/known_hosts").unlink(missing_ok=True)
-    hosts = "".join(f"Host {n.name}\n  HostName {n.host}\n" for n in map(lab.nodes.get, ("node1", "node2")))
-    (home / ".ssh/config").write_text(
-        f"{hosts}Host github.com\n  User git\nHost *\n  User root\n  IdentityFile {lab.identity}\n"
-    )
-    cli = Cli(lab, "newcomer", inventory=None, HOME=str(home))
-    yield cli
-    cli.close()
-
-
-def fingerprint(key: Path) -> str:
-    return subprocess.run(["ssh-keygen", "-lf", key], check=True, capture_output=True, text=True).stdout.split()[1]
-
-
-# ---------------------------------------------------------------------- init
-
-
-def test_init_writes_the_hosts_of_ssh_config(newcomer):
-    """The file is where every command looks for it, and names the machines but no git server."""
-    assert newcomer("init").out == f"{newcomer.inventory}\n"
-    nodes = yaml.safe_load(newcomer.inventory.read_text())["nodes"]
-    assert nodes == {"node1": {"host": "node1"}, "node2": {"host": "node2"}}
-
-
-def test_init_writes_what_an_admin_can_learn_from(newcomer):
-    newcomer("init")
-    comments = [line for line in newcomer.inventory.read_text().splitlines() if "#" in line]
-    assert {"user:", "jump:", "docker:", "image:", "exclude_gpus:"} <= {w for line in comments for w in line.split()}
-
-
-def test_init_takes_hosts_of_the_command_line(newcomer):
-    newcomer("init", "ubuntu@10.0.0.11:2222")
-    nodes = yaml.safe_load(newcomer.inventory.read_text())["nodes"]
-    assert list(nodes.values()) == [{"host": "10.0.0.11", "user": "ubuntu", "port": 2222}]
-
-
-def test_init_overwrites_nothing(newcomer):
-    newcomer.write_inventory("mine")
-    assert "--force" in newcomer("init", code=2).err
-    assert newcomer.inventory.read_text() == "mine"
-
-
-def test_init_overwrites_with_force(newcomer):
-    newcomer.write_inventory("mine")
-    newcomer("init", "--force")
-    assert newcomer("inventory", "check").out.endswith("2 nodes, no error\n")
-
-
 # ---------------------------------------------------------------------- trust
 
 
 def test_an_unknown_host_key_is_refused(newcomer):
     """And the reason names the fingerprint and the command that helps."""
-    newcomer("init")
+    newcomer("init", "--all")
     node = newcomer.node("node1")
     assert node["state"] == "offline"
-    assert fingerprint(newcomer.lab.nodes["node1"].dir / "host_key.pub") in node["reason"]
+    assert fingerprint(newcomer.lab.nodes["node1"]) in node["reason"]
     assert "agentless nodes trust node1" in node["reason"]
 
 
 def test_trust_shows_the_fingerprint_that_ssh_keygen_shows(newcomer):
     """And records nothing when nobody is there to compare it."""
-    newcomer("init")
+    newcomer("init", "--all")
     done = newcomer("nodes", "trust", "node1", code=3)
-    assert re.findall("SHA256:[^ \n]+", done.out) == [fingerprint(newcomer.lab.nodes["node1"].dir / "host_key.pub")]
+    assert re.findall("SHA256:[^ \n]+", done.out) == [fingerprint(newcomer.lab.nodes["node1"])]
     assert "--yes" in done.err
     assert newcomer.node("node1")["state"] == "offline"
 
 
 @pytest.mark.parametrize(("answer", "code", "state"), [("y", 0, "online"), ("n", 3, "offline")])
 def test_trust_asks(newcomer, answer, code, state):
-    newcomer("init")
+    newcomer("init", "--all")
     assert newcomer.terminal("nodes", "trust", "node1", typed=f"{answer}\n")[0] == code
     assert newcomer.node("node1")["state"] == state
 
 
 def test_a_changed_host_key_is_refused_until_it_is_trusted(newcomer):
     """With both fingerprints, and a warning before it is recorded."""
-    newcomer("init")
+    newcomer("init", "--all")
     newcomer("nodes", "trust", "node1", "--yes")
     node = newcomer.lab.nodes["node1"]
-    before = fingerprint(node.dir / "host_key.pub")
+    before = fingerprint(node)
     node.new_host_key()
-    after = fingerprint(node.dir / "host_key.pub")
+    after = fingerprint(node)
     reason = until(lambda: after in (reason := newcomer.node("node1")["reason"]) and reason)
     assert before in reason
     assert f"WARNING: the recorded key is {before}" in newcomer("nodes", "trust", "node1", "--yes").err
@@ -118,20 +64,20 @@ def test_a_changed_host_key_is_refused_until_it_is_trusted(newcomer):
 
 def test_trust_all_asks_once_for_what_ssh_does_not_know(newcomer):
     """Of the two nodes one is in ~/.ssh/known_hosts, hashed."""
-    newcomer("init")
+    newcomer("init", "--all")
     first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
     known = Path(newcomer.env["HOME"], ".ssh/known_hosts")
     known.write_text(f"{first.host} {(first.dir / 'host_key.pub').read_text()}")
     subprocess.run(["ssh-keygen", "-H", "-f", known], check=True, capture_output=True)
     code, screen = newcomer.terminal("nodes", "trust", "--all", typed="y\n", columns=200)
     assert code == 0
-    assert re.findall("SHA256:[^ \n]+", screen) == [fingerprint(second.dir / "host_key.pub")]
+    assert re.findall("SHA256:[^ \n]+", screen) == [fingerprint(second)]
     assert screen.count("[y/N]") == 1
     assert [newcomer.node(name)["state"] for name in ("node1", "node2")] == ["online", "online"]
 
 
 def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
-    newcomer("init")
+    newcomer("init", "--all")
     first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
     key = (second.dir / "host_key.pub").read_text()
     Path(newcomer.env["HOME"], ".ssh/known_hosts").write_text(f"{first.host} {key}@revoked * {key}")
@@ -147,7 +93,7 @@ def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
 
 def test_the_newcomers_path(newcomer):
     """init, trust, gpus, submit, logs: with nothing but an ssh configuration, of which no file is written to."""
-    newcomer("init")
+    newcomer("init", "--all")
     newcomer("nodes", "trust", "node1", "--yes")
     assert [g["state"] for g in newcomer.json("gpus", "node1")] == ["free", "free"]
     task = newcomer.submit("node1::0", "--image", "busybox", "--", "echo", "hello")

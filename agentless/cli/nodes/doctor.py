@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from agentless.cli.arguments import Json, ManyNodes
@@ -26,6 +28,13 @@ def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = Fals
         found = served.get("/v1/doctor", node=nodes)
     style.show(found, _COLUMNS, "No nodes in the inventory")
     return int(any(check["ok"] is False for check in found))
+
+
+def failed(checks: list[dict[str, Any]]) -> str:
+    """Why a node with these checks cannot run tasks, empty if it can. Without a control group it can."""
+    bad = [check for check in checks if check["check"] != "limits" and check["ok"] is False]
+    open_ = [check for check in checks if check["ok"] is None]
+    return next((f"{check['check']}: {check['detail']}" for check in (*bad, *open_)), "")
 
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}

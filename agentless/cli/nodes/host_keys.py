@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from agentless.cli import complete
 from agentless.cli.app import complain, warn
-from agentless.cli.arguments import path_words
+from agentless.cli.arguments import ManyNodes
 from agentless.cli.client import client
-from agentless.cli.confirm import confirm
 from agentless.cli.output import print_line, say
 from agentless.cli.progress import progress
+from agentless.client.client import Client
 from agentless.errors import NoAnswer, Refused, UsageError
+
+Keys = list[dict[str, Any]]
+"""Host keys as `GET /v1/host-keys` gives them."""
+
+
+class Verdict(NamedTuple):
+    """What became of a node's host key: a `problem` with its exit code, or none.
+
+    `recorded`: only just. `changed`: another one is on record.
+    """
+
+    node: str
+    problem: str = ""
+    code: int = 0
+    recorded: bool = False
+    changed: bool = False
 
 
 def trust(
     context: typer.Context,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NODE]...", help="Node names", autocompletion=complete.nodes, callback=path_words),
-    ] = None,
+    nodes: ManyNodes = None,
     everyone: Annotated[bool, typer.Option("--all", help="All nodes in the inventory")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; you have compared the keys")] = False,
 ) -> int:
@@ -31,58 +45,87 @@ def trust(
     """
     if bool(nodes) == everyone:
         raise UsageError("Specify nodes, or --all")
-    served = client(context)
+    from agentless.model.nodes.node import naming
+
+    served, code = client(context), 0
+
+    def agree(keys: Keys) -> bool:
+        _show(keys)
+        if not yes and not sys.stdin.isatty():
+            raise Refused("No terminal to confirm at. Compare the fingerprints, then use --yes")
+        if not yes and not confirm_keys(len(distinct(keys))):
+            raise Refused("Nothing recorded")
+        return True
+
     with progress("Reading host keys"):
         found = served.get("/v1/host-keys", node=nodes)
-    code, known = 0, "host key already trusted"
+    for verdict in settled(served, found, agree, changed_too=not everyone):
+        if verdict.problem:
+            fix = f", then run: agentless nodes trust {verdict.node}" if verdict.changed else ""
+            complain(naming(verdict.node, f"{verdict.problem}{fix}"))
+            code = code or verdict.code
+        else:
+            known = "host key recorded" if verdict.recorded else "host key already trusted"
+            print_line(f"{verdict.node}: {known}, node reachable")
+    return code
+
+
+def settled(served: Client, found: Keys, agree: Callable[[Keys], bool], *, changed_too: bool) -> Iterator[Verdict]:
+    """Record the host keys that `agree` accepts, and yield what became of each node.
+
+    A node behind a jump host shows its own key only once the jump host's is recorded, so there may be more rounds.
+    `changed_too`: `agree` decides about keys other than the one on record, too.
+    """
+    shown: dict[str, str] = {}
     while True:
         ask = []
         for key in found:
-            problem, its_code = _untrustworthy(key, everyone)
-            if problem:
-                complain(problem)
-                code = code or its_code
-            elif key["trusted"]:
-                print_line(f"{key['node']}: {known}, node reachable")
-            else:
+            problem, code = _untrustworthy(key, changed_too=changed_too)
+            if not problem and key["fingerprint"] and key["fingerprint"] == shown.get(key["node"]):
+                problem, code = "its host key is recorded, but SSH still refuses it", Refused.exit_code
+            if not problem and not key["trusted"]:
                 ask.append(key)
+            else:
+                yield Verdict(key["node"], problem, code, key["node"] in shown, bool(key["recorded"]))
         if not ask:
-            return code
-        _compare(ask, yes)
+            return
+        if not agree(ask):
+            for key in ask:
+                yield Verdict(key["node"], f"the host key of {key['host']} is not trusted", Refused.exit_code)
+            return
         shown = {key["node"]: key["fingerprint"] for key in ask}
         with progress("Connecting"):
-            found, known = served.post("/v1/host-keys", shown), "host key recorded"
-        for key in found:
-            if key["fingerprint"] == shown[key["node"]]:
-                raise Refused(f"{key['node']}: its host key is recorded, but SSH still refuses it")
+            found = served.post("/v1/host-keys", shown)
 
 
-def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
+def distinct(keys: Keys) -> Keys:
+    """Each key once: that of a jump host is shown by all nodes behind it."""
+    return list({(key["host"], key["fingerprint"]): key for key in keys}.values())
+
+
+def confirm_keys(count: int) -> bool:
+    """Ask whether these keys are the right ones."""
+    say("To print the fingerprint on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    question = "Does it match? Trust this key" if count == 1 else f"Do they match? Trust all {count} keys"
+    return typer.confirm(question, default=False, err=True)
+
+
+def _untrustworthy(key: dict[str, Any], *, changed_too: bool) -> tuple[str, int]:
     """Why a key must not be recorded, and the exit code for that; empty if it may be."""
     if key["error"]:
-        return key["error"], NoAnswer.exit_code
+        return key["error"].removeprefix(f"{key['node']}: "), NoAnswer.exit_code
     if key["revoked"]:
-        return f"{key['node']}: {key['host']} presents a revoked host key; do not connect", 3
-    if key["recorded"] and everyone:
-        why = f"WARNING: the host key of {key['host']} has changed; ask its admin"
-        return f"{key['node']}: {why}, then run: agentless nodes trust {key['node']}", 3
+        return f"{key['host']} presents a revoked host key; do not connect", 3
+    if key["recorded"] and not changed_too:
+        return f"WARNING: the host key of {key['host']} has changed; ask its admin", 3
     return "", 0
 
 
-def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
-    """Show these keys and ask once whether they match; raises Refused unless they do."""
-    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
+def _show(keys: Keys) -> None:
+    for key in distinct(keys):
         print_line(f"{key['node']}: {key['host']} presents host key {key['fingerprint']}")
         if key["recorded"]:
             warn(
                 f"WARNING: the recorded key is {', '.join(key['recorded'])}. Either the node was reinstalled, or "
                 "somebody intercepts the connection. Ask its admin before you continue."
             )
-    if yes:
-        return
-    say("To print the fingerprint on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-    confirm(
-        "Does it match? Trust this key" if len(keys) == 1 else f"Do they match? Trust all {len(keys)} keys",
-        "Nothing recorded",
-        unattended=Refused("No terminal to confirm at. Compare the fingerprints, then use --yes"),
-    )

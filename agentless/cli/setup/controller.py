@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from agentless import paths
@@ -78,18 +80,23 @@ def stop() -> None:
     if not served.is_running():
         print_line(f"no controller runs for {paths.state_dir()}")
         return
-    pid = served.post("/v1/controller/stop")["pid"]
-    if not _has_ended():
-        raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {paths.state_dir()}")
+    end(served, paths.state_dir())
     print_line("the controller has ended; tasks go on")
 
 
-def _has_ended() -> bool:
+def end(served: Client, state: Path) -> None:
+    """End the controller of this state folder; raises ControllerError if it does not end."""
+    pid = served.post("/v1/controller/stop")["pid"]
+    if not _has_ended(state):
+        raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {state}")
+
+
+def _has_ended(state: Path) -> bool:
     """Wait up to 15 s for the lock that a live controller holds. A zombie has a process id, but no lock."""
     import fcntl
     import time
 
-    with (paths.state_dir() / "lock").open() as lock:
+    with (state / "lock").open() as lock:
         for _ in range(300):
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

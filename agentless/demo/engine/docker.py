@@ -6,11 +6,12 @@ Messages and exit codes are those of Docker 20.10 on Debian 12, read off a real 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 from agentless.demo.calls import Call
 from agentless.demo.engine import changing, executing, looking
-from agentless.demo.engine.engine import Complaint, SimulatedEngine
+from agentless.demo.engine.engine import IMAGES, Complaint, SimulatedEngine
 from agentless.demo.engine.go_template import BadTemplate, render
 from agentless.demo.engine.words import Words, parse
 
@@ -44,6 +45,21 @@ async def docker(engine: SimulatedEngine, call: Call) -> int:
         return 1
 
 
+async def _images(engine: SimulatedEngine, words: Words, call: Call) -> int:
+    """List the images there are; of anything about files nothing is simulated."""
+    listed = {f"sha256:{sha256(name.encode()).hexdigest()}": name for name in sorted(IMAGES)}
+    match words.rest:
+        case ["ls"] if "--quiet" in words.options and "--filter" not in words.options:
+            await call.print("\n".join(listed))
+            return 0
+        case ["inspect", *ids] if ids and listed.keys() >= set(ids):
+            for each in ids:
+                facts = {"RepoTags": [listed[each]], "Size": 100_000_000, "Config": {"Entrypoint": None}}
+                await call.print(render(words.last("--format"), facts))
+            return 0
+    return await _no_files(engine, words, call)
+
+
 async def _no_files(engine: SimulatedEngine, words: Words, call: Call) -> int:
     del engine, words, call
     raise Complaint("simulated nodes cannot receive files: --upload and agentless run need a real engine")
@@ -74,7 +90,7 @@ _COMMANDS: dict[str, Verb] = {
     "version": Verb(looking.version, _FORMAT),
     "info": Verb(looking.info, _FORMAT),
     "ps": Verb(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
-    "image": Verb(_no_files, _FORMAT | {"--filter"}),
+    "image": Verb(_images, _FORMAT | {"--filter"}, frozenset({"--quiet", "--no-trunc"})),
     "inspect": Verb(looking.inspect, _FORMAT),
     "logs": Verb(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
     "events": Verb(looking.events, frozenset({"--format", "--filter", "--since"})),

@@ -10,11 +10,16 @@ import orjson
 from agentless.engines.docker.commands import Commands
 from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
 from agentless.model.command import Command, Result, escaped
+from agentless.model.images.env import is_ours
 from agentless.model.images.image import UTC, Image, ImagePresence, short
+from agentless.model.text import cut, printable
+from agentless.model.view import ImageView
 from agentless.rules.images.compressed import PACKERS
 from agentless.rules.images.layers import PARTIAL, common_layers
 
 LOOK_WITHIN = 60.0
+MAX_LISTED = 500
+"""The most names of images that are taken from one node."""
 LOAD_WITHIN = 12 * 3600.0
 """Seconds after which the node itself ends a load, should nobody else do it."""
 
@@ -28,6 +33,8 @@ _IMAGE = (
     '{"id":{{json .Id}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
     '"architecture":{{json .Architecture}},"os":{{json .Os}}}'
 )
+_LISTED = '{"names":{{json .RepoTags}},"size":{{.Size}},"entrypoint":{{json .Config.Entrypoint}}}'
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,254}")
 _LAYERS = "layers {{json .RootFS.Layers}}"
 _INFO = "driver {{json .DriverStatus}}"
 _CONTAINERD = "io.containerd.snapshotter"
@@ -97,6 +104,20 @@ class DockerImages:
         chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
         kept = min(common_layers(image.layers, chains), len(image.layers))
         return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out)
+
+    def names(self) -> Command:
+        """Ask for the names of the node's images."""
+        return self._script("image-list.sh.j2", list_format=_LISTED)
+
+    def parse_names(self, result: Result) -> tuple[ImageView, ...]:
+        """The named images, envs left out; raises RuntimeFailed. Names that no registry allows are left out."""
+        if not result.ok:
+            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
+        found: dict[str, ImageView] = {}
+        for line in result.out.splitlines():
+            for image in _listed(line):
+                found.setdefault(image.name, image)
+        return tuple(found.values())[:MAX_LISTED]
 
     # ------------------------------------------------------------------- moving
 
@@ -205,6 +226,18 @@ class DockerImages:
 
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
         return self._commands.script(template, timeout=timeout, **values)
+
+
+def _listed(line: str) -> list[ImageView]:
+    """The images that a line names; a line that cannot be read names none."""
+    try:
+        fields = orjson.loads(line)
+        size, words = int(fields["size"]), " ".join(map(str, fields["entrypoint"] or ()))
+        names = [str(name) for name in fields["names"] or ()]
+    except (KeyError, TypeError, ValueError):
+        return []
+    entrypoint = cut(printable(words), 200)
+    return [ImageView(name, size, entrypoint) for name in names if _NAME.fullmatch(name) and not is_ours(name)]
 
 
 def _held(image: str) -> str:

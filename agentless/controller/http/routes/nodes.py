@@ -15,7 +15,7 @@ from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.host_keys import HostKey, HostKeys
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.views import GpuViews
-from agentless.model.view import CheckView, GpuView, NodeView, ResumeView
+from agentless.model.view import CheckView, GpuView, ImageView, NodeView, ResumeView
 from agentless.rules.views.publish import node_view
 
 _Nodes = Annotated[tuple[str, ...], Query()]
@@ -54,6 +54,14 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
         link = known.link(node)
         await known.heard([node])
         return replace(node_view(known.cluster([node]).nodes[node]), sessions=link.session.sessions)
+
+    @app.get("/v1/nodes/{node}/images")
+    async def images(node: str) -> tuple[ImageView, ...]:
+        """The names of its images, the newest first."""
+        link = known.link(node)
+        await known.heard([node])
+        commands = link.runtime.images
+        return commands.parse_names(await link.run(commands.names()))
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, caller: CurrentCaller) -> NodeView:
