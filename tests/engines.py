@@ -18,9 +18,12 @@ from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.gpu import GpuFault, GpuTopology
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.signature import Signer
+from agentless.paths import template_dir
 from agentless.render import Renderer
 
 VENDORS = GpuVendors((Nvidia(),))
+RENDERER = Renderer([template_dir()])
+"""The packaged templates."""
 
 
 def docker_engine(node: NodeConfig, renderer: Renderer, signer: Signer) -> DockerEngine:

@@ -294,6 +294,7 @@ class Controller:
             Session(transport, node.name, ("docker", *self._vendors.programs)),
             self._vendors,
             NodeEngines(DockerEngine(*parts), Systemd(*parts)),
+            self._renderer,
             self.clock,
             self.nodes,
         )

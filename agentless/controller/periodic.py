@@ -1,4 +1,7 @@
-"""Periodic jobs. Each is guarded by itself: one that fails does not affect the others."""
+"""Periodic jobs. Each is guarded by itself: one that fails does not affect the others.
+
+Which jobs exist is `Controller.jobs` in `controller/app.py`.
+"""
 
 from __future__ import annotations
 

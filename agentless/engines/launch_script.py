@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentless.engines import other_engines
+from agentless.engines import beside
 from agentless.engines.dialect import Dialect
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
@@ -47,8 +47,8 @@ def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict
         "lock_wait": LOCK_WAIT,
         "live": dialect.template("docker-live.sh.j2"),
         "live_format": f"{dialect.signed}|{dialect.formats.live}",
-        **other_engines.asking(node, dialect),
-        "named_gpus": other_engines.group_names(gpus),
+        **beside.asking(node, dialect),
+        "named_gpus": beside.group_names(gpus),
     }
 
 
@@ -56,7 +56,7 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
     """Raise the error of a failed launch if it is about the lock or about other claims, as `parse_launch` does."""
     if result.exit_code == HELD:
         raise Held(_held(task, node, result.out))
-    if result.exit_code == other_engines.UNSEEN and (unseen := other_engines.unseen(node, result.out)):
+    if result.exit_code == beside.UNSEEN and (unseen := beside.unseen(node, result.out)):
         raise Unseen(unseen)
     if result.exit_code == LOCKED:
         raise Refused(f"{node.name}: other launches locked this node for {LOCK_WAIT} s; retry")
@@ -76,9 +76,9 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
     held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
     words = [
-        f"GPU {index.get(gpu, gpu)} is held by {other_engines.holder(other)} of {owner}"
+        f"GPU {index.get(gpu, gpu)} is held by {beside.holder(other)} of {owner}"
         if gpu
-        else f"{node.name} cannot be shared with {other_engines.holder(other)} of {owner} (--exclusive)"
+        else f"{node.name} cannot be shared with {beside.holder(other)} of {owner} (--exclusive)"
         for gpu, other, owner in held
     ]
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]

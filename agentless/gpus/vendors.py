@@ -1,6 +1,7 @@
 """Several GPU vendors behind one interface: asks each, and gives a task the devices of each.
 
-A node has GPUs of one vendor. If several report some, the first vendor's count.
+A node has GPUs of one vendor. If several report some, the first vendor's count. Which vendors exist is `VENDORS` in
+`controller/app.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
-from agentless.ports import GpuVendor
+from agentless.ports import GpuVendor, ScriptRenderer
 
 
 class GpuVendors:
@@ -39,9 +40,9 @@ class GpuVendors:
         """The PCI functions that are GPUs of any vendor."""
         return tuple(kind for vendor in self._vendors for kind in vendor.pci)
 
-    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+    def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
         """The sections of all vendors."""
-        return tuple(section for vendor in self._vendors for section in vendor.sections(topology=topology))
+        return tuple(section for vendor in self._vendors for section in vendor.sections(renderer, topology=topology))
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
         """The sample of the vendor that has GPUs here. An error of any other vendor is kept in it."""

@@ -10,7 +10,7 @@ from agentless.ports.engine_parts import (
     TerminalCommands,
     VolumeCommands,
 )
-from agentless.ports.gpus import GpuVendor, Probe
+from agentless.ports.gpus import GpuVendor, Probe, ScriptRenderer
 from agentless.ports.transport import Shell, Terminal, Transport
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ImageCommands",
     "Probe",
     "Reading",
+    "ScriptRenderer",
     "Shell",
     "Terminal",
     "TerminalCommands",

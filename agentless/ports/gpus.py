@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+
+
+class ScriptRenderer(Protocol):
+    """Renders the scripts in `templates/`."""
+
+    def script(self, name: str, /, **values: Any) -> str:
+        """The shell text that template `name` makes of `values`."""
 
 
 class Probe(Protocol):
@@ -18,8 +25,8 @@ class Probe(Protocol):
     def pci(self) -> tuple[str, ...]:
         """How /sys describes the PCI functions that are GPUs: the vendor, a colon, and how the class begins."""
 
-    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """The sections to run on the node; their names begin with the vendor's.
+    def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
+        """The sections to run on the node; their names begin with the vendor's, their scripts are templates.
 
         With `topology` they also ask how the GPUs are joined and what the kernel log says of them, which is too much
         for every sample.

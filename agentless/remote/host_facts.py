@@ -21,33 +21,7 @@ from collections.abc import Mapping, Sequence
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import pci_bus_id
 from agentless.model.nodes.node import HostFacts, NumaNode, count_cpus
-
-# `cat`, since a cpulist read byte by byte, as dash's `read` does, is empty.
-# `gpus` is set before it; most functions are of vendors that make none, and are not looked at any further.
-_SCRIPT = """
-get() { value=; [ -r "$1" ] && read -r value <"$1"; }
-if get /sys/devices/system/cpu/online; then echo "online $value"; else echo "cores $(nproc)"; fi
-while read -r key value _; do
-  case $key in MemTotal:) echo "memory $value"; break ;; esac
-done </proc/meminfo
-for dir in /sys/devices/system/node/node[0-9]*; do
-  echo "node ${dir##*/node} $(cat "$dir/cpulist")"
-  [ -r "$dir/meminfo" ] && while read -r _ number key value _; do
-    case $key in MemTotal:) echo "local $number $value"; break ;; esac
-  done <"$dir/meminfo"
-done
-for dir in /sys/bus/pci/devices/*; do
-  get "$dir/vendor"
-  vendor=$value
-  case " $gpus" in *" $vendor:"*) get "$dir/class" ;; *) continue ;; esac
-  class=$value
-  for gpu in $gpus; do
-    case $vendor:$class in "$gpu"*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
-  done
-done
-get /proc/sys/kernel/random/boot_id && echo "boot $value"
-:
-"""
+from agentless.render import Renderer
 
 _LINES = 4096
 """Lines of the answer: two for each of 1,024 NUMA nodes, as many as a kernel can have (CONFIG_NODES_SHIFT), or so."""
@@ -62,9 +36,9 @@ _NUMBER = re.compile(r"[0-9]{1,12}")
 _CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 
 
-def sections(gpus: Sequence[str]) -> tuple[Section, ...]:
+def sections(renderer: Renderer, gpus: Sequence[str]) -> tuple[Section, ...]:
     """The section to run on the node; it needs no root. `gpus` are the PCI functions that are GPUs: `Probe.pci`."""
-    return (Section("host", f"gpus='{' '.join(gpus)}'{_SCRIPT}"),)
+    return (Section("host", renderer.script("host-facts.sh.j2", gpus=" ".join(gpus))),)
 
 
 def parse(sections: Mapping[str, Result]) -> HostFacts:

@@ -47,7 +47,7 @@ def bench(runs: int) -> list[Row]:
         parts = config, Renderer([template_dir()]), SIGNER
         docker = docker_engine(*parts)
         engines = NodeEngines(docker, systemd_engine(*parts))
-        link = NodeLink(config, session, Nvidia(), engines, SystemClock(), Listener())
+        link = NodeLink(config, session, Nvidia(), engines, parts[1], SystemClock(), Listener())
         runner.run(session.connect())
 
         def ours() -> float:

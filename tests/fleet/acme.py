@@ -12,6 +12,7 @@ from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
+from agentless.ports import ScriptRenderer
 
 PROGRAM = """\
 #!/bin/sh
@@ -29,8 +30,8 @@ class Acme:
     toolkit: Toolkit | None = None
     exposing: frozenset[str] = frozenset()
 
-    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        del topology  # one question for all
+    def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
+        del renderer, topology  # one line for all
         return (Section("acme", "acme-smi"),)
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:

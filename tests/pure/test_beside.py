@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.engines import other_engines
+from agentless.engines import beside
 from agentless.errors import Refused, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.node import EngineFacts, NodeConfig
@@ -28,7 +28,7 @@ UUIDS = tuple(f"GPU-{n:02x}c0ffee-5678-1234-9abc-0123456789ab" for n in range(40
 
 def group(owner: str = "ann@there", gpus: int = 1, parent: str = "/docker", **needs: Any) -> str:
     of = task("t1", state="assigning", owner=owner, spec=spec(needs=Needs(**needs)))
-    return other_engines.group(of, Placement("node1", tuple(range(gpus)), UUIDS[:gpus]), parent)
+    return beside.group(of, Placement("node1", tuple(range(gpus)), UUIDS[:gpus]), parent)
 
 
 def test_a_group_says_what_a_task_claims_and_nothing_of_the_task() -> None:
@@ -55,9 +55,7 @@ def test_a_group_has_a_name_that_every_engine_takes(owner: str, gpus: int, exclu
 
 def parent(driver: str = "cgroupfs", *lines: str, docker: str = "docker", security: tuple[str, ...] = ()) -> str | None:
     answer = Result(0, "".join(f"{line}\n" for line in lines).encode(), b"")
-    return other_engines.parent_of(
-        NodeConfig("node1", "h", docker=tuple(docker.split())), answer, driver, list(security)
-    )
+    return beside.parent_of(NodeConfig("node1", "h", docker=tuple(docker.split())), answer, driver, list(security))
 
 
 @pytest.mark.parametrize(
@@ -95,15 +93,15 @@ def test_of_several_engines_it_is_the_one_that_is_spoken_to() -> None:
 
 
 def test_a_node_with_an_engine_that_may_not_be_asked_is_degraded_and_says_what_to_do() -> None:
-    beside = Result(0, b"unseen|alice|4711\ndockerd|1000\nhost|\n", b"")
-    assert other_engines.unseen(NODE, beside.out) == (
+    answer = Result(0, b"unseen|alice|4711\ndockerd|1000\nhost|\n", b"")
+    assert beside.unseen(NODE, answer.out) == (
         "alice runs a Docker engine on node1 (process 4711), and bob cannot see which GPUs it uses; "
         "log in as root, or set accept_engines: [alice] in the inventory"
     )
-    hidden = other_engines.unseen(NODE, "unseen||\n")
+    hidden = beside.unseen(NODE, "unseen||\n")
     assert hidden
     assert hidden.startswith("/proc on node1 hides the processes of other users (hidepid)")
-    assert other_engines.unseen(NODE, "dockerd|0\n") is None
+    assert beside.unseen(NODE, "dockerd|0\n") is None
 
 
 def test_a_launch_that_finds_such_an_engine_is_refused_in_the_same_words() -> None:
@@ -132,7 +130,7 @@ def test_the_container_of_a_task_is_in_the_group_where_its_engine_can_make_one()
 )
 def test_another_engine_is_asked_by_the_nodes_own_command(docker: tuple[str, ...], asker: list[str]) -> None:
     node = NodeConfig("node1", "h", docker=docker)
-    assert other_engines.asking(node, dialect_of(node))["asker"] == asker
+    assert beside.asking(node, dialect_of(node))["asker"] == asker
 
 
 @pytest.mark.parametrize(
@@ -147,5 +145,5 @@ def test_another_engine_is_asked_by_the_nodes_own_command(docker: tuple[str, ...
 )
 def test_the_engine_that_was_asked_is_not_asked_again(docker: tuple[str, ...], own: list[str], own_env: bool) -> None:
     node = NodeConfig("node1", "h", docker=docker)
-    asking = other_engines.asking(node, dialect_of(node))
+    asking = beside.asking(node, dialect_of(node))
     assert (asking["own"], asking["own_env"]) == (own, own_env)

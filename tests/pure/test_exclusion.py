@@ -34,6 +34,7 @@ from agentless.rules.nodes.gpu_exclusion import (
     remembered,
     resumed,
 )
+from agentless.rules.nodes.gpu_findings import Faults, Kind, kind_of
 from agentless.rules.nodes.survey import survey
 from agentless.rules.views.publish import node_view
 from agentless.stores.state.node_records import NodeRecordStore
@@ -187,6 +188,47 @@ def test_an_error_in_the_log_passes_by_itself_when_the_log_is_a_new_one_and_not_
     watch.look(xids=(xid(79, 100.0),))
     assert watch.look(xids=None, after=10 * OUT_FOR)
     assert watch.look(xids=()) == ""
+
+
+DRIVER_HANGS = GpuSample((), None, "the driver hangs")
+UNREADABLE: dict[Kind, tuple[GpuSample, Faults, GpuSample, Faults]] = {
+    Kind.RESET: (first(needs_reset=True), (), first(memory_total_mib=None), ()),
+    Kind.ECC: (first(ecc_uncorrected=1), (), first(ecc_uncorrected=None), ()),
+    Kind.HOT: (first(temperature_c=95), (), first(temperature_c=None), ()),
+    Kind.GONE: (GpuSample(GPUS[1:]), (), DRIVER_HANGS, ()),
+    Kind.LOGGED: (WELL, (xid(79, 100.0),), WELL, None),
+}
+"""A look with a finding of each kind, and one that could not read it: the sample and the kernel log."""
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_finding_says_whether_it_could_be_read(kind: Kind) -> None:
+    """A new kind needs a case here."""
+    sample, log, unread, unread_log = UNREADABLE[kind]
+    watch = Watch(AUTOMATIC)
+    watch.look()
+    reason = watch.look(sample, log)
+    assert reason
+    assert [kind_of(trouble.key) for trouble in watch.record.gpus[FIRST].troubles] == [kind]
+    assert watch.look(unread, unread_log, after=OUT_FOR) == reason
+    log = () if kind is Kind.LOGGED else None
+    assert watch.look(first(temperature_c=40), log, after=OUT_FOR) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("ecc 3", Kind.ECC),
+        ("hot", Kind.HOT),
+        ("reset", Kind.RESET),
+        ("gone", Kind.GONE),
+        ("xid 79 1204.5", Kind.LOGGED),
+        ("xid 79 None", Kind.LOGGED),
+    ],
+)
+def test_keys_in_state_files_keep_their_kind(key: str, kind: Kind) -> None:
+    """Controllers of all versions wrote these."""
+    assert kind_of(key) is kind
 
 
 def test_a_gpu_that_was_gone_stays_out_when_it_is_back() -> None:

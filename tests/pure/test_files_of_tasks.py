@@ -228,7 +228,7 @@ def test_links_stay_links_and_what_is_no_file_is_left_out_and_said(folder: Path)
 def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, a="xxx", b="")
     monkeypatch.setattr("agentless.client.files.snapshot.MAX_BYTES", 2)
-    with pytest.raises(UsageError, match=r"more than 1 GiB to upload; .* --mount, or exclude files"):
+    with pytest.raises(UsageError, match=r"more than 2 B to upload; .* --mount, or exclude files"):
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
         scan(folder / "nope", _Known("nope"))

@@ -15,6 +15,7 @@ from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
 from agentless.model.tasks.spec import TaskSpec, check_devices_are_ours
 from agentless.rules.nodes.gpu_findings import find_faults
+from tests.engines import RENDERER
 from tests.fleet.acme import Acme
 
 BOTH = GpuVendors((Nvidia(), Acme()))
@@ -39,7 +40,7 @@ def test_a_node_without_gpus_has_none_of_any_vendor() -> None:
 
 
 def test_every_vendor_is_asked_in_one_script() -> None:
-    assert [section.name for section in BOTH.sections()] == ["nvidia", "acme"]
+    assert [section.name for section in BOTH.sections(RENDERER)] == ["nvidia", "acme"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentless.model.nodes.gpu import GpuFault, GpuSample
-from agentless.rules.nodes.gpu_findings import Finding, find_faults
+from agentless.rules.nodes.gpu_findings import Finding, Kind, find_faults
 from tests.engines import xid as an_xid
 from tests.pure.build import reading, uuid
 
@@ -215,4 +215,4 @@ def test_everything_against_a_gpu_is_told() -> None:
 
 def test_a_finding_is_what_a_memory_needs() -> None:
     """Which GPU, which trouble, in words."""
-    assert find_faults(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, "reset", "needs a reset"),)
+    assert find_faults(first(needs_reset=True), GPUS, ()) == (Finding(FIRST, Kind.RESET, "needs a reset"),)

@@ -17,12 +17,12 @@ from agentless.model.command import Result, join_sections, split_sections
 from agentless.model.nodes.gpu import pci_bus_id
 from agentless.model.nodes.node import HostFacts, NumaNode
 from agentless.remote import host_facts
-from tests.engines import VENDORS
+from tests.engines import RENDERER, VENDORS
 from tests.fleet.acme import Acme
 
 RECORDS = sorted((Path(__file__).parent / "data" / "hostfacts").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
-SCRIPT = join_sections(host_facts.sections(VENDORS.pci))
+SCRIPT = join_sections(host_facts.sections(RENDERER, VENDORS.pci))
 
 
 def parse(output: bytes) -> HostFacts:
@@ -103,7 +103,8 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
     found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
     near = (NumaNode(0, "0-3", ("0000:3b:00.0",), 8192), NumaNode(1, "4-7", ("0000:af:00.0",)))
     assert (found.cores, found.numa) == (7, near)
-    script = join_sections(host_facts.sections((*VENDORS.pci, *Acme.pci))).replace("/sys/", f"{tmp_path}/sys/")
+    script = join_sections(host_facts.sections(RENDERER, (*VENDORS.pci, *Acme.pci)))
+    script = script.replace("/sys/", f"{tmp_path}/sys/")
     both = (near[0], replace(near[1], gpus=("0000:af:00.0", "0000:d8:00.0")))
     assert ask(shell, script).numa == both
 

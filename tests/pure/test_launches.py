@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agentless.controller.tasks import launch_scripts
-from agentless.controller.tasks.launch_scripts import Launches
+from agentless.controller.tasks import launches
+from agentless.controller.tasks.launches import Launches
 from agentless.errors import Refused, Timeout
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
@@ -58,8 +58,8 @@ async def test_a_start_that_hangs_does_not_keep_the_others_from_being_known() ->
 async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launch_scripts, "WAIT", 0.2)
-    monkeypatch.setattr(launch_scripts, "PACE", 0.0)
+    monkeypatch.setattr(launches, "WAIT", 0.2)
+    monkeypatch.setattr(launches, "PACE", 0.0)
     runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     link, of = Hanging(), Launches()
     link.scripts = 1  # the first hangs as well

@@ -40,16 +40,14 @@ from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
-from agentless.paths import template_dir
 from agentless.ports import Shell
 from agentless.remote import host_facts
 from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
 from agentless.remote.transports import SshFiles
-from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
 from agentless.rules.nodes.container_limits import MOST
-from tests.engines import docker_engine, systemd_engine
+from tests.engines import RENDERER, docker_engine, systemd_engine
 from tests.listener import Listener
 from tests.pure.build import NOW, SIGNER
 
@@ -183,15 +181,14 @@ class Stand:
 
 
 def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:
-    renderer = Renderer([template_dir()])
-    engines = NodeEngines(docker_engine(CONFIG, renderer, SIGNER), systemd_engine(CONFIG, renderer, SIGNER))
-    return NodeLink(CONFIG, session, Nvidia(), engines, Now(), Listener(heard))  # type: ignore[arg-type]
+    engines = NodeEngines(docker_engine(CONFIG, RENDERER, SIGNER), systemd_engine(CONFIG, RENDERER, SIGNER))
+    return NodeLink(CONFIG, session, Nvidia(), engines, RENDERER, Now(), Listener(heard))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("script", ["yes", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "standard error"])
 async def test_a_stream_of_samples_without_end_is_left(session: Session, script: str) -> None:
     with pytest.raises(TooMuch, match=r"here sends (more than 2 MiB for a sample|too many error messages)"):
-        await linked(Stand(session, script)).sampler._follow(2.0)
+        await linked(Stand(session, script)).sampler.sample(streamed=True)
 
 
 @pytest.mark.parametrize("script", ["yes start", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "errors"])
@@ -204,12 +201,38 @@ async def test_a_stream_of_events_without_end_is_left(
         await linked(Stand(session, script)).watcher._follow()
 
 
+async def test_the_script_of_a_sample_is_rendered_once_for_many_samples(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred nodes are sampled every two seconds."""
+    monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.0)
+    rendered: list[str] = []
+    heard: list[NodeLink] = []
+    enough = asyncio.Event()
+    original = RENDERER.script
+
+    def script(name: str, /, **values: object) -> str:
+        rendered.append(name)
+        return original(name, **values)
+
+    def sampled(link: NodeLink) -> None:
+        heard.append(link)
+        if len(heard) == 5:
+            enough.set()
+
+    monkeypatch.setattr(RENDERER, "script", script)
+    sampling = asyncio.create_task(linked(Stand(session, ""), sampled).sampler.sample(streamed=False))
+    await enough.wait()
+    sampling.cancel()
+    assert rendered == ["nvidia-probe.sh.j2"]
+
+
 async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_often(session: Session) -> None:
     """Each is read and judged: ten thousand of them would leave no time for other nodes."""
     mark, looks = "@@agentless .", []
     script = f"n=0; while [ $n -lt 10000 ]; do n=$((n + 1)); echo '{mark}'; done"
     with pytest.raises(Exception, match="ended the stream of samples"):
-        await linked(Stand(session, script), looks.append).sampler._follow(1000.0)
+        await linked(Stand(session, script), looks.append).sampler._follow("", 1000.0)
     assert len(looks) == 1
 
 
@@ -378,7 +401,7 @@ def described(**labels: str) -> Container:
     return Container("c" * 64, "agentless-t1", "running", {TASK: "t1", **labels})
 
 
-DOCKER = docker_engine(CONFIG, Renderer([template_dir()]), SIGNER)
+DOCKER = docker_engine(CONFIG, RENDERER, SIGNER)
 
 
 def facts(listed: str) -> EngineFacts:
@@ -417,7 +440,7 @@ def test_a_service_whose_labels_unpack_to_a_gigabyte_is_not_unpacked() -> None:
     """A thousand of them are in a megabyte of systemd's answer."""
     packed = base64.urlsafe_b64encode(zlib.compress(orjson.dumps({TASK: "t1", SPEC: "x" * 150_000}), 9)).decode()
     block = "Id=agentless-{}.service\nLoadState=loaded\nActiveState=active\nEnvironment=AGENTLESS_LABELS={}\n\n"
-    units = systemd_engine(CONFIG, Renderer([template_dir()]), SIGNER)
+    units = systemd_engine(CONFIG, RENDERER, SIGNER)
     answer = {"systemd.units": Result(0, "".join(block.format(n, packed) for n in range(1000)).encode())}
     assert units.parse_facts(answer, 0.0, 0.0).containers is None
     assert "too many services" in (units.parse_facts(answer, 0.0, 0.0).error or "")

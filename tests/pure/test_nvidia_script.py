@@ -17,11 +17,11 @@ from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import join_sections, split_sections
 from agentless.model.nodes.gpu import GpuSample, GpuTopology
-from tests.engines import joined
+from tests.engines import RENDERER, joined
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 GPU = "0, GPU-a, NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0"
-FULL_LOOK = join_sections(Nvidia().sections(topology=True))
+FULL_LOOK = join_sections(Nvidia().sections(RENDERER, topology=True))
 TOPOLOGY = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n"
 MORE = ", 0, 31, 69.53, 700.00, [N/A], 345, 2619, P0, 0, Disabled, Default"
 
@@ -39,7 +39,7 @@ class Node:
 
     def __init__(self, folder: Path, shell: str) -> None:
         self.folder, self.shell = folder, shell
-        self.script = join_sections(Nvidia().sections())
+        self.script = join_sections(Nvidia().sections(RENDERER))
         for program in ("timeout", "stat", "tr", "cat", "sleep", "flock", "head"):
             found = shutil.which("busybox" if shell == "busybox" and program != "flock" else program)
             assert found, f"{program} is not installed"
@@ -93,7 +93,7 @@ class Node:
         return Nvidia().parse(split_sections(self.run()))
 
     def full_look(self) -> tuple[GpuSample, GpuTopology | None]:
-        self.script = self.script.replace(join_sections(Nvidia().sections()), FULL_LOOK)
+        self.script = self.script.replace(join_sections(Nvidia().sections(RENDERER)), FULL_LOOK)
         answer = split_sections(self.run())
         return Nvidia().parse(answer), Nvidia().parse_topology(answer)
 

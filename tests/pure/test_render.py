@@ -422,6 +422,18 @@ WORDS |= {
     "podman-run.j2": ({key: way for key, way in WORDS["docker-run.j2"][0].items() if key != "cgroup_parent"}, _create),
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("begin", "clear", "reap", "shell")}
+SCRIPTS |= {
+    "host-facts.sh.j2": {"gpus": values},
+    "nvidia-faults.sh.j2": {},
+    "nvidia-probe.sh.j2": {
+        "fields": values,
+        "base_fields": values,
+        "answer": st.integers(1),
+        "processes": st.integers(1),
+        "topology": st.booleans(),
+    },
+    "nvidia-topology.sh.j2": {},
+}
 SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)

@@ -205,7 +205,7 @@ def look(*codes: int) -> NodeLink:
     session, config = Answers(*codes), NodeConfig("node1", "node1.lab")
     renderer = Renderer([template_dir()])
     docker, units = docker_engine(config, renderer, SIGNER), systemd_engine(config, renderer, SIGNER)
-    return NodeLink(config, session, Nvidia(), NodeEngines(docker, units), At(), Listener())
+    return NodeLink(config, session, Nvidia(), NodeEngines(docker, units), renderer, At(), Listener())
 
 
 async def test_a_full_look_asks_for_the_topology_and_keeps_it() -> None:

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from agentless.gpus.nvidia import faults as _xid
 from agentless.model.command import Result, join_sections, split_sections
 from agentless.model.nodes.gpu import GpuFault, pci_bus_id
+from tests.engines import RENDERER
 
 RECORDS = sorted((Path(__file__).parent / "data" / "xid").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
-SCRIPT = join_sections(_xid.sections())
+SCRIPT = join_sections(_xid.sections(RENDERER))
 STANDIN = SCRIPT.replace("timeout -k 1 5 dmesg", "timeout -k 1 5 ./dmesg")
 """BusyBox prefers a dmesg of its own to any on PATH."""
 LOST = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."

@@ -24,6 +24,7 @@ from agentless.formats.contents import HEAD, content_head
 from agentless.model.files.file_spec import UNFINISHED, Upload
 from agentless.model.files.snapshot import Entry, rows_of
 from agentless.model.files.upload_limits import INSTEAD, MAX_BYTES, MAX_FILES, MOST_LEVELS
+from agentless.model.units import format_size
 from agentless.rules.files.gitignore import Ignored
 from agentless.rules.submit.task_request import TaskRequest
 from agentless.stores import private
@@ -146,7 +147,7 @@ def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
     status = place.stat()
     found.size += status.st_size
     if found.size > MAX_BYTES:
-        raise UsageError(f"--upload {place}: more than 1 GiB to upload; {INSTEAD}")
+        raise UsageError(f"--upload {place}: more than {format_size(MAX_BYTES)} to upload; {INSTEAD}")
     digest, size = known.digest(place, path, status)
     found.entries[path] = Entry("file", stat.S_IMODE(status.st_mode) & 0o777, size, digest)
 

@@ -21,7 +21,6 @@ from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
 from agentless.ports import Clock, EnvCommands
 from agentless.rules.images.envs import env_named, version_named, with_seen_versions
-from agentless.rules.nodes.cgroup_limits import engine_of
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
 
@@ -229,7 +228,7 @@ def envs_of(link: NodeLink) -> EnvCommands:
     """What is said to a node about envs; raises Refused where it keeps none."""
     if link.runtime.envs is None:
         raise Refused(
-            f"{link.node.name} uses {engine_of(link.node)}, which does not support envs; choose a node with Docker, "
+            f"{link.node.name} uses {link.node.engine_title}, which does not support envs; choose a node with Docker, "
             "or use --image"
         )
     return link.runtime.envs

@@ -27,6 +27,7 @@ from agentless.model.text import Excerpt
 from agentless.ports import Clock, Engine, Probe
 from agentless.remote.session import Session
 from agentless.remote.streams import Stream
+from agentless.render import Renderer
 
 STREAMED = 4
 """Sessions that a node must give for samples to have one of their own; else they are asked for, one by one."""
@@ -58,6 +59,7 @@ class NodeLink:
         session: Session,
         probe: Probe,
         engines: NodeEngines,
+        renderer: Renderer,
         clock: Clock,
         listener: LinkListener,
     ) -> None:
@@ -70,7 +72,7 @@ class NodeLink:
         self.breakdowns = Breakdowns(self.cache)
         self.connection = NodeConnection(session, self.cache)
         self.answered = self.connection.answered
-        self.sampler = Sampler(session, probe, engines, self.cache)
+        self.sampler = Sampler(session, probe, engines, renderer, self.cache)
         self.inspector = Inspector(session, engines, self.cache, self.sampler, self.breakdowns)
         self.watcher = Watcher(session, engines, self.cache, self.inspector, self.breakdowns)
         self._shared = SharedStreams(self.stream)

@@ -15,7 +15,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, LaunchWanted
 from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.tasks.launch_scripts import Launches
+from agentless.controller.tasks.launches import Launches
 from agentless.controller.tasks.preparation import Preparation
 from agentless.errors import (
     AgentlessError,

@@ -9,7 +9,6 @@ from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
-from agentless.rules.nodes.cgroup_limits import engine_of
 from agentless.rules.tasks.known_complaints import ENGINE_ITSELF, ends, find, without_end
 
 _CALLING = (
@@ -220,7 +219,7 @@ def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> 
         socket = next((w for w in node.docker if w.startswith("unix://")), None)
         return found[0].sentence.format(
             node=node.name,
-            engine=engine_of(node),
+            engine=node.engine_title,
             user=node.user or "the user",
             socket=f" than {socket}" if socket else "",
             what=found[1],

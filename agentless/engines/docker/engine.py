@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from agentless.engines import launch_script, other_engines
+from agentless.engines import beside, launch_script
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.dialect import Dialect, EngineAnswer
 from agentless.engines.docker.commands import Commands
@@ -84,7 +84,7 @@ class DockerEngine:
         return (
             Section("docker.info", self._commands.text("docker-facts.sh.j2", **values)),
             Section("docker.containers", self.listing().script),
-            other_engines.facts(self._renderer, self._node, self._dialect),
+            beside.facts(self._renderer, self._node, self._dialect),
         )
 
     def listing(self) -> Command:
@@ -132,13 +132,13 @@ class DockerEngine:
                 answered=answered,
             )
         )
-        beside = sections.get(other_engines.SECTION)
+        answer = sections.get(beside.SECTION)
         return replace(
             engine,
             error=engine.error
             or (self.complaint("flock: not found") if "no flock" in others else None)
-            or other_engines.unseen(self._node, beside.out if beside else ""),
-            cgroup_parent=other_engines.parent_of(self._node, beside, fields.get("cgroups"), fields.get("security")),
+            or beside.unseen(self._node, answer.out if answer else ""),
+            cgroup_parent=beside.parent_of(self._node, answer, fields.get("cgroups"), fields.get("security")),
         )
 
     def containers(self, task: str) -> Command:
@@ -301,7 +301,7 @@ class DockerEngine:
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
-            cgroup_parent=other_engines.group(task, placement, parent) if parent else None,
+            cgroup_parent=beside.group(task, placement, parent) if parent else None,
             image=prepared.image if prepared else spec.image,
             command=spec.command,
         )

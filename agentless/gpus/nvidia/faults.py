@@ -20,16 +20,7 @@ from collections.abc import Mapping
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 from agentless.model.text import printable
-
-# `sed`, since `grep` may take a log for a binary file. `head` reads all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
-# 25 at most). An answer that it cuts lacks its last line, and is not used.
-_SCRIPT = r"""
-export LC_ALL=C
-{ timeout -k 1 5 dmesg </dev/null 2>/dev/null; printf '\n@dmesg %s\n' "$?"; } | head -c 67108864 |
-  sed -n -e '/NVRM: Xid/p' -e '/^@dmesg /p' | tail -n 51
-read -r uptime _ </proc/uptime
-printf '@uptime %s\n' "$uptime"
-"""
+from agentless.ports import ScriptRenderer
 
 _LINES, _LINE = 60, 1000
 """Lines of the answer, and characters of each line; the kernel cuts lines at about that length itself."""
@@ -77,9 +68,9 @@ _RECOVERY = 154
 _ACTION = re.compile(r" to 0x[0-9a-fA-F]+ \((.+)\)")
 
 
-def sections() -> tuple[Section, ...]:
+def sections(renderer: ScriptRenderer) -> tuple[Section, ...]:
     """The section to run on the node; it needs no root, but not every node lets users read the kernel log."""
-    return (Section("xid", _SCRIPT),)
+    return (Section("xid", renderer.script("nvidia-faults.sh.j2")),)
 
 
 def parse(sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:

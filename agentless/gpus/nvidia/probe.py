@@ -22,10 +22,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from agentless.gpus.nvidia import faults
-from agentless.gpus.nvidia import topology as _topology
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
+from agentless.ports import ScriptRenderer
 
 VENDOR = "nvidia"
 PROCESSES = 1024
@@ -46,63 +46,6 @@ _FIELDS = (
     "ecc.errors.uncorrected.volatile.total,mig.mode.current,compute_mode"
 )
 _COLUMNS, _BASE_COLUMNS = _FIELDS.count(",") + 1, _BASE.count(",") + 1
-
-# What nvidia-smi prints is cut; its exit code comes by another pipe. One that hangs in the kernel keeps its end of the
-# first pipe open, so `head` has a limit in time, too, after those of what it reads.
-# nvidia-smi inherits the lock, on a file that only this shell has: while one hangs in the kernel, where no signal ends
-# it, no second one is started. A process chooses its own name: no line of it may pass for one of ours.
-_SCRIPT = rf"""
-export LC_ALL=C
-if ! command -v nvidia-smi >/dev/null 2>&1; then
-  echo '@gpus none'
-  exit
-fi
-exec 9<"/proc/$$/limits"
-flock -n 9 2>/dev/null
-if [ $? = 1 ]; then
-  echo '@gpus 137'
-  exit
-fi
-short() {{
-  {{ code=$({{ {{ "$@" </dev/null 2>&1 3>&- 4>&-; echo "$?" >&3; }} |
-    timeout -k 1 14 head -c {ANSWER} >&4 3>&- 4>&-; }} 3>&1); }} 4>&1
-  return "${{code:-1}}"
-}}
-ask() {{ short timeout -k 2 10 nvidia-smi --format=csv,noheader,nounits "$1"; }}
-ask --query-gpu={_FIELDS}
-code=$?
-if [ "$code" = 2 ]; then
-  ask --query-gpu={_BASE}
-  code=$?
-fi
-printf '\n@gpus %s\n' "$code"
-case $code in 0 | 14) ;; *) exit ;; esac
-
-rows=$(ask --query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory)
-code=$?
-set -f
-IFS='
-'
-pids= count=0
-for row in $rows; do
-  printf '>%s\n' "$row"
-  pid=${{row#*, }}
-  pid=${{pid%%, *}}
-  case $pid in '' | *[!0-9]*) continue ;; esac
-  [ "$count" -le {PROCESSES} ] || break
-  case "$pids " in *" $pid "*) ;; *) pids="$pids $pid" count=$((count + 1)) ;; esac
-done
-if [ -n "$pids" ] && [ "$count" -le {PROCESSES} ] && cd /proc; then
-  IFS=' '
-  set -- $pids
-  timeout -k 1 5 stat -c '@owner %n %u %U' "$@"
-  for pid; do
-    printf '@command %s %.200s\n' "$pid" "$(tr '\000-\037\177' ' ' <"$pid/cmdline")"
-    while read -r group; do printf '@cgroup %s %.480s\n' "$pid" "$group"; done <"$pid/cgroup"
-  done
-fi 2>/dev/null
-printf '@end %s\n' "$code"
-"""
 
 _ANSWERED = frozenset({"0", "14"})
 """14: the GPU's infoROM is damaged; the readings are there all the same."""
@@ -176,11 +119,17 @@ _UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
-def sections(*, topology: bool = False) -> tuple[Section, ...]:
+def sections(renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
     """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
-    if not topology:
-        return (Section(VENDOR, _SCRIPT),)
-    return (Section(VENDOR, _SCRIPT + _topology.SCRIPT), *faults.sections())
+    script = renderer.script(
+        "nvidia-probe.sh.j2",
+        fields=_FIELDS,
+        base_fields=_BASE,
+        answer=ANSWER,
+        processes=PROCESSES,
+        topology=topology,
+    )
+    return (Section(VENDOR, script), *(faults.sections(renderer) if topology else ()))
 
 
 def parse(sections: Mapping[str, Result]) -> GpuSample:

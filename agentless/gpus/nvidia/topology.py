@@ -1,7 +1,7 @@
 """How the GPUs of a node are joined, asked through `nvidia-smi topo -m`.
 
-It is asked in the same section as the other questions, after them. The section ends at the first question without an
-answer, so that a driver that hangs is not asked again. The output, with tabs between the cells:
+`nvidia-topology.sh.j2` asks in the same section as the other questions, after them. The section ends at the first
+question without an answer, so that a driver that hangs is not asked again. The output, with tabs between the cells:
 
     @topology
             GPU0   GPU1   NIC0   CPU Affinity   NUMA Affinity   GPU NUMA ID       underlined with escapes by most
@@ -20,14 +20,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology
-
-# `code` is the exit code of the question before. nvidia-smi inherits the lock and `short` cuts its output, as there.
-SCRIPT = """
-case $code in 0 | 14) ;; *) exit ;; esac
-echo '@topology'
-short timeout -k 2 10 nvidia-smi topo -m
-printf '\\n@topology %s\\n' "$?"
-"""
 
 _LINES, _CELLS = 300, 200
 """Lines of the table with its legend, and cells of a line: enough for 64 GPUs and as many network cards as fit."""

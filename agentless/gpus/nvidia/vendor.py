@@ -10,6 +10,7 @@ from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.ports import ScriptRenderer
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"
@@ -38,9 +39,9 @@ class Nvidia:
     # If NVIDIA's runtime is the default, it gives all GPUs to a container whose image has one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
 
-    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+    def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
         """One section, two with `topology`. They need no root, and start one short program per process on a GPU."""
-        return probe.sections(topology=topology)
+        return probe.sections(renderer, topology=topology)
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
         """The sample in the answer, with its `error` in one sentence. If anything is wrong, processes are unknown."""

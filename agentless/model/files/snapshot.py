@@ -16,6 +16,7 @@ from typing import Literal
 
 from agentless.errors import UsageError
 from agentless.model.files.upload_limits import INSTEAD, MAX_BYTES, MAX_FILES
+from agentless.model.units import format_size
 
 Kind = Literal["file", "folder", "link"]
 _LETTERS: dict[str, Kind] = {"f": "file", "d": "folder", "l": "link"}
@@ -68,7 +69,7 @@ def parse_snapshot(rows: Sequence[Sequence[object]]) -> dict[str, Entry]:
     if "" not in found:
         raise UsageError("a snapshot must begin with its own folder or file")
     if sum(entry.size for entry in found.values()) > MAX_BYTES:
-        raise UsageError(f"more than 1 GiB to upload; {INSTEAD}")
+        raise UsageError(f"more than {format_size(MAX_BYTES)} to upload; {INSTEAD}")
     return found
 
 

@@ -47,6 +47,16 @@ class NodeConfig:
         """Whether the engine is podman, by the file name of its program."""
         return self.docker[-1].rpartition("/")[2] == "podman"
 
+    @property
+    def engine_title(self) -> str:
+        """The name of the engine, for messages."""
+        return "podman" if self.has_podman else "Docker"
+
+    @property
+    def has_envs(self) -> bool:
+        """Whether the engine supports envs."""
+        return not self.has_podman
+
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:

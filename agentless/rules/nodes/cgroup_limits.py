@@ -32,16 +32,11 @@ def why_lacking(node: NodeConfig, control: Control) -> str:
     """Why a task that needs this control group does not fit on the node."""
     verb, option = _DOES[control]
     without = f"; omit {option} or use another node" if option else ""
-    return f"{engine_of(node)} on {node.name} cannot {verb}: the {control} control group is missing{without}"
+    return f"{node.engine_title} on {node.name} cannot {verb}: the {control} control group is missing{without}"
 
 
 def what_it_lacks(node: NodeConfig, lacks: Iterable[Control]) -> str:
     """Everything that the engine cannot do, with the fix."""
     found = sorted(lacks)
     verbs = ", ".join(_DOES[control][0] for control in found)
-    return f"{engine_of(node)} cannot {verbs}: missing control groups: {', '.join(found)}; {_FIX}"
-
-
-def engine_of(node: NodeConfig) -> str:
-    """The name of the engine, for messages."""
-    return "podman" if node.has_podman else "Docker"
+    return f"{node.engine_title} cannot {verbs}: missing control groups: {', '.join(found)}; {_FIX}"

@@ -1,7 +1,7 @@
 """Which GPUs are excluded, and until when: combines the findings of `rules/nodes/gpu_findings` with the records.
 
 A finding excludes its GPU until a person resumes it, or, if the inventory says so, until it is found no longer. More
-findings of the same kind change nothing. Faults that are in the kernel log when a GPU is first seen are forgiven:
+findings of the same cause change nothing. Faults that are in the kernel log when a GPU is first seen are forgiven:
 they may have been repaired since, and a GPU that is still faulty shows it in its readings. The count of uncorrected ECC
 errors is such a reading and counts from the start: the driver resets it, and if memory has to be remapped it stays
 until the GPU is reset.
@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
-from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
+from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample
 from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.rules.nodes.gpu_findings import Finding, find_faults
+from agentless.rules.nodes.gpu_findings import Faults, Finding, Kind, find_faults, kind_of
 
 OUT_FOR = 60.0
 """The shortest exclusion in seconds. A GPU at its temperature limit would flap otherwise."""
@@ -27,8 +27,6 @@ REMEMBERED = 2 * MOST_GPUS
 CHANGES = 2 * MOST_GPUS
 """The most UUIDs that a node may report within `CHANGES_WITHIN` seconds: all its GPUs may be replaced once."""
 CHANGES_WITHIN = 3600.0
-
-Faults = tuple[GpuFault, ...] | None
 
 
 def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tuple[Mapping[str, float], GpuSample]:
@@ -118,7 +116,7 @@ def resumed(
             lifted.append(f"GPU {known.reading.index} was unhealthy: {trouble_words(known)}")
             keys = [finding.key for finding in found.get(uuid, {}).values()]
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
-            still = [key for key in before if not _is_readable(key, here.get(uuid), faults if sample else None)]
+            still = [key for key in before if not kind_of(key).is_readable(here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
 
@@ -140,11 +138,11 @@ def trouble_words(gpu: GpuRecord) -> str:
 def _findings(
     record: NodeRecord, sample: GpuSample, faults: Faults, policy: HealthPolicy
 ) -> Mapping[str, Mapping[str, Finding]]:
-    """The findings on a node now, by UUID and kind."""
+    """The findings on a node now, by UUID and cause."""
     found: dict[str, dict[str, Finding]] = {}
     before = [gpu.reading for gpu in record.gpus.values()]
     for finding in find_faults(sample, before, faults, temperature_limit=policy.temperature):
-        found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
+        found.setdefault(finding.gpu, {})[_cause(finding.key)] = finding
     return found
 
 
@@ -164,46 +162,31 @@ def _after(
     policy: HealthPolicy,
 ) -> GpuRecord:
     keys = {finding.key for finding in found.values()}
-    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _is_readable(key, reading, faults))
+    forgiven = tuple(key for key in gpu.forgiven if key in keys or not kind_of(key).is_readable(reading, faults))
     if not gpu.logged and faults is not None:
-        logged = {finding.key for finding in found.values() if finding.logged}
+        logged = {finding.key for finding in found.values() if finding.kind is Kind.LOGGED}
         forgiven += tuple(sorted(logged.difference(forgiven)))
     troubles = tuple(
         trouble
         for trouble in gpu.troubles
         if not policy.automatic
         or now - trouble.since < OUT_FOR
-        or _kind(trouble.key) in found
-        or not _is_readable(trouble.key, reading, faults)
+        or _cause(trouble.key) in found
+        or not kind_of(trouble.key).is_readable(reading, faults)
     )
-    there = {_kind(trouble.key) for trouble in troubles}
+    there = {_cause(trouble.key) for trouble in troubles}
     troubles += tuple(
         Trouble(finding.key, finding.reason, now)
-        for kind, finding in found.items()
-        if kind not in there and finding.key not in forgiven
+        for cause, finding in found.items()
+        if cause not in there and finding.key not in forgiven
     )
     where = _lasting(reading, gpu.reading) if reading else gpu.reading
     return GpuRecord(where, troubles, forgiven, gpu.logged or faults is not None)
 
 
-def _kind(key: str) -> str:
-    """The kind of a key: `ecc` for `ecc 3`, `xid 79` for `xid 79 1204.5`. More of a kind changes nothing."""
+def _cause(key: str) -> str:
+    """What a key is about: `ecc` for `ecc 3`, `xid 79` for `xid 79 1204.5`. More of the same changes nothing."""
     return key.rsplit(" ", 1)[0]
-
-
-def _is_readable(key: str, reading: GpuReading | None, faults: Faults) -> bool:
-    """Whether this kind of finding could be read. If it could and was not found, it is over."""
-    match key.partition(" ")[0]:
-        case "ecc":
-            return reading is not None and reading.ecc_uncorrected is not None
-        case "hot":
-            return reading is not None and reading.temperature_c is not None
-        case "reset":
-            return reading is not None and reading.memory_total_mib is not None
-        case "gone":
-            return reading is not None
-        case _:  # a fault of the kernel log, by its vendor's name
-            return faults is not None
 
 
 def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReading:

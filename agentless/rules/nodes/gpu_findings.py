@@ -7,38 +7,70 @@ has another key and does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
+
+Faults = tuple[GpuFault, ...] | None
+"""The faults in the kernel log, oldest first. None if the log cannot be read."""
+
+
+class Kind(Enum):
+    """A kind of finding: the first word of its keys, and whether a look could read it.
+
+    If it could be read and was not found, it is over. So a kind that is declared wrongly counts an unknown reading as
+    healthy. The words are in the state file and never change.
+    """
+
+    RESET = ("reset", lambda gpu, _: gpu is not None and gpu.memory_total_mib is not None)
+    ECC = ("ecc", lambda gpu, _: gpu is not None and gpu.ecc_uncorrected is not None)
+    HOT = ("hot", lambda gpu, _: gpu is not None and gpu.temperature_c is not None)
+    GONE = ("gone", lambda gpu, _: gpu is not None)
+    LOGGED = ("", lambda _, faults: faults is not None)  # its keys begin with the vendor's name for the fault
+
+    def __init__(self, word: str, is_readable: Callable[[GpuReading | None, Faults], bool]) -> None:
+        self.word = word
+        self.is_readable = is_readable
+
+
+def kind_of(key: str) -> Kind:
+    """The kind of a key from the state file."""
+    word = key.partition(" ")[0]
+    return next((kind for kind in Kind if kind.word == word), Kind.LOGGED)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A reason to exclude the GPU with the UUID `gpu`.
 
-    `key` stays the same for the same fault, and changes when it happens again. `reason` is in words, without a time.
-    `logged`: it is from the kernel log.
+    `reason` is in words, without a time. `occurrence` changes when the same happens again.
     """
 
     gpu: str
-    key: str
+    kind: Kind
     reason: str
-    logged: bool = False
+    occurrence: str = ""
+
+    @property
+    def key(self) -> str:
+        """Identifies the finding in the state file: `hot`, `ecc 3`, `xid 79 1204.5`."""
+        return f"{self.kind.word} {self.occurrence}".strip()
 
 
 def find_faults(
     sample: GpuSample,
     before: Iterable[GpuReading],
-    faults: Iterable[GpuFault] | None,
+    faults: Faults,
     *,
     temperature_limit: int | None = None,
     faults_within: float | None = None,
 ) -> tuple[Finding, ...]:
     """All findings on the GPUs of a node. An unknown value is no finding.
 
-    `before` are the GPUs of an earlier sample. `faults` are those in the kernel log, oldest first, or None if it cannot
-    be read. A GPU is too hot from `temperature_limit` °C on. Faults older than `faults_within` seconds do not count.
+    `before` are the GPUs of an earlier sample. A GPU is too hot from `temperature_limit` °C on. Faults older than
+    `faults_within` seconds do not count.
     """
     earlier = tuple(before)
     uuids = {gpu.pci_bus_id: gpu.uuid for gpu in (*earlier, *sample.gpus) if gpu.pci_bus_id}
@@ -51,11 +83,11 @@ def find_faults(
 
 def _read(gpu: GpuReading, temperature_limit: int | None) -> Iterator[Finding]:
     if gpu.needs_reset:
-        yield Finding(gpu.uuid, "reset", "needs a reset")
+        yield Finding(gpu.uuid, Kind.RESET, "needs a reset")
     if errors := gpu.ecc_uncorrected:
-        yield Finding(gpu.uuid, f"ecc {errors}", f"{errors} uncorrected ECC error{'s' if errors > 1 else ''}")
+        yield Finding(gpu.uuid, Kind.ECC, f"{errors} uncorrected ECC error{'s' if errors > 1 else ''}", str(errors))
     if temperature_limit is not None and gpu.temperature_c is not None and gpu.temperature_c >= temperature_limit:
-        yield Finding(gpu.uuid, "hot", f"too hot: {gpu.temperature_c} °C (limit: {temperature_limit} °C)")
+        yield Finding(gpu.uuid, Kind.HOT, f"too hot: {gpu.temperature_c} °C (limit: {temperature_limit} °C)")
 
 
 def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Finding]:
@@ -64,9 +96,9 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
     whole = bool(there) and sample.error is None
     for gpu in before:
         if gpu.uuid not in there and gpu.pci_bus_id in sample.lost:
-            yield Finding(gpu.uuid, "gone", "the driver cannot reach it; it may have fallen off the bus")
+            yield Finding(gpu.uuid, Kind.GONE, "the driver cannot reach it; it may have fallen off the bus")
         elif gpu.uuid not in there and whole:
-            yield Finding(gpu.uuid, "gone", "disappeared")
+            yield Finding(gpu.uuid, Kind.GONE, "disappeared")
 
 
 def _logged(faults: Iterable[GpuFault], uuids: Mapping[str, str], within: float | None) -> Iterator[Finding]:
@@ -79,4 +111,4 @@ def _logged(faults: Iterable[GpuFault], uuids: Mapping[str, str], within: float 
     }
     for (uuid, name), fault in last.items():
         if fault.meaning:
-            yield Finding(uuid, fault.key, f"{name}: {fault.meaning}", logged=True)
+            yield Finding(uuid, Kind.LOGGED, f"{name}: {fault.meaning}", fault.key)

@@ -54,8 +54,8 @@ class Shape:
         for key, value in self.on:
             if node.labels.get(key) != value:
                 return f"{node.name} has no label {key}={value}"
-        if self.env and node.has_podman:
-            return f"{node.name} uses podman, which does not support envs"
+        if self.env and not node.has_envs:
+            return f"{node.name} uses {node.engine_title}, which does not support envs"
         return ""
 
     def is_kept_off(self, reservation: Reservation, begin: float, end: float) -> bool:

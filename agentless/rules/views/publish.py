@@ -14,7 +14,7 @@ from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, 
 from agentless.model.units import counted, format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
-from agentless.rules.nodes.cgroup_limits import engine_of, what_it_lacks
+from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.usage.idle import words
 
@@ -255,5 +255,5 @@ def _toolkit(node: Node, engine: EngineFacts, vendor: str) -> CheckView:
     if toolkit is None and engine.error:
         return CheckView(node.name, "toolkit", None, engine.error)
     if toolkit is None or toolkit.ready:
-        return CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can use GPUs")
+        return CheckView(node.name, "toolkit", True, f"{node.config.engine_title} can use GPUs")
     return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or toolkit.fix)

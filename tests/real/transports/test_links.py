@@ -34,6 +34,7 @@ async def linked(node):
         node.session(),
         Nvidia(),
         NodeEngines(docker_engine(*parts), systemd_engine(*parts)),
+        parts[1],
         SystemClock(),
         Listener(lambda link: heard.append(link.observation.error)),
     )

@@ -18,6 +18,7 @@ from agentless.remote import host_facts
 from agentless.remote.concurrency import cancel
 from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
+from agentless.render import Renderer
 
 SAMPLE_EVERY = 2.0
 """Seconds between two samples of a node."""
@@ -36,15 +37,18 @@ done
 """
 """A sample is sent in one piece: every write would be a packet of its own, and packets are what sampling many nodes
 costs. It is collected in one go, however long, since a shell that adds line to line copies all of it each time; what a
-driver that hangs keeps open is not the pipe that this waits for, see `model/command` and `gpus/nvidia/probe`."""
+driver that hangs keeps open is not the pipe that this waits for, see `model/command` and the vendor's probe."""
 
 
 class Sampler:
     """Keeps the sample in the cache fresh."""
 
-    def __init__(self, session: Session, probe: Probe, engines: NodeEngines, cache: NodeCache) -> None:
+    def __init__(
+        self, session: Session, probe: Probe, engines: NodeEngines, renderer: Renderer, cache: NodeCache
+    ) -> None:
         self._session = session
         self._probe = probe
+        self._renderer = renderer
         self._engines = engines
         self._cache = cache
         self._paces: dict[object, float] = {}
@@ -67,7 +71,10 @@ class Sampler:
 
     def sections(self) -> tuple[Section, ...]:
         """What a full look asks of the GPUs and the machine: also how GPUs are joined, and the kernel log."""
-        return (*self._probe.sections(topology=True), *host_facts.sections(self._probe.pci))
+        return (
+            *self._probe.sections(self._renderer, topology=True),
+            *host_facts.sections(self._renderer, self._probe.pci),
+        )
 
     def with_answer(self, seen: Observation, answer: dict[str, Result], asked: float) -> Observation:
         """The observation with what a full look at `asked` was answered."""
@@ -80,30 +87,31 @@ class Sampler:
 
     async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""
+        script = join_sections(self._probe.sections(self._renderer))
         while True:
             self._repaced.clear()
-            sampling = self._follow(self.every) if streamed else self._ask(self.every)
+            sampling = self._follow(script, self.every) if streamed else self._ask(script, self.every)
             loops = [asyncio.create_task(sampling), asyncio.create_task(self._repaced.wait())]
             try:
                 await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
                 if loops[0].done():
                     loops[0].result()
             except NoSession:
-                await self._ask(self.every)
+                await self._ask(script, self.every)
             finally:
                 await cancel(*loops)
 
-    async def _ask(self, every: float) -> None:
+    async def _ask(self, script: str, every: float) -> None:
         """Ask for the next sample, where there is no session to stream them."""
         await asyncio.sleep(every)
-        self._take((await self._session.run(Command(self._script(), timeout=SAMPLE_WITHIN))).stdout)
+        self._take((await self._session.run(Command(script, timeout=SAMPLE_WITHIN))).stdout)
 
-    async def _follow(self, every: float) -> None:
+    async def _follow(self, script: str, every: float) -> None:
         """Take each sample that a stream brings."""
         mark = f"{FRAME_END}\n".encode()
         time = asyncio.get_running_loop().time
         early = -math.inf
-        command = Command(SAMPLES.format(every=every, body=self._script(), end=FRAME_END))
+        command = Command(SAMPLES.format(every=every, body=script, end=FRAME_END))
         async with self._session.stream(command, own=True, wait=False) as stream:
             buffer, allowed, said = bytearray(), TokenBucket(*SAMPLE_BYTES), Excerpt(0, 1000)
             async for fd, data in stream:
@@ -125,9 +133,6 @@ class Sampler:
         words = str(said).strip()
         why = f"; {self._engines.runtime.complaint(words)}" if words else ""
         raise Unreachable(f"{self._cache.name} ended the stream of samples{why}")
-
-    def _script(self) -> str:
-        return join_sections(self._probe.sections())
 
     def _take(self, frame: bytes) -> None:
         self._cache.sampled(self._probe.parse(split_sections(frame)))
