@@ -38,9 +38,10 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust unknown host keys without asking")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing inventory")] = False,
 ) -> None:
-    """Check the hosts of ~/.ssh/config, and write an inventory of those that can run tasks.
+    """Check hosts, and write an inventory of those that can run tasks.
 
-    Asks once whether to trust host keys that your ssh does not know. Without a terminal it leaves out their hosts.
+    Takes the hosts in ~/.ssh/config unless you name some. Asks once whether to trust unknown host keys; without a
+    terminal it leaves out their hosts.
     """
     from agentless.inventory.first import check_absent, first_inventory, named_hosts, write_first
     from agentless.inventory.ssh_hosts import read_ssh_hosts
