@@ -151,7 +151,7 @@ def test_a_gpu_of_a_node_that_does_not_answer_has_the_sign_of_what_is_unknown():
 async def test_the_help_explains_every_sign():
     async with over(RECORDED, (120, 80)) as eyes:
         await eyes.press("question_mark")
-        await eyes.see("foreign: used by a process outside agentless", "utilization unknown", "drained, reserved")
+        await eyes.see("foreign: used by a process outside agentless", "utilization unknown", "drained; reserved")
 
 
 async def test_an_error_is_told_in_a_word_too():
