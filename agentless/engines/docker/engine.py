@@ -132,13 +132,13 @@ class DockerEngine:
                 answered=answered,
             )
         )
-        answer = sections.get(beside.SECTION)
+        neighbors = sections.get(beside.SECTION)
         return replace(
             engine,
             error=engine.error
             or (self.complaint("flock: not found") if "no flock" in others else None)
-            or beside.unseen(self._node, answer.out if answer else ""),
-            cgroup_parent=beside.parent_of(self._node, answer, fields.get("cgroups"), fields.get("security")),
+            or beside.unseen(self._node, neighbors.out if answer else ""),
+            cgroup_parent=beside.parent_of(self._node, neighbors, fields.get("cgroups"), fields.get("security")),
         )
 
     def containers(self, task: str) -> Command:
