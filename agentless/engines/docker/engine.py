@@ -137,7 +137,7 @@ class DockerEngine:
             engine,
             error=engine.error
             or (self.complaint("flock: not found") if "no flock" in others else None)
-            or beside.unseen(self._node, neighbors.out if answer else ""),
+            or beside.unseen(self._node, neighbors.out if neighbors else ""),
             cgroup_parent=beside.parent_of(self._node, neighbors, fields.get("cgroups"), fields.get("security")),
         )
 
