@@ -89,7 +89,7 @@ def test_a_changed_key_is_never_offered(newcomer):
     knows(newcomer, first, key=second)
     done = newcomer("init", "--yes")
     assert list(written(newcomer)["nodes"]) == ["node2"]
-    assert f"WARNING: {first.host} shows another host key than the one on record" in done.err
+    assert f"the host key of {first.host} has changed" in done.err
 
 
 def test_all_writes_every_host(newcomer):

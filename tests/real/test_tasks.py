@@ -262,7 +262,7 @@ def test_show_tells_what_happened(agentless):
     assert [" ".join(line[3:]) for line in lines[-3:]] == [
         f"assigned → assigning: submitted by {agentless.task(task)['owner']}",
         "launched → running: docker run on node1 answered",
-        "exited → failed: node1: it ended with exit code 5",
+        "exited → failed: node1: exited with code 5",
     ]
 
 
