@@ -144,11 +144,11 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     assert f"{tmp_path}/none: no such file or folder" in fails(f"{tmp_path}/none", f"node1:{far}")
     assert "the parent folder does not exist" in fails(f"{tmp_path}/file", f"node1:{far}/no/file")
     assert "the parent folder does not exist" in fails(f"node1:{far}/file", f"{tmp_path}/no/file")
-    assert "is a file, and" in fails(f"{tmp_path}/folder", f"node1:{far}/file")
+    assert "is a file and" in fails(f"{tmp_path}/folder", f"node1:{far}/file")
     assert "is neither a file nor a folder" in fails(f"node1:{far}/pipe", str(tmp_path))
     (far / "folder/file").mkdir()
     assert "is a folder; a file cannot replace it" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
-    assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
+    assert "is a file and " in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
     assert "are local; use NODE:PATH" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
 

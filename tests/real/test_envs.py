@@ -155,9 +155,7 @@ def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
     with contextlib.closing(Cli(lab, "slow", inventory_of(lab, node2=f"docker: {slow}"))) as other:
         other.settle()
         process = other.start("submit", "node2::0", "--container", "slow", "--", "true")
-        task = until(
-            lambda: next((t for t in other.get("/v1/tasks") if "copying slow:1" in (t["reason"] or "")), None)
-        )
+        task = until(lambda: next((t for t in other.get("/v1/tasks") if "copying slow:1" in (t["reason"] or "")), None))
         other("stop", task["id"])
         assert process.wait(30) == 1
         assert other.task(task["id"])["state"] == "cancelled"
