@@ -82,6 +82,27 @@ def process_words(process: dict[str, Any]) -> str:
     return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{size})"
 
 
+_HAPPENED = {
+    "delayed": "Delayed", "queued": "Queued", "moved": "Moved in the queue", "gave-up": "Waited too long",
+    "assigned": "Assigned", "step": "Starting", "launched": "Started", "launch-failed": "Start failed",
+    "refused": "Refused", "unplaced": "Queued again", "stop-asked": "Stop requested", "froze": "Paused",
+    "thawed": "Continued", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",
+    "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
+    "intruded": "GPU used by others", "unhealthy": "GPU unhealthy", "idle": "GPUs idle", "busy-again": "GPUs in use",
+    "shell-opened": "Shell opened", "removed": "Removed",
+}  # fmt: skip
+
+
+def happened(event: dict[str, Any]) -> str:
+    """An event of a task: `Assigned to node1::0`, `Stop requested`, `Exited: failed (3)`."""
+    name, task = event["event"], event["task"]
+    words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
+    if name == "assigned":
+        return f"{words} to {where(task)}"
+    ends = task["ended_at"] is not None and name not in ("retried", "removed")
+    return f"{words}: {state(task)}" if ends else words
+
+
 def unix_time(text: str) -> float:
     """Unix seconds of a published time."""
     return datetime.fromisoformat(text).timestamp()
@@ -92,6 +113,14 @@ def starts(task: dict[str, Any]) -> str | None:
     word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
     coming = task["scheduled_for"] or task["expected_start"]
     return coming and f"{word} {format_duration(unix_time(coming) - time.time())}"
+
+
+def running(node: dict[str, Any]) -> str:
+    """How many tasks run on a node."""
+    count = node["tasks"]
+    if count is None:
+        return f"its tasks are unknown: {node['reason']}"
+    return f"{counted(count, 'task')} still running" if count else "no tasks running"
 
 
 def ran(task: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ from agentless.tui.screens.keys import Keys
 from agentless.tui.screens.logs import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview import Overview
+from agentless.tui.screens.palette import Palette
 from agentless.tui.screens.queue import Queue
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
@@ -66,11 +67,11 @@ class Dashboard(App[None]):
         *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTIONS),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
-        Binding("S", "start_controller", "Start", show=False, tooltip="start the controller that was stopped"),
-        Binding("q", "quit", "Quit", tooltip="leave the dashboard; tasks continue"),
-        Binding("ctrl+q", "quit", "Quit", show=False, tooltip="leave the dashboard; tasks continue"),
+        Binding("S", "start_controller", "Start", show=False, tooltip="start the stopped controller"),
+        Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks continue"),
+        Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks continue"),
         Binding("ctrl+c", "app.leave", show=False, priority=True),
-        Binding("c", "colours", "Colors", show=False, tooltip="dark, light, or the terminal's own"),
+        Binding("c", "colours", "Colors", show=False, tooltip="switch between dark, light and the terminal's own"),
     ]
     """The command palette lists those with a tooltip."""
     COMMAND_PALETTE_BINDING = "question_mark"
@@ -189,6 +190,10 @@ class Dashboard(App[None]):
         if not self.no_color:
             yield SystemCommand("Theme: choose other colors", "From a list", self.action_change_theme)
 
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(Palette())
+
     async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
         """Do what a key does on the screen that the command palette was opened on."""
         if screen is self.screen:
@@ -291,11 +296,11 @@ class Dashboard(App[None]):
             if opened:
                 self._say(str(opened), "error")
             return
-        greeting = f"Shell in task {task['id']} on {task['node']}; exit it to return to the dashboard"
+        greeting = f"Shell in task {task['id']} on {task['node']}; type exit to return to the dashboard"
         try:
             ended = shell.run(self, opened, greeting)
         except SuspendNotSupported:
-            self._say(f"No shell from this terminal; run it in another one: agentless shell {task['id']}", "error")
+            self._say(f"This terminal cannot open a shell; in another one, run: agentless shell {task['id']}", "error")
         except AgentlessError as error:
             self._say(str(error), "error")
         else:

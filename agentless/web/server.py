@@ -32,7 +32,7 @@ def run(command: Sequence[str], port: int, *, visitors: int = VISITORS, heartbea
     with _listener(port) as listener:
         asyncio.run(_serve(command, listener, visitors, heartbeat))
     with contextlib.suppress(OSError):  # the terminal may have ended first
-        print("\nThe dashboard in the browser has ended; tasks go on.", flush=True)
+        print("\nWeb dashboard stopped; tasks continue.", flush=True)
 
 
 def _listener(port: int) -> socket.socket:
@@ -44,8 +44,8 @@ def _listener(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise AgentlessError(f"port {port} is in use; choose another one, or leave out --port") from None
-        raise AgentlessError(f"port {port} cannot be used: {error.strerror}; choose another one above 1023") from None
+            raise AgentlessError(f"port {port} is in use; choose another one or omit --port") from None
+        raise AgentlessError(f"cannot use port {port}: {error.strerror}; choose one above 1023") from None
     return listener
 
 
@@ -63,11 +63,11 @@ async def _serve(command: Sequence[str], listener: socket.socket, visitors: int,
 
     over = _end_asked()
     here = f"{paths.user_name()}@{socket.gethostname()}"
-    print(f"The dashboard is at {link()}")
-    print("The link works once, within 10 minutes; press Enter for another one.")
-    print(f"From another machine, first: ssh -L {port}:{_ADDRESS}:{port} {here}")
-    print("Ctrl-C here ends it.", flush=True)
-    _at_each_line(lambda: print(f"Another link: {link()}", flush=True))
+    print(f"Dashboard: {link()}")
+    print("The link works once, within 10 minutes. Press Enter for a new one.")
+    print(f"From another machine, first run: ssh -L {port}:{_ADDRESS}:{port} {here}")
+    print("Press Ctrl-C to stop.", flush=True)
+    _at_each_line(lambda: print(f"New link: {link()}", flush=True))
     await over.wait()
     await site.close()
     await runner.cleanup()

@@ -39,10 +39,10 @@ _PAGE_POLICY = (
     + "; style-src 'self' 'unsafe-inline'"  # the terminal writes the colours of its cells as a style
 )
 _REFUSAL = (
-    "This dashboard is for the one who started it: open the link that agentless dashboard --web has printed."
-    " It works once, within 10 minutes; for a new one press Enter there.\n"
+    "Access denied. Open the link that agentless dashboard --web printed: it works once, within 10 minutes."
+    " For a new link, press Enter in that terminal.\n"
 )
-_FULL = "{} dashboards are open, and no more may be: close one, then reload this page."
+_FULL = "{} dashboards are open, which is the limit. Close one, then reload this page."
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -153,9 +153,9 @@ async def _stay(visit: Visit, websocket: web.WebSocketResponse, width: int, heig
             if message.type is WSMsgType.TEXT:
                 await visit.take(message.data)
     except TimeoutError:
-        await _close(websocket, "The dashboard does not answer any more.")
+        await _close(websocket, "The dashboard stopped responding. Reload this page.")
     except OSError as error:
-        await _close(websocket, f"The dashboard cannot be started: {error.strerror}.")
+        await _close(websocket, f"The dashboard could not start: {error.strerror}.")
     finally:
         await visit.end()
 

@@ -58,7 +58,7 @@ async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why
     submit(client, name="resnet")
     submit(client, "n1 4x")
     async with looking() as eyes:
-        await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 running", "1 pending")
+        await eyes.see("resnet", "3 of 4 free", "5/6 GPUs free", "1 running", "1 pending")
         await eyes.see("needs n1 4x", "needs 4 GPUs; 3 of 4 on n1 are free")
 
 
@@ -79,7 +79,7 @@ async def test_each_view_shows_its_own(client):
             "3": ("DOCKER", "3/4", "demo@127.0.0.1"),
             "4": (runs, waits, "running", "pending", "n1::0"),
             "5": (waits, "REASON", "held by task"),
-            "6": (runs, "launched → running", "docker run on n1 answered"),
+            "6": (runs, "Started", "docker run on n1 answered"),
             "1": ("n1 online", "n2 online"),
         }.items():
             await eyes.press(key)
@@ -339,7 +339,7 @@ async def test_a_terminal_that_cannot_be_lent_to_a_shell_is_told_so(client):
         await eyes.press("4")
         await eyes.see(task)
         await eyes.press("s")
-        await eyes.see("No shell from this terminal", task)
+        await eyes.see("This terminal cannot open a shell", task)
 
 
 async def test_commands_of_the_palette_are_those_of_the_screen(client):
@@ -368,7 +368,7 @@ async def test_a_controller_that_says_nothing_is_told(client):
         pid = client.get("/v1/controller")["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            await eyes.see("No answer from the controller for")
+            await eyes.see("Controller not responding for")
         finally:
             os.kill(pid, signal.SIGCONT)
         await eyes.see("n1 online", "free")
@@ -443,7 +443,7 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.press("end", "enter")
         await eyes.see("Why it is pending", f"held by task {runs}")
         await eyes.press("escape", "home", "d")
-        await eyes.see("launched → running", "SEED")
+        await eyes.see("Started", "SEED")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script
         lines = [f"│ {line}" for line in script.splitlines() if line]

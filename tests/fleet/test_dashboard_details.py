@@ -51,7 +51,7 @@ async def dashboard(client: Client, monkeypatch: pytest.MonkeyPatch, width: int)
 async def test_curves_take_the_room_that_there_is(monkeypatch):
     async with dashboard(Remembering(), monkeypatch, 80) as eyes:
         await eyes.app.push_screen(GpuDetails(eyes.app.cluster, next(iter(eyes.app.cluster.gpus.values()))))
-        await eyes.see("Power, the last hour")
+        await eyes.see("Power, last hour")
         await eyes.pilot.resize_terminal(50, 50)
         await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
         assert len(re.findall("[\u2800-\u28ff]+", eyes.text)) == 16

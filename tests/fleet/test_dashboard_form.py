@@ -88,9 +88,9 @@ def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
     tmux.press("4")
     tmux.see("multi", "other")
     tmux.press("/")
-    tmux.see("Words to find")
+    tmux.see("Filter, for example")
     tmux.press("multi\rd")
-    tmux.see("multi", "launched → running")
+    tmux.see("multi", "Started")
     tmux.press("Escape")
     tmux.see("multi", "OWNER")
     assert "other" not in tmux.text
@@ -205,7 +205,7 @@ async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
         await eyes.see("Submitting")
         await eyes.press("escape")
-        await eyes.see(lambda: "Already sent" in eyes.messages, "Submitting")
+        await eyes.see(lambda: "Submitting; press Ctrl+C" in eyes.messages, "Submitting")
         slow.set()
         await eyes.see(lambda: "is running on n1" in eyes.messages and len(eyes.app.screen_stack) == 1)
 
@@ -332,4 +332,4 @@ async def test_ctrl_c_in_the_form_asks_as_esc_does(client):
         await eyes.press("n")
         await eyes.see("Command")
         await eyes.press("x", "ctrl+c")
-        await eyes.see("What you typed is lost")
+        await eyes.see("Your input is lost")

@@ -120,7 +120,7 @@ def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
     tmux.agentless("dashboard")
     tmux.see("n1 online")
     tmux.press("4", "s")
-    tmux.see("Shell in task", "exit it to return")
+    tmux.see("Shell in task", "type exit to return")
     assert "n1 online" not in tmux.text
     tmux.press("stty size; echo $((40 + 2))", "Enter")
     tmux.see("36 110", "\n42\n")

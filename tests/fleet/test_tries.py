@@ -34,7 +34,7 @@ async def test_a_single_try_is_shown_with_its_own_history(agentless):
     task = out.strip()
     await typed(agentless, "wait", task, code=1)
     histories = {n: (await typed(agentless, "show", f"{task}{n}"))[0] for n in ("", "-1", "-2", "-3")}
-    assert ["retried → " in histories[n] for n in ("-1", "-2", "-3")] == [False, True, True]
+    assert ["Retried: " in histories[n] for n in ("-1", "-2", "-3")] == [False, True, True]
     assert f"{task}-2 is failed" in histories["-3"]
     assert histories[""] == histories["-3"]
 

@@ -20,7 +20,7 @@ async def test_who_comes_when_all_places_are_taken_is_told_so(visitor):
         await shown(one, "counted")
         await shown(two, "counted")
         async with visitor.connect() as three:
-            await shown(three, "2 dashboards are open, and no more may be")
+            await shown(three, "2 dashboards are open, which is the limit")
             await ended(three)
 
 
@@ -145,7 +145,7 @@ def test_a_port_that_is_in_use_is_said(inventory):
         port = taken.getsockname()[1]
         command = agentless(inventory, "--web", "--port", str(port))
         said = command.communicate()[1]
-    assert said == f"agentless: port {port} is in use; choose another one, or leave out --port\n"
+    assert said == f"agentless: port {port} is in use; choose another one or omit --port\n"
     assert command.returncode == 1
 
 

@@ -36,9 +36,9 @@ async def test_a_filter_says_how_many_rows_it_leaves_and_how_to_see_all():
 async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
     async with over(tasks(RUNS, FAILED)) as eyes:
         await eyes.press("4", "m", "a")
-        await eyes.see("only your tasks (m shows all)", "1 ended hidden (a shows them)")
+        await eyes.see("only your tasks (press m for all)", "1 ended hidden (press a to show)")
         await eyes.press("m", "a")
-        await eyes.see(lambda: "shows" not in eyes.text)
+        await eyes.see(lambda: "press m" not in eyes.text and "press a" not in eyes.text)
 
 
 async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
@@ -46,7 +46,7 @@ async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
         await eyes.press("2")
         await eyes.see("hidden: MODEL, TREND, POWER")
         await eyes.pilot.resize_terminal(160, 24)
-        await eyes.see("MODEL", lambda: "no room" not in eyes.text)
+        await eyes.see("MODEL", lambda: "hidden:" not in eyes.text)
 
 
 async def test_the_newest_of_very_many_ended_tasks_are_said_to_be_these():
@@ -57,7 +57,7 @@ async def test_the_newest_of_very_many_ended_tasks_are_said_to_be_these():
 async def test_news_that_do_not_fit_are_counted():
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" more lines: ] scrolls")
+        await eyes.see(" more lines (press ])")
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -82,9 +82,9 @@ async def test_a_log_of_which_the_end_is_kept_says_so(monkeypatch):
         log = eyes.app.screen.query_one(Log)
         log.add([(1 + at % 2, f"line {at}") for at in range(1200)], [])
         eyes.app.screen._describe()
-        await eyes.see("last 100 of 1,200 lines (S saves all)")
+        await eyes.see("last 100 of 1,200 lines (press S to save all)")
         await eyes.press("2")
-        await eyes.see("last 50 of 600 lines (S saves all)", "only stderr (2 shows all)")
+        await eyes.see("last 50 of 600 lines (press S to save all)", "only stderr (press 2 for both)")
 
 
 async def test_wrapped_rows_are_not_counted_as_lines():
@@ -157,3 +157,26 @@ async def test_views_are_no_commands_of_a_screen_on_top():
         await eyes.press("4", "d")
         await eyes.pilot.pause()
         assert not [c for c in eyes.app.get_system_commands(eyes.app.screen) if "show this view" in c.title]
+
+
+async def test_the_help_has_a_line_for_each_key_on_80_columns():
+    async with over(RECORDED, (80, 60)) as eyes:
+        await eyes.press("question_mark")
+        await eyes.see("GPU symbols")
+        lines = [line.strip(" │") for line in eyes.text.splitlines() if line.startswith("│")]
+        rows = [line for line in eyes.text.splitlines() if line.startswith("│   ")]
+        titles = ["Views", "Actions", "Log", "Form", "GPU symbols, when many share a line"]
+        assert [line for line in lines if line in titles] == titles
+        assert len(rows) == len([line for line in lines if line]) - len(titles), "a line was broken"
+
+
+async def test_a_palette_that_is_closed_while_it_searches_does_not_end_the_dashboard():
+    async with over(RECORDED) as eyes:
+        await eyes.press("colon")
+        palette = eyes.app.screen
+        await eyes.press("escape")
+        search = palette._gather_commands("late")  # what a key just before Esc begins
+        await eyes.see(lambda: search.is_finished)
+        assert search.error is not None
+        await eyes.press("4")
+        await eyes.see("COMMAND")

@@ -181,7 +181,7 @@ async def test_a_task_on_a_node_that_does_not_answer_is_not_said_to_run():
     text = await drawn(unplugged(), "4", size=(160, 24))
     (line,) = [line for line in text.splitlines() if "resnet" in line]
     assert "running?" in line
-    assert "[node2 does not answer]" in line
+    assert "[node2 is unreachable]" in line
 
 
 def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does():
@@ -261,5 +261,5 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
     some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
     text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
     assert text.splitlines()[1].split("│") == [
-        " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 free 2 foreign 2 out"
+        " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 GPUs free 2 foreign 2 out"
     ]  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentless.client.words import date, ending, starts, variables, where
+from agentless.client.words import _HAPPENED, date, ending, happened, running, starts, variables, where
 
 
 def task(**fields: Any) -> dict[str, Any]:
@@ -80,3 +82,32 @@ def test_a_date_of_another_year_has_its_year() -> None:
 def test_of_a_secret_variable_the_name_is_shown() -> None:
     spec = {"env": {"A": "1", "B": "x y"}, "secret_env": ["TOKEN"]}
     assert variables(spec) == ["A=1", "B='x y'", "TOKEN (secret)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "words"),
+    [
+        ("assigned", {}, "Assigned to n1::0,1"),
+        ("stop-asked", {}, "Stop requested"),
+        ("exited", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Exited: failed (3)"),
+        ("retried", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Retried"),
+        ("not-known-yet", {}, "Not known yet"),
+    ],
+)
+def test_what_happened_to_a_task(name: str, fields: dict[str, Any], words: str) -> None:
+    before = task(gpus=[0, 1], gpu_uuids=["a", "b"], node="n1", ended_at=None)
+    assert happened({"event": name, "task": before | fields}) == words
+
+
+def test_every_documented_event_of_a_task_has_words() -> None:
+    section = (Path(__file__).parents[2] / "docs/reference/json.md").read_text().partition("| `event` of a task |")[2]
+    names = re.findall(r"`([a-z-]+)`", " ".join(row.split("|")[1] for row in section.split("\n\n")[0].splitlines()[2:]))
+    assert len(names) > 20
+    assert set(names) == set(_HAPPENED)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"), [(0, "no tasks running"), (1, "1 task still running"), (None, "its tasks are unknown: away")]
+)
+def test_how_many_tasks_run_on_a_node(tasks: int | None, words: str) -> None:
+    assert running({"tasks": tasks, "reason": "away"}) == words

@@ -93,7 +93,7 @@ def test_without_the_token_there_is_nothing(browser, link, path):
     tab = Tab(browser)
     answer = tab.page.goto(link.partition("?")[0] + path)
     assert answer.status == 403
-    assert tab.page.locator("body").inner_text().startswith("This dashboard is for the one who started it")
+    assert tab.page.locator("body").inner_text().startswith("Access denied")
 
 
 def test_the_address_of_the_page_opens_nothing_in_another_browser(browser, tab):

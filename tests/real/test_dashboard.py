@@ -67,7 +67,7 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
     tmux.press("l")
     tmux.see("hello", "Following")
     tmux.press("q", "s")
-    tmux.see("exit it to return")
+    tmux.see("type exit to return")
     tmux.press("echo in $(cat /etc/hostname)", "Enter")
     tmux.see(f"in {hostname(node, task)}")
     tmux.press("exit", "Enter")

@@ -260,9 +260,9 @@ def test_show_tells_what_happened(agentless):
     lines = [line.split() for line in agentless("show", task).out.splitlines()]
     assert ["state", "failed", "(5)"] in lines
     assert [" ".join(line[3:]) for line in lines[-3:]] == [
-        f"assigned → assigning: submitted by {agentless.task(task)['owner']}",
-        "launched → running: docker run on node1 answered",
-        "exited → failed: node1: exited with code 5",
+        f"Assigned to node1: submitted by {agentless.task(task)['owner']}",
+        "Started: docker run on node1 answered",
+        "Exited: failed (5): node1: exited with code 5",
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,8 +13,8 @@ from agentless.cli.client import client
 from agentless.cli.output import Quiet, confirm_done, say
 from agentless.cli.progress import progress
 from agentless.client.client import Client
+from agentless.client.words import running
 from agentless.errors import AgentlessError
-from agentless.model.units import counted
 
 _Nodes = Annotated[
     list[str], typer.Argument(metavar="NODE...", help="Node names", autocompletion=complete.nodes, callback=path_words)
@@ -41,7 +41,7 @@ def drain(
             complain(str(error))
             code = code or error.exit_code
         else:
-            drained[node] = _what_runs(found)
+            drained[node] = running(found)
             confirm_done(f"{node}: drained, {drained[node]}")
     try:
         for node, said in drained.items() if wait else ():
@@ -73,13 +73,6 @@ def _until_empty(served: Client, node: str, said: str) -> None:
         for found in served.until_empty(node):
             if found["tasks"] == 0:
                 confirm_done(f"{node}: empty")
-            elif (words := _what_runs(found)) != said:
+            elif (words := running(found)) != said:
                 say(f"{node}: {words}")
                 said = words
-
-
-def _what_runs(node: dict[str, Any]) -> str:
-    count = node["tasks"]
-    if count is None:
-        return f"its tasks are unknown: {node['reason']}"
-    return f"{counted(count, 'task')} still running" if count else "no tasks running"

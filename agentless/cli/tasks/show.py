@@ -11,7 +11,17 @@ from agentless.cli.client import client
 from agentless.cli.formats import TASKS, Output
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
-from agentless.client.words import command_line, local, process_words, ran, short_target, state, variables, where
+from agentless.client.words import (
+    command_line,
+    happened,
+    local,
+    process_words,
+    ran,
+    short_target,
+    state,
+    variables,
+    where,
+)
 from agentless.model.moment import format_moment
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import format_duration, format_size
@@ -37,8 +47,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False,
                 print_line(f"{key:>10}  {value}")
         print_line("")
         for event in events:
-            when, then = format_moment(event["at"], "seconds"), event["task"]["state"]
-            print_line(f"{when}  {event['event']} → {then}: {event['cause']}")
+            print_line(f"{format_moment(event['at'], 'seconds')}  {happened(event)}: {event['cause']}")
 
 
 def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
-from agentless.client.words import command_line, state, where
+from agentless.client.words import command_line, running, state, where
 from agentless.model.tasks.task_id import numbered
 from agentless.tui.data.cluster import Row
 
@@ -44,16 +44,16 @@ class Target:
 
 ACTIONS = (
     Action("submit", "n", "New", "submit a task"),
-    Action("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
+    Action("again", "N", "Copy", "edit and submit a copy of the task", shown=False),
     Action("logs", "l", "Logs", "read and follow the output of the task", changes=False),
     Action("shell", "s", "Shell", "open a shell in the container of the task"),
-    Action("describe", "d", "Details", "why the task is pending, its events, its command", changes=False, shown=False),
+    Action("describe", "d", "Details", "show reason, events and script of the task", changes=False, shown=False),
     Action(
         "stop",
         "T",
         "Stop",
         "stop the task: SIGTERM, then SIGKILL",
-        "Sends SIGTERM, then SIGKILL if it still runs after its grace time.",
+        "Sends SIGTERM now, and SIGKILL if it is still running after its grace period.",
     ),
     Action(
         "kill",
@@ -69,7 +69,7 @@ ACTIONS = (
         "remove",
         "x",
         "Remove",
-        "delete the ended task and its log",
+        "delete the ended task, its container and log",
         "Deletes the task, its container and its log. This cannot be undone.",
         shown=False,
     ),
@@ -79,15 +79,15 @@ ACTIONS = (
         "D",
         "Drain",
         "start no new tasks on the node",
-        "Starts no new tasks on it. Its running tasks continue.",
+        "No new tasks start on it until you resume it. Its running tasks continue.",
         reason=True,
     ),
     Action(
         "resume_node",
         "E",
         "Resume node",
-        "start tasks on the node, and on its unhealthy GPUs, again",
-        "Starts new tasks on it again, also on its GPUs that were unhealthy.",
+        "use the node and its unhealthy GPUs again",
+        "New tasks start on it again, also on its unhealthy GPUs.",
     ),
 )
 
@@ -132,8 +132,7 @@ def details(act: Action, target: Target) -> list[str]:
     """More about what it applies to, so that you can see that it is the right one."""
     task, node = target.task, target.node
     if act.name in _NODE and node:
-        tasks = f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"
-        return [f"{node['state']}, {tasks} on it" + (f": {node['reason']}" if node["reason"] else "")]
+        return [f"{node['state']}, {running(node)}" + (f": {node['reason']}" if node["reason"] else "")]
     if task is None:
         return []
     place = f" on {where(task)}" if task["node"] else ""
@@ -166,13 +165,13 @@ def _remove(client: Client, task: Row) -> Any:
 
 def _resume_node(client: Client, node: str, _: str) -> str:
     found = client.post(f"/v1/nodes/{node}/resume", {})
-    lifted = "; ".join(found["lifted"]) or "nothing had kept it out"
-    return f"{node} is {found['node']['state']} ({lifted})"
+    lifted = "; ".join(found["lifted"])
+    return f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume"
 
 
 def _drain(client: Client, node: str, reason: str) -> str:
     found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
-    return f"{node} is drained; tasks that still run there: {found['tasks']}"
+    return f"{node}: drained, {running(found)}"
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {

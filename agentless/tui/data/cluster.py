@@ -121,9 +121,9 @@ class ClusterState:
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))
-            found += [(task["id"], f"{process_words(process)} uses a GPU of it") for process in task["intruders"]]
+            found += [(task["id"], f"{process_words(process)} uses its GPU") for process in task["intruders"]]
             if task["idle_since"]:
-                found.append((task["id"], task["reason"] or "its GPUs are idle"))
+                found.append((task["id"], task["reason"] or "GPUs idle"))
         return found + [("controller", warning) for warning in self.controller.get("warnings", ())]
 
     def _drop(self, kind: str, key: list[str]) -> None:

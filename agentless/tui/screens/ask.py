@@ -50,7 +50,7 @@ class Ask(ModalScreen[str | None]):
                 yield Static("\n".join(map(printable, self._details)), markup=False, classes="details")
             yield Static(self._effect, markup=False, classes="effect")
             if self._reason:
-                yield Input(placeholder="Reason (optional; others see it)", compact=True)
+                yield Input(placeholder="Reason (optional, shown to everybody)", compact=True)
             yes, no = ("Enter", "Esc") if self._reason else ("y", "n")
             with Horizontal():
                 yield Button(f"{self._verb} ({yes})", id="yes", variant="warning", compact=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from agentless.client.words import where
+from agentless.client.words import happened, where
 from agentless.tui.data.cluster import Row
 from agentless.tui.data.incoming import REMEMBERED
 from agentless.tui.screens.view import View
@@ -57,5 +57,6 @@ def _about(event: Row) -> str:
 
 
 def _what(event: Row) -> Piece:
-    state = event["task"]["state"] if event.get("task") else event.get("state", "")
-    return " → ".join(filter(None, (event.get("event"), state))), look.style_of(state)
+    if event.get("task"):
+        return happened(event), look.style_of(event["task"]["state"])
+    return (event.get("event") or event["state"]).capitalize(), look.style_of(event.get("state", ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import gpu_model
+from agentless.client.words import gpu_model, memory_in_use
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -28,10 +28,10 @@ class Gpus(View):
             TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
             TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             TableColumn("TREND", self._trend, rank=5),
-            TableColumn("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
+            TableColumn("MEMORY", memory_in_use, lambda gpu: gpu["memory_used_mib"], right=True),
             TableColumn("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
             TableColumn("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
-            TableColumn("WHO", self._who, flexible=True),
+            TableColumn("USED BY", self._who, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
@@ -64,4 +64,4 @@ def _temperature(gpu: Row) -> Piece:
 
 def _power(gpu: Row) -> str:
     limit = f"/{gpu['power_limit_w']:.0f}" if gpu["power_limit_w"] else ""
-    return "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f}{limit}W"
+    return "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f}{limit} W"

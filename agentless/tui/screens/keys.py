@@ -17,37 +17,38 @@ from agentless.tui.widgets.look import SIGNS, UNMEASURED
 _LOOK = (
     ("1 … 6, Tab", "change the view"),
     ("↑ ↓ j k, PgUp PgDn, g G", "move"),
-    ("Enter, or click twice", "show all about the GPU, node or task"),
-    ("/", "filter: only rows with these words; state:running owner:alice !not"),
+    ("Enter, double click", "show details of the GPU, node or task"),
+    ("/", "filter: train state:running owner:alice !debug"),
     ("Esc", "clear the filter; go back"),
-    ("o O, or click a title", "sort by the next or the previous column; i reverses"),
-    ("[  ]", "in the overview: scroll problems and queue"),
-    ("m  a", "only my tasks; hide tasks that have ended"),
-    (":  or  Ctrl+P", "find a command by its name"),
+    ("o O, click on a title", "sort by the next or previous column"),
+    ("i", "reverse the order"),
+    ("[  ]", "scroll problems and queue of the overview"),
+    ("m  a", "show only your tasks; hide ended tasks"),
+    (":  Ctrl+P", "find a command by name"),
     ("c", "colors: dark, light, or the terminal's own"),
-    ("S", "start a controller that was stopped"),
-    ("q  Ctrl+C", "leave the dashboard; tasks continue"),
+    ("S", "start the stopped controller"),
+    ("q  Ctrl+C", "quit the dashboard; tasks continue"),
 )
 _READ = (
-    ("f", "follow"),
-    ("/  n  N", "search, next, previous"),
-    ("w", "wrap long lines, or cut them (…)"),
-    ("1  2", "only stdout, only stderr; again: all"),
+    ("f", "follow new output"),
+    ("/  n  N", "search; next or previous match"),
+    ("w", "wrap or cut long lines"),
+    ("1  2", "show only stdout or stderr; again: both"),
     ("S", "save the whole log to a file"),
 )
 _FILL = (
     ("Tab  Enter", "next field"),
-    ("↓", "at Image: choose one that is in use"),
+    ("↓", "in Image: choose an image in use"),
     ("Ctrl+S", "submit"),
     ("Esc", "discard the form"),
 )
 _SIGNS = (
-    (f"{SIGNS['free']}  ▁ … █", "free; held by a task, as high as its utilization"),
-    (f"{UNMEASURED}", "held by a task, utilization unknown"),
+    (f"{SIGNS['free']}  ▁ … █", "free; allocated (height: utilization)"),
+    (f"{UNMEASURED}", "allocated, utilization unknown"),
     (f"{SIGNS['foreign']}", "foreign: used by a process outside agentless"),
-    (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or its node does not answer"),
-    (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained, reserved, excluded by the inventory"),
-    ("second column  ^", "how full its memory is; hot"),
+    (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or node unreachable"),
+    (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained; reserved; excluded by the inventory"),
+    ("second column  ^", "memory in use; hot"),
 )
 
 
@@ -58,14 +59,14 @@ class Keys(ModalScreen[None]):
     CSS = """
     Keys { align: center middle; }
     Keys > VerticalScroll { width: 92; max-width: 100%; height: auto; max-height: 98%; border: round $primary;
-        background: $surface; padding: 0 1; }
+        background: $surface; padding: 0 1; scrollbar-size-vertical: 1; }
     """
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             acts = [(act.key, act.help) for act in ACTIONS]
             pages = (
-                ("Look", _LOOK),
+                ("Views", _LOOK),
                 ("Actions", acts),
                 ("Log", _READ),
                 ("Form", _FILL),
@@ -74,5 +75,5 @@ class Keys(ModalScreen[None]):
             for title, rows in pages:
                 lines: list[str | tuple[str, str]] = [(f"{title}\n", "bold")]
                 for key, words in rows:
-                    lines += [(f"  {key:26}", "$text-primary"), f"{words}\n"]
+                    lines += [(f"  {key:24}", "$text-primary"), f"{words}\n"]
                 yield Static(Content.assemble(*lines))

@@ -33,13 +33,13 @@ class LogScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "back", "Back", tooltip="leave this screen"),
-        Binding("f", "follow", "Follow", tooltip="go to the end, and show new lines"),
-        Binding("slash", "search", "Search", key_display="/", tooltip="find words in the log"),
-        Binding("n", "next(1)", "Next", show=False, tooltip="find the words further down"),
-        Binding("N", "next(-1)", "Previous", show=False, tooltip="find the words further up"),
-        Binding("w", "wrap", "Wrap", tooltip="wrap long lines, or cut them"),
-        Binding("1", "only(1)", "stdout", tooltip="only stdout, or all"),
-        Binding("2", "only(2)", "stderr", tooltip="only stderr, or all"),
+        Binding("f", "follow", "Follow", tooltip="go to the end and show new output"),
+        Binding("slash", "search", "Search", key_display="/", tooltip="search the log"),
+        Binding("n", "next(1)", "Next", show=False, tooltip="go to the next match"),
+        Binding("N", "next(-1)", "Previous", show=False, tooltip="go to the previous match"),
+        Binding("w", "wrap", "Wrap", tooltip="wrap or cut long lines"),
+        Binding("1", "only(1)", "stdout", tooltip="show only stdout, or both"),
+        Binding("2", "only(2)", "stderr", tooltip="show only stderr, or both"),
         Binding("S", "save", "Save", tooltip="save the whole log to a file"),
     ]
     CSS = """
@@ -55,7 +55,7 @@ class LogScreen(Screen[None]):
         self._state = Static(markup=False)
         self._breaker, self._saving = Breaker(), Breaker()
         self._asks = ""
-        self._note = "Loading"
+        self._note = "Loading …"
         self._text = LogText()
 
     @property
@@ -110,7 +110,7 @@ class LogScreen(Screen[None]):
     def _take(self) -> None:
         if came := self._text.take():
             self.log_lines.add(*came)
-            if self._note == "Loading":
+            if self._note == "Loading …":
                 self._note = FOLLOWING
             self._describe()
 
@@ -118,7 +118,9 @@ class LogScreen(Screen[None]):
         log, task = self.log_lines, self.about_task
         kept, total = log.counts()
         part = (
-            f"last {kept:,} of {total:,} lines (S saves all)" if kept < total else f"{total:,} line{'s' * (total != 1)}"
+            f"last {kept:,} of {total:,} lines (press S to save all)"
+            if kept < total
+            else f"{total:,} line{'s' * (total != 1)}"
         )
         paused = self._note == FOLLOWING and not log.follows
         parts = [
@@ -127,7 +129,7 @@ class LogScreen(Screen[None]):
             part,
             "Paused; press f to follow" if paused else self._note,
         ]
-        parts += [f"only {STREAMS[log.only]} ({log.only} shows all)"] if log.only else []
+        parts += [f"only {STREAMS[log.only]} (press {log.only} for both)"] if log.only else []
         parts += ["wrapped"] if log.wraps else []
         parts += [f"/{log.sought}"] if log.sought else []
         self._state.update(printable(" · ".join(parts)))
@@ -161,11 +163,11 @@ class LogScreen(Screen[None]):
     def action_next(self, by: int) -> None:
         """Go to the next match, or the one before."""
         if self.log_lines.sought and not self.log_lines.seek(by):
-            self.notify(f"{self.log_lines.sought!r} not found in these lines", severity="warning", markup=False)
+            self.notify(f"{self.log_lines.sought!r} not found", severity="warning", markup=False)
         self._describe()
 
     def action_search(self) -> None:
-        self._open("search", "Words to find", self.log_lines.sought)
+        self._open("search", "Search for", self.log_lines.sought)
 
     def action_save(self) -> None:
         """Ask for a path; a browser asks for it itself."""
@@ -173,7 +175,7 @@ class LogScreen(Screen[None]):
         if self.app.is_web:
             self.run_worker(partial(self._hand_out, name, self.log_lines.only), thread=True)
         else:
-            self._open("save", "File to save the log to", name)
+            self._open("save", "Save the log to file", name)
 
     def _open(self, asks: str, placeholder: str, value: str) -> None:
         self._asks = asks
@@ -205,7 +207,7 @@ class LogScreen(Screen[None]):
         except OSError as error:
             problem = f"cannot be written: {error.strerror}"
         except (RuntimeError, ValueError) as error:
-            problem = f"cannot be the name of a file: {error}"
+            problem = f"is not a file name: {error}"
         else:
             self.action_back()
             self.run_worker(partial(self._write, file, path, self.log_lines.only), thread=True)
@@ -236,7 +238,7 @@ class LogScreen(Screen[None]):
                         size += into.write(data)
             into.flush()
         except BrokenOff:
-            problem = "the screen was closed before the end"
+            problem = "closed before it was complete"
         except AgentlessError as error:
             problem = str(error)
         except OSError as error:

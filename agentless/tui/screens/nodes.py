@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentless.client.words import memory
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -26,12 +27,12 @@ class Nodes(View):
                 "CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1
             ),
             TableColumn(
-                "MEMORY", lambda node: look.gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1
+                "MEMORY", lambda node: memory(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1
             ),
             TableColumn("DOCKER", lambda node: node["docker"] or "-", rank=3),
             TableColumn("DRIVER", lambda node: node["driver"] or "-", rank=4),
             TableColumn("ADDRESS", lambda node: node["address"], rank=6),
-            TableColumn("WHY", _why, flexible=True),
+            TableColumn("REASON", _why, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:

@@ -136,7 +136,7 @@ class News(Lines, can_focus=False):
         if before != len(self._lines):
             self.refresh(layout=True)
         more = len(self._lines) - self.size.height
-        self.border_title = "Problems and queue" + (f" · {more} more lines: ] scrolls" if more > 0 else "")
+        self.border_title = "Problems and queue" + (f" · {more} more lines (press ])" if more > 0 else "")
         self.redraw()
 
     def on_resize(self) -> None:

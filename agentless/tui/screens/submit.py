@@ -40,8 +40,8 @@ class SubmitForm(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "submit", "Submit", tooltip="submit the task"),
-        Binding("escape", "leave", "Back", tooltip="leave the form"),
-        Binding("down", "images", "Images", show=False, tooltip="choose an image that is in use"),
+        Binding("escape", "leave", "Back", tooltip="discard the form"),
+        Binding("down", "images", "Images", show=False, tooltip="choose an image in use"),
     ]
     CSS = """
     SubmitForm #sides { height: 1fr; }
@@ -153,13 +153,11 @@ class SubmitForm(Screen[None]):
             images.remove_class("-open")
             self.set_focus(self.query_one("#image"))
         elif self.busy:
-            self.notify("Already sent; waiting for the answer (Ctrl+C leaves without it)", severity="warning")
+            self.notify("Submitting; press Ctrl+C to quit without waiting for the answer", severity="warning")
         elif self._texts() == self._opened:
             self.dismiss()
         else:
-            self.app.push_screen(
-                Ask("Discard this form?", effect="What you typed is lost.", verb="Discard"), self._left
-            )
+            self.app.push_screen(Ask("Discard this form?", effect="Your input is lost.", verb="Discard"), self._left)
 
     def _left(self, answer: str | None) -> None:
         if answer is not None:
@@ -186,7 +184,7 @@ class SubmitForm(Screen[None]):
         """Break off the requests; if the submit was under way, say so."""
         self._breaker.break_off()
         if self.busy:
-            self.app.exit(message="The submit was under way; run agentless ps to see whether the task exists")
+            self.app.exit(message="Quit while submitting; run agentless ps to see whether the task was created")
 
     # ------------------------------------------------------------------ inside
 
@@ -240,7 +238,7 @@ class SubmitForm(Screen[None]):
             parts += explained(found)
         if self._like and self._like["secret_env"]:
             names = ", ".join(self._like["secret_env"])
-            parts.insert(0, (f"Secret values are not copied; enter them again: {names}\n", "$text-warning"))
+            parts.insert(0, (f"Secret values are not copied. Enter them again: {names}\n", "$text-warning"))
         if len(asked.sweep) > 1:
             parts.insert(0, (f"Sweep: {len(asked.sweep)} commands\n", "bold"))
         self.call_later(self._looked, parts, breaker)

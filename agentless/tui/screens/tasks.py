@@ -24,8 +24,8 @@ class Tasks(TaskListView):
 
     KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "mine", "Mine", tooltip="only your tasks, or everybody's"),
-        Binding("a", "ended", "Ended", tooltip="hide or show tasks that have ended"),
+        Binding("m", "mine", "Mine", tooltip="show only your tasks, or all"),
+        Binding("a", "ended", "Ended", tooltip="hide or show ended tasks"),
     ]
 
     def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -72,9 +72,9 @@ class Tasks(TaskListView):
     def notes(self) -> list[str]:
         """Whose tasks are shown, and how many ended ones."""
         ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
-        notes = ["only your tasks (m shows all)"] if self._only_mine else []
+        notes = ["only your tasks (press m for all)"] if self._only_mine else []
         if self._only_live:
-            notes.append(f"{ended:,} ended hidden (a shows them)")
+            notes.append(f"{ended:,} ended hidden (press a to show)")
         elif ended >= ENDED:
             notes.append(f"last {ended:,} ended tasks (older: agentless ps --all --limit N)")
         return notes
@@ -98,7 +98,7 @@ class Tasks(TaskListView):
         return "stopping" if ends else state(task), look.style_of(task["state"])
 
     def _what(self, task: Row) -> Piece:
-        reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
+        reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
         return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] else ""
 
     def _batch(self, task: Row) -> str:

@@ -21,7 +21,7 @@ class FilterLine(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "leave", show=False, priority=True)]
 
     def __init__(self, rows: Widget) -> None:
-        super().__init__(placeholder="Words to find, or state:running owner:alice !not-this", compact=True)
+        super().__init__(placeholder="Filter, for example: train state:running owner:alice !debug", compact=True)
         self._rows = rows
 
     def action_leave(self) -> None:
@@ -33,10 +33,10 @@ class View(Vertical):
 
     KINDS: ClassVar[frozenset[str]]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only rows with certain words"),
-        Binding("o", "sort(1)", "Sort", show=False, tooltip="by the next column"),
-        Binding("O", "sort(-1)", "Sort", show=False, tooltip="by the previous column"),
-        Binding("i", "reverse", "Reverse", show=False, tooltip="sort the other way round"),
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only matching rows"),
+        Binding("o", "sort(1)", "Sort", show=False, tooltip="sort by the next column"),
+        Binding("O", "sort(-1)", "Sort", show=False, tooltip="sort by the previous column"),
+        Binding("i", "reverse", "Reverse", show=False, tooltip="reverse the order"),
         Binding("escape", "clear", "All rows", show=False, tooltip="clear the filter"),
     ]
     DEFAULT_CSS = """
@@ -124,7 +124,7 @@ class View(Vertical):
     def _describe(self) -> None:
         """Show which rows and columns are left out."""
         hidden = self.table.hidden
-        columns = f"hidden: {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
+        columns = f"hidden: {', '.join(hidden)} (Enter shows details)" if hidden else ""
         words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")

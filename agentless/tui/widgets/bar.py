@@ -67,7 +67,7 @@ class Summary(Static):
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
         parts += [(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]
         free, foreign = count(gpus, "free"), count(gpus, "foreign")
-        parts += [" │ ", (f"{free}/{len(gpus)} free", "$text-success")]
+        parts += [" │ ", (f"{free}/{len(gpus)} GPUs free", "$text-success")]
         parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
         out = len(gpus) - free - foreign - count(gpus, "allocated")
         parts += [" ", (f"{out} out", "$text-warning")] if out else []

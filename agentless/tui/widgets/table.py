@@ -196,7 +196,7 @@ class Body(Lines):
         Binding("pagedown,space,ctrl+f", "page(1)", "Page down", show=False),
         Binding("home,g", "move(-1000000000)", "First", show=False),
         Binding("end,G", "move(1000000000)", "Last", show=False),
-        Binding("enter", "open", "Details", tooltip="show all about the chosen row"),
+        Binding("enter", "open", "Details", tooltip="show details of the selected row"),
     ]
 
     def __init__(self, table: Table) -> None:

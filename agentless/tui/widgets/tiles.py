@@ -46,7 +46,7 @@ class Tiles(Lines):
         Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "row(-100000)", "First", show=False),
         Binding("end,G", "row(100000)", "Last", show=False),
-        Binding("enter", "open", "Details", tooltip="show all about the chosen GPU"),
+        Binding("enter", "open", "Details", tooltip="show details of the selected GPU"),
     ]
 
     class Chosen(Message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.client.words import command_line, gpu_model, local, process_words
+from agentless.client.words import command_line, gpu_model, local, memory_in_use, process_words
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -61,7 +61,7 @@ class GpuDetails(Details):
                 ("UUID", gpu["uuid"]),
                 ("driver", gpu["driver"]),
                 ("utilization", look.of(gpu["utilization_pct"], "%")),
-                ("memory", look.memory(gpu)),
+                ("memory", memory_in_use(gpu)),
                 ("temperature", look.of(gpu["temperature_c"], " C")),
                 ("power", power),
                 ("reserved", gpu["reserved"]),
@@ -77,7 +77,7 @@ class GpuDetails(Details):
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
         trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())
         parts += [
-            ("\nUtilization, the last two minutes\n", "bold"),
+            ("\nUtilization, last 2 minutes\n", "bold"),
             (look.spark(trend, self._curve_width()) + "\n", "$text-primary"),
         ]
         return parts
@@ -99,7 +99,7 @@ class GpuDetails(Details):
         for title, field, top, unit in curves:
             values = found["gpus"][0][field]
             last = next((value for value in reversed(values) if value is not None), None)
-            parts.append((f"\n{title}, the last hour, 0 to {top:g}{unit}; now {look.of(last, unit)}\n", "bold"))
+            parts.append((f"\n{title}, last hour, 0 to {top:g}{unit}; now {look.of(last, unit)}\n", "bold"))
             parts += [(line + "\n", "$text-primary") for line in look.plot(values, self._curve_width(), 4, top)]
         return parts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.client.words import gpu_model, local
+from agentless.client.words import gpu_model, local, memory, memory_in_use
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.base import Details
@@ -34,7 +34,7 @@ class NodeDetails(Details):
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 ("cores", node["cores"]),
-                ("memory", look.gib(node["memory_mib"])),
+                ("memory", memory(node["memory_mib"]) if node["memory_mib"] else None),
                 ("Docker", node["docker"]),
                 ("driver", node["driver"]),
                 ("labels", " ".join(f"{key}={value}" for key, value in node["labels"].items())),
@@ -46,7 +46,7 @@ class NodeDetails(Details):
             parts += [
                 f"  {gpu['index']} {printable(gpu_model(gpu))}  ",
                 (f"{gpu['state']:10}", colour_of(gpu["state"])),
-                f"{look.of(gpu['utilization_pct'], '%'):>5} {look.memory(gpu):>10}  ",
+                f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  ",
                 f"{printable(gpu['reason'])}\n",
             ]
         return parts

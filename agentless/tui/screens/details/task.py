@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-from agentless.client.words import command_line, local, process_words, ran, state, where
+from agentless.client.words import command_line, happened, local, process_words, ran, short_target, state, where
+from agentless.model.moment import format_moment
 from agentless.model.text import printable
-from agentless.model.units import format_duration
+from agentless.model.units import format_duration, format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled
-from agentless.tui.widgets import look
 
 
 class TaskDetails(Details):
@@ -44,15 +43,15 @@ class TaskDetails(Details):
         gpus = ", ".join(task["gpu_uuids"])
         fields = [
             ("owner", task["owner"]),
-            ("wants", task["target"]),
+            ("target", short_target(task["target"])),
             ("where", where(task) if task["node"] else ""),
             ("GPUs", gpus),
-            ("time", ran(task)),
+            ("time", ran(task) if task["started_at"] else ""),
             ("command", command_line(task)),
             ("image", task["image"]),
             ("variables", ", ".join(task["env_names"])),
             ("cores", task["cores"]),
-            ("memory", look.gib(task["memory_bytes"] / 2**20) if task["memory_bytes"] else None),
+            ("memory", format_size(task["memory_bytes"]) if task["memory_bytes"] else None),
             ("time limit", format_duration(task["time_limit"]) if task["time_limit"] else None),
             ("priority", task["priority"] or None),
             ("batch", task["batch"] if task["batch"] != task["id"] else None),
@@ -63,7 +62,7 @@ class TaskDetails(Details):
             ("started", local(task["started_at"])),
             ("ended", local(task["ended_at"])),
             ("expected start", local(task["expected_start"])),
-            ("container", task["container"]),
+            ("container", (task["container"] or "")[:12]),
             ("reason", task["reason"]),
         ]
         title = printable(f"{task['id']}  {task['name'] or ''}")
@@ -79,7 +78,7 @@ class TaskDetails(Details):
         if task["state"] in ("pending", "scheduled"):
             parts += [("\nWhy it is pending\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
         parts += [("\nEvents\n", "bold"), *_events(self.get(f"{path_of(task)}/events"))]
-        parts += [("\nScript, as the node's sh runs it\n", "bold"), *_script(self.get(f"{path_of(task)}/script"))]
+        parts += [("\nScript run on the node\n", "bold"), *_script(self.get(f"{path_of(task)}/script"))]
         return parts
 
 
@@ -88,10 +87,9 @@ def _events(found: Any) -> list[Part]:
         return [f"  {found}\n"]
     parts: list[Part] = []
     for event in found:
-        when = datetime.fromtimestamp(event["at"], UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         parts += [
-            (f"  {when}  ", "dim"),
-            (f"{event['event']} → {event['task']['state']}", colour_of(event["task"]["state"])),
+            (f"  {format_moment(event['at'], 'seconds')}  ", "dim"),
+            (happened(event), colour_of(event["task"]["state"])),
             f"  {printable(event['cause'])}\n",
         ]
     return parts
