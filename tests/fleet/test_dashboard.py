@@ -275,7 +275,7 @@ async def test_a_stop_is_asked_for_first(client):
         await eyes.press("4")
         await eyes.see(task)
         await eyes.press("T")
-        await eyes.see(f"Stop task {task}", "SIGTERM, then SIGKILL")
+        await eyes.see(f"Stop task {task}", "SIGTERM now, and SIGKILL")
         await eyes.press("n")
         await eyes.see(lambda: "Stop " + task not in eyes.text)
         assert client.get(f"/v1/tasks/{task}")["state"] == "running"

@@ -52,9 +52,10 @@ class Summary(Static):
         self._cluster = cluster
 
     def update(self, *_: object) -> None:  # type: ignore[override]
-        super().update(self._words())
+        words = self._words("GPUs ")
+        super().update(words if words.cell_length <= self.size.width else self._words(""))
 
-    def _words(self) -> Content:
+    def _words(self, noun: str) -> Content:
         if gone := self._cluster.gone:
             more = "; press S to start it" if self._cluster.stopped else ""
             return content((f" {gone}{more} ", "$text-error reverse"))
@@ -67,7 +68,7 @@ class Summary(Static):
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
         parts += [(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]
         free, foreign = count(gpus, "free"), count(gpus, "foreign")
-        parts += [" │ ", (f"{free}/{len(gpus)} GPUs free", "$text-success")]
+        parts += [" │ ", (f"{free}/{len(gpus)} {noun}free", "$text-success")]
         parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
         out = len(gpus) - free - foreign - count(gpus, "allocated")
         parts += [" ", (f"{out} out", "$text-warning")] if out else []
