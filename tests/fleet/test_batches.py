@@ -115,10 +115,10 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
     [
         (("wait",), "Specify task ids, or --batch with any task of the batch"),
         (("retry", "--failed"), "--failed needs --batch"),
-        (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell has made several words of a span"),
+        (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell split the span into several words"),
         (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow works with one task only"),
-        (("submit", "1x", "sh", "-c", "true"), "No such option: -c; write the command after '--'"),
-        (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "leave one of them out"),
+        (("submit", "1x", "sh", "-c", "true"), "unknown option '-c'; write the command after '--'"),
+        (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "use one of them"),
     ],
 )
 async def test_what_cannot_be_meant_is_said(agentless, words, said):

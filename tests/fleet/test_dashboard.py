@@ -275,7 +275,7 @@ async def test_a_stop_is_asked_for_first(client):
         await eyes.press("4")
         await eyes.see(task)
         await eyes.press("T")
-        await eyes.see(f"Stop task {task}", "SIGTERM, then SIGKILL")
+        await eyes.see(f"Stop task {task}", "SIGTERM now, and SIGKILL")
         await eyes.press("n")
         await eyes.see(lambda: "Stop " + task not in eyes.text)
         assert client.get(f"/v1/tasks/{task}")["state"] == "running"
@@ -325,7 +325,7 @@ async def test_who_waits_is_put_on_top(client):
 async def test_a_node_is_drained_with_a_reason_and_let_in_again(client):
     async with looking() as eyes:
         await eyes.press("3", "D")
-        await eyes.see("Drain node n1?", "Its running tasks continue")
+        await eyes.see("Drain node n1?", "Its running tasks")
         await eyes.press("new disks", "enter")
         await eyes.see("drained", "new disks")
         assert client.get("/v1/nodes/n1")["drained"]
@@ -402,7 +402,7 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
     async with looking((120, 50)) as eyes:
         await eyes.press("4", "question_mark")
         await eyes.see(*(act.help for act in ACTIONS))
-        await eyes.press("escape", "colon", "stop: end")
+        await eyes.press("escape", "colon", "stop: stop")
         await eyes.see("Stop: stop the task: SIGTERM, then SIGKILL", "Key T")
 
 
@@ -454,7 +454,7 @@ async def test_the_details_of_a_gpu_and_of_a_node(client):
     task = submit(client)
     async with looking((120, 50)) as eyes:
         await eyes.press("2", "enter")
-        await eyes.see("UUID", "GPU-", task, "Utilisation")
+        await eyes.see("UUID", "GPU-", task, "Utilization")
         await eyes.press("escape", "3", "enter")
         await eyes.see("Checks", "reach", "ok", "toolkit")
 
@@ -468,7 +468,7 @@ async def test_a_controller_that_dies_is_started_again_and_everything_is_there_a
         await eyes.press("4")
         await eyes.see(task)
         end_controller(signal.SIGKILL)
-        await eyes.see("The controller is gone")
+        await eyes.see("Lost the controller")
         await eyes.see(
             lambda: not eyes.app.cluster.gone and eyes.app.cluster.tasks.get(task, {}).get("state") == "running"
         )

@@ -230,7 +230,7 @@ def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux
     tmux.press("1x\ttrue\x13")
     tmux.see("Submitting")
     tmux.press("C-c")
-    tmux.see("ready$", "run agentless ps to see whether the task exists")
+    tmux.see("ready$", "run agentless ps to see whether the task was created")
 
 
 # --------------------------------------------------------------------------- the command

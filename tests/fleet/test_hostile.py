@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "other-gpus": (
         "nvidia-smi",
         f'read -r now _ </proc/uptime; for n in $(seq 0 63); do echo "$n, GPU-${{now%.*}}${{now#*.}}-$n, {ROW}"; done',
-        "degraded: its GPUs change their UUIDs all the time",
+        "degraded: its GPUs keep changing their UUIDs",
     ),
     "much-text": ("nvidia-smi", "yes 'NVRM: x' | head -c 100000000", "degraded: nvidia-smi prints more than 256 KiB"),
     "no-newline": ("nvidia-smi", "exec tr '\\0' x </dev/zero", "degraded: nvidia-smi prints more than 256 KiB"),

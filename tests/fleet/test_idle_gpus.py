@@ -101,8 +101,8 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
         assert (over.state, over.status.exit_code) == ("stopped", 0)
         assert over.status.reason.startswith("its GPUs were idle for 2m")
         warning, asked = events(controller, task)
-        assert (warning[0], "to be stopped in" in warning[1]) == ("idle", True)
-        assert asked == ("stop-asked", "the inventory")
+        assert (warning[0], "stops in" in warning[1]) == ("idle", True)
+        assert asked == ("stop-asked", "idle rule of the inventory")
 
 
 async def test_a_busy_or_paused_task_is_not_idle(desk):

@@ -211,7 +211,7 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
         await until(lambda: second in controller.queue.plan.promises)
         found = controller.queue.explain(controller.lookup.find(second))
         asked = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
-        promised = f"GPU 3 is free and promised to task {first} of {controller.tasks.owner}, in "
+        promised = f"GPU 3 is free but promised to task {first} of {controller.tasks.owner}, starting in "
         for each in (found, asked):
             (on_n1,) = [obstacle for obstacle in each.obstacles if obstacle.node == "n1"]
             assert [line.startswith(promised) for line in on_n1.details] == [True]

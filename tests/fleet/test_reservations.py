@@ -97,7 +97,7 @@ async def test_what_is_over_before_the_window_begins_may_run_until_then(desk):
         await reserve(controller, "n1", owner=None, begin=HOUR, end=2 * HOUR)
         short, long = [(await submit(controller, "n1::0", time_limit=limit)).task for limit in (1800.0, 7200.0)]
         assert (short.state, long.state) == ("running", "pending")
-        assert "and it may run for 2h 0m" in (await submit(controller, "n1::1", time_limit=7200.0)).task.reason
+        assert "the task may run for 2h 0m" in (await submit(controller, "n1::1", time_limit=7200.0)).task.reason
 
 
 async def test_what_runs_when_it_begins_goes_on_and_is_named(desk):

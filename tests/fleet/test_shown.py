@@ -66,6 +66,6 @@ async def test_that_older_tasks_are_not_listed_is_said(agentless):
 
 async def test_a_request_that_is_none_has_an_error_like_all_others(agentless, tmp_path):
     await typed(agentless, "nodes")
-    with pytest.raises(RequestFailed, match="GET /v1/nope: there is no such request") as failed:
+    with pytest.raises(RequestFailed, match="GET /v1/nope: no such request") as failed:
         Client(tmp_path / "typed" / "agentless", None).get("/v1/nope")
     assert (failed.value.exit_code, failed.value.error) == (2, "UsageError")

@@ -114,11 +114,11 @@ async def test_a_stopped_engine_cannot_be_reached_and_ends_its_streams(client: C
     async with client.events() as event:
         client.node.stop_engine()
         assert await event() is None
-    with pytest.raises(RuntimeFailed, match="Docker daemon on n1 does not run"):
+    with pytest.raises(RuntimeFailed, match="Docker daemon on n1 is not running"):
         client.docker.check(await client.run(client.docker.inspect(["any"])))
     answer = await client.run(join_sections(client.docker.facts()))
     assert (
-        "Docker daemon on n1 does not run" in client.docker.parse_facts(split_sections(answer.stdout), 0.0, 2e9).error
+        "Docker daemon on n1 is not running" in client.docker.parse_facts(split_sections(answer.stdout), 0.0, 2e9).error
     )
     client.node.start_engine()
     await client.launch("true")

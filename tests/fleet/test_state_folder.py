@@ -104,7 +104,7 @@ def test_what_somebody_else_has_put_there_is_refused(controller_state, whose):
     if theirs.parent == elsewhere:
         theirs.touch()
     os.chown(theirs, 65534, 65534, follow_symlinks=False)
-    with pytest.raises(errors.AgentlessError, match=f"/{theirs.name} belongs to user 65534 and not to you"):
+    with pytest.raises(errors.AgentlessError, match=f"/{theirs.name} belongs to user 65534, not to you"):
         Client.found(None).get("/v1/nodes")
     assert not (elsewhere / "key").exists()
     os.chown(theirs, 0, 0, follow_symlinks=False)

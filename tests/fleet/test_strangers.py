@@ -89,7 +89,7 @@ async def test_a_forged_container_starts_nothing_whatever_its_labels(desk, forge
         assert set(controller.tasks.live) == {task}
         assert not any(share["owner"] == "eve" for share in (await ask(controller, "GET", "/v1/shares"))[1])
         found = [t for t in (await ask(controller, "GET", "/v1/tasks", ended=True))[1] if t["container"] == evil.id]
-        assert [(t["foreign"], t["reason"].startswith("not ours")) for t in found] == [(True, True)]
+        assert [(t["foreign"], t["reason"].startswith("foreign: this controller")) for t in found] == [(True, True)]
 
 
 async def test_a_forged_container_that_was_never_started_is_not_started(desk):

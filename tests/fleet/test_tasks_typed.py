@@ -70,7 +70,7 @@ def test_all_are_stopped_only_after_a_question_that_says_whose_they_are(tasks):
         keyboard.sees(b"1 of bob@lab")
         keyboard.sees(b"[y/N]")
         keyboard.type(b"n\n")
-        keyboard.sees(b"nothing was stopped")
+        keyboard.sees(b"Nothing stopped")
         assert keyboard.ended() == 3
     assert len(live()) == 2
     with at_terminal([*AGENTLESS, "stop", "--all"], os.environ) as keyboard:
@@ -95,7 +95,7 @@ def test_all_of_mine_leaves_those_of_others(tasks):
 
 
 def test_with_nothing_live_there_is_nothing_to_ask(client):
-    assert type_("stop", "--all").stderr == "no live tasks\n"
+    assert type_("stop", "--all").stderr == "No live tasks\n"
 
 
 @pytest.mark.parametrize(

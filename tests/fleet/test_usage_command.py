@@ -95,9 +95,9 @@ def test_a_span_in_which_nothing_ran_says_so(world):
     ("words", "said"),
     [
         (("--by", "gpu"), "--by 'gpu': use one of owner, node, batch"),
-        (("--since", "soon"), "--since 'soon': write 10min, 2h or a date like"),
+        (("--since", "soon"), "--since 'soon': use 10min, 2h or a date like"),
         (("--since", "2999-01-01"), "must end before now"),
-        (("--since", "1999-01-01"), "by 15 years at most"),
+        (("--since", "1999-01-01"), "at most 15 years long"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
@@ -109,5 +109,5 @@ def test_python_has_the_same(world):
     found = Cluster().usage("1h", by="owner")
     assert {row.name: row.tasks for row in found.rows} == {"ann": 1, "bob": 1}
     assert (found.gpus, found.total.tasks) == (5, 2)
-    with pytest.raises(UsageError, match="in the past"):
+    with pytest.raises(UsageError, match="before now"):
         Cluster().usage(9e9)

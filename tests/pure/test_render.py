@@ -277,6 +277,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "id_format": values,
         "label": values,
     },
+    "image-list.sh.j2": {"docker": lists, "list_format": values},
     "image-look.sh.j2": {
         "docker": lists,
         "image": values,

@@ -27,8 +27,6 @@ from tests.lab import Lab, Node
 from tests.pauses import pauses
 
 T = TypeVar("T")
-PROGRESS = re.compile(r"\033\[\?25l.*?\033\[1A\033\[2K", re.DOTALL)
-"""Lines that were overwritten, and removed at the end."""
 WAIT = 60.0
 """Seconds that anything which has to happen may take."""
 
@@ -193,9 +191,19 @@ class Cli:
             except OSError:  # Linux says EIO when the last writer has closed it
                 pass
             os.close(master)
-        text = PROGRESS.sub("", screen.decode().replace("\r\n", "\n"))
+        text = _shown(screen.decode().replace("\r\n", "\n"))
         assert "Traceback" not in text, text
         return process.returncode, text
+
+
+def _shown(screen: str) -> str:
+    """What stands there in the end: without lines that were overwritten or removed."""
+    lines: list[str] = []
+    for line in re.sub(r"\033\[\?25[lh]", "", screen).split("\n"):
+        above = line.count("\033[1A")
+        del lines[len(lines) - above :]
+        lines.append(line.rpartition("\033[2K")[2].lstrip("\r"))
+    return "\n".join(lines)
 
 
 class Events:

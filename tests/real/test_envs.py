@@ -109,8 +109,8 @@ def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, 
     assert agentless("logs", task["id"]).out == "1\n"
     events = agentless.get(f"/v1/tasks/{task['id']}/events")
     steps = [event["task"]["reason"] for event in events if event["event"] == "step"]
-    assert steps[0] == "bringing carried:1 to node2"
-    assert steps[-1].startswith("carried:1 came to node2: ")
+    assert steps[0] == "copying carried:1 to node2"
+    assert steps[-1].startswith("copied carried:1 to node2: ")
     assert image_id(node2, "agentless/carried:2") == ""
     with contextlib.closing(Cli(lab, "usual", inventory_of(lab, "image: busybox, container: carried"))) as usual:
         usual.settle()
@@ -125,7 +125,7 @@ def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, n
     changed(agentless, "named", "true")
     node2.sh("docker tag busybox agentless/named:1")
     refused = agentless("submit", "node2::0", "--container", "named", "--wait", "--", "true", code=1).err
-    assert "node2 has an image agentless/named:1 that is not ours" in refused
+    assert "node2 has an image agentless/named:1 that agentless did not create" in refused
     missing = agentless("submit", "node2::0", "--image", "agentless/nowhere:1", "--wait", "--", "true", code=1).err
     assert "agentless does not pull images of envs; submit with --container NAME" in missing
     never = agentless(
@@ -155,9 +155,7 @@ def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
     with contextlib.closing(Cli(lab, "slow", inventory_of(lab, node2=f"docker: {slow}"))) as other:
         other.settle()
         process = other.start("submit", "node2::0", "--container", "slow", "--", "true")
-        task = until(
-            lambda: next((t for t in other.get("/v1/tasks") if "bringing slow:1" in (t["reason"] or "")), None)
-        )
+        task = until(lambda: next((t for t in other.get("/v1/tasks") if "copying slow:1" in (t["reason"] or "")), None))
         other("stop", task["id"])
         assert process.wait(30) == 1
         assert other.task(task["id"])["state"] == "cancelled"
@@ -177,7 +175,7 @@ def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     changed(agentless, "older", "echo 2 >/which")
     agentless("env", "exec", "older", "--", "touch", "/unsaved")
     kept = agentless("env", "rollback", "older")
-    assert kept.out == "older:1 is the current version\n"
+    assert kept.out == "older:1 is the current version now\n"
     assert "unsaved changes (1 added)" in kept.err
     agentless("env", "rollback", "older:1", "--force")
     assert agentless("env", "exec", "older", "--", "cat", "/which").out == "1\n"
@@ -196,7 +194,7 @@ def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_
     agentless("controller", "stop")
     for kept in agentless.state.glob("state.json*"):
         kept.unlink()
-    assumed = "env rolled: version 2 is assumed to be the current one"
+    assumed = "env rolled: version 2 is assumed to be current"
     assert assumed in agentless("recover", "--yes").err
     assert assumed in agentless("env", "list").err
     which = ("submit", "node1::0", "--container", "rolled", "--wait", "--follow", "--", "cat", "/which")

@@ -88,7 +88,7 @@ def test_followers_go_on_over_an_sshd_and_a_controller_that_are_restarted(agentl
         assert timed.numbers(stream) == printed
         tail = last.numbers(stream)
         assert tail == list(range(printed[-1] + 1 - len(tail), printed[-1] + 1))
-    (said,) = {line for line in submit.lines(2) if "runs on" in line}
+    (said,) = {line for line in submit.lines(2) if "keeps running" in line}
     assert said.startswith("agentless: node1")
     assert said.endswith("its output continues here when the node answers")
 

@@ -252,7 +252,7 @@ def test_somebody_without_rights_has_his_own_systemd_if_it_may_stay(bare_lab, no
     assert f"sudo loginctl enable-linger {PERSON}" in refused(carol, "bare::0", "--", "true")
     node.sh(f"loginctl enable-linger {PERSON}")
     until(lambda: node.sh("ls /run/user/*/systemd/private").stdout)
-    assert "leave out --memory" in refused(carol, "bare::0", "--memory", "1GiB", "--", "true")
+    assert "omit --memory" in refused(carol, "bare::0", "--memory", "1GiB", "--", "true")
     task = submit(carol, "bare::0", "--secret-env", "S=t", "--", "sh", "-c", f"id -un; echo $S; {UNTIL_TERM}")
     until(lambda: "up" in carol("logs", task).out)
     root = person_without_waiting(bare_lab, "main")

@@ -51,7 +51,7 @@ def test_a_large_sparse_file_and_a_copy_that_hangs_delay_nobody(ann, program, tm
     held = f"*cp*:/w/stuck*) {wait.format(go)} ;; *cp*:/w/big*) {wait.format(begin)} ;;"
     program("docker", f'case "$*" in {held} esac\nexec /usr/bin/docker "$@"')
     stuck = ann.submit_here(*WORDS, "stuck", "--", "sh", "-c", "echo said; echo x > stuck")
-    until(lambda: output(ann, stuck)["words"] == "on its way")
+    until(lambda: output(ann, stuck)["words"] == "copying")
     sparse = ann.submit_here(*WORDS, "big", "--", "sh", "-c", "truncate -s 1G big; echo end >> big")
     small = ann.submit_here(*WORDS, "small", "--", "sh", "-c", "echo small > small")
     ann.here("wait", small)
@@ -60,8 +60,8 @@ def test_a_large_sparse_file_and_a_copy_that_hangs_delay_nobody(ann, program, tm
     begin.touch()
     until(lambda: list(ann.state.glob(f"logs/**/*{stuck}*")))
     more = [ann.submit_here(*WORDS, "stuck", "--", "sh", "-c", "echo x > stuck") for _ in range(AT_ONCE)]
-    until(lambda: output(ann, more[-1])["words"].startswith("waits for the outputs of task "))
-    assert f"outputs  stuck: waits for the outputs of task {stuck}" in ann.here("show", more[-1]).out
+    until(lambda: output(ann, more[-1])["words"].startswith("waiting for the outputs of task "))
+    assert f"outputs  stuck: waiting for the outputs of task {stuck}" in ann.here("show", more[-1]).out
     ann.here("wait", sparse)
     big = (ann.folder / "big").stat()
     assert (big.st_size, big.st_blocks * 512 < 1 << 20) == ((1 << 30) + 4, True)
@@ -85,8 +85,8 @@ LEVELS = b"".join(member("r" + "/d" * depth, tarfile.DIRTYPE) for depth in (1, 2
     [
         (CHAINED, "missing", "invalid archive: a member has more than 16 extended headers"),
         (GARBAGE, "missing", "invalid archive: damaged: unreadable header"),
-        (LEVELS, "here", "1 file, 1 B; left out: d/d/d"),
-        (member("r/" + "n" * 256, data=b"x"), "here", "nothing new; left out: nnnn"),
+        (LEVELS, "here", "1 file, 1 B; skipped: d/d/d"),
+        (member("r/" + "n" * 256, data=b"x"), "here", "nothing new; skipped: nnnn"),
     ],
     ids=["chained headers", "garbage in the middle", "3,000 levels", "a long name"],
 )

@@ -99,6 +99,6 @@ def test_nobody_is_beside_who_wants_a_node_alone_whichever_controller_asks(agent
     until(lambda: alone in [task["id"] for task in bob.get("/v1/tasks")])
     said = bob("submit", "node1", "--no-queue", "--", "true", code=3).err
     assert f"task {alone}" in said
-    assert "has node1 alone" in said
+    assert "has node1 to itself" in said
     agentless("kill", alone)
     until(lambda: bob("submit", "node1", "--no-queue", "--", "true", code=None).code == 0)

@@ -120,7 +120,7 @@ def test_with_the_controller_its_programs_end(agentless, node, task):
         keyboard.sees(b"begun")
         agentless.kill_controller()
         assert (keyboard.ended(), piped.wait(60)) == (1, 1)
-        keyboard.sees(b"Lost the controller, which closed the terminal. The task keeps running")
+        keyboard.sees(b"the controller stopped and closed the terminal; the task keeps running")
     assert only_the_task_is_left(node, task)
 
 

@@ -225,7 +225,7 @@ async def test_nodes_that_reach_each_other_need_nobody_between_them(
 
 
 async def test_a_node_that_does_not_know_the_other_is_not_asked_twice(world: World, image: str) -> None:
-    assert "does not reach node2 by itself" in str(failed(await world.send(image, via="straight")))
+    assert "cannot ssh to node2" in str(failed(await world.send(image, via="straight")))
 
 
 async def test_a_shared_folder_holds_the_archive_until_it_is_read(world: World, image: str, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: s
     links = world.controller.nodes.links
     await world.distribution._describe(gone, links["node1"])  # it is asked for, and then removed
     said(world.node("node1"), "docker rmi gone:1")
-    with pytest.raises(RuntimeFailed, match=r"is not on node1 any more"):
+    with pytest.raises(RuntimeFailed, match=r"node1 no longer has image"):
         await world.send(gone)
     await world.rest()
 

@@ -262,7 +262,7 @@ def test_show_tells_what_happened(agentless):
     assert [" ".join(line[3:]) for line in lines[-3:]] == [
         f"Assigned to node1: submitted by {agentless.task(task)['owner']}",
         "Started: docker run on node1 answered",
-        "Exited: failed (5): node1: it ended with exit code 5",
+        "Exited: failed (5): node1: exited with code 5",
     ]
 
 

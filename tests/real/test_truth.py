@@ -280,7 +280,7 @@ def test_events_tell_what_happened_to_a_task_and_why(agentless, node):
         ("froze", "paused", "seen on node1"),
         ("thawed", "running", "seen on node1"),
         ("stop-asked", "running", f"agentless stop, by {owner}"),
-        ("exited", "stopped", "node1: it ended with exit code 7"),
+        ("exited", "stopped", "node1: exited with code 7"),
         ("removed", "stopped", f"agentless rm, by {owner}"),
     ]
     numbers = [e["seq"] for e in lines]

@@ -49,7 +49,7 @@ def test_a_volume_outlives_its_tasks_and_later_ones_go_where_it_is(agentless):
 
 def test_a_volume_is_made_where_it_is_wanted_and_once(agentless):
     agentless("volume", "create", "scratch", "--on", "node2")
-    assert "has a volume scratch already" in agentless("volume", "create", "scratch", "--on", "node2", code=3).err
+    assert "already has a volume scratch" in agentless("volume", "create", "scratch", "--on", "node2", code=3).err
     assert volumes(agentless)["node2", "scratch"]["size_bytes"] == 0
     agentless("volume", "create", "other", "--on", "node1")
     both = ["--volume", "scratch:/a", "--volume", "other:/b", "--", "true"]
@@ -101,7 +101,7 @@ def test_folders_of_the_node_are_seen_by_every_task(lab):
         assert (folders["node1"] / "x").read_text() == "mine\n"
         assert (shared / "y").read_text() == "ours\n"
         missing = cli("submit", "node2", "--", "true", code=1).err
-        assert f"there is no {folders['node2']} on node2 to mount" in missing
+        assert f"cannot mount {folders['node2']}: not found on node2" in missing
         assert not folders["node2"].exists()
         cli("submit", "node2", "--wait", "--volume", "own:/local_temp", "--", "touch", "/local_temp/x")
     finally:

@@ -84,7 +84,7 @@ def judge(
 
 
 def words(idle: IdleGpus, held: Placement, now: float) -> str:
-    """`idle for 45m 0s, to be stopped in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
+    """`idle for 45m 0s, stops in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
     if idle.all_since is not None:
         text = f"idle for {format_duration(now - idle.all_since)}"
         return text if idle.stop_at is None else f"{text}, stops in {format_duration(idle.stop_at - now)}"

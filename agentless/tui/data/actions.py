@@ -53,7 +53,7 @@ ACTIONS = (
         "T",
         "Stop",
         "stop the task: SIGTERM, then SIGKILL",
-        "Sends SIGTERM, then SIGKILL if it is still running after its grace period.",
+        "Sends SIGTERM now, and SIGKILL if it is still running after its grace period.",
     ),
     Action(
         "kill",

@@ -51,7 +51,7 @@ async def test_users_cannot_take_what_is_kept_for_the_controller(start, library,
     monkeypatch.setattr(_pool, "WAIT", 0.5)
     async with opened(node_of(start("MaxSessions 4"), library)) as session:
         async with streams(session, 1, own=True), streams(session, 16 - _pool.KEPT):
-            with pytest.raises(NoSession, match=r"node1 has no free SSH session: 10 are in use by"):
+            with pytest.raises(NoSession, match=r"node1 has no free SSH session: logs, shells and copies use 10"):
                 async with session.stream(Command("true")):
                     pass
             async with streams(session, 1, own=True, wait=False):
