@@ -460,7 +460,8 @@ def starters_of(of: Task) -> list[Path]:
     """The arguments of processes on this machine that say that they start the container of this task."""
     (gpu,) = placement(str(of.spec.needs)).gpu_uuids
     words, found = f"|{gpu}||||{of.id}|{of.owner}".encode(), []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # a glob raises when one ends meanwhile
+        file = Path("/proc", name, "cmdline")
         with contextlib.suppress(OSError):
             said = file.read_bytes().split(b"\0")
             if any(each.startswith(b"agentless-claim=") and each.endswith(words) for each in said):

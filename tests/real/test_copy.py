@@ -148,7 +148,7 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     assert "is neither a file nor a folder" in fails(f"node1:{far}/pipe", str(tmp_path))
     (far / "folder/file").mkdir()
     assert "is a folder; a file cannot replace it" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
-    assert "is a file and " in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
+    assert "is not a folder; 2 sources need one" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
     assert "are local; use NODE:PATH" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
 

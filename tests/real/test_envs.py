@@ -110,7 +110,7 @@ def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, 
     events = agentless.get(f"/v1/tasks/{task['id']}/events")
     steps = [event["task"]["reason"] for event in events if event["event"] == "step"]
     assert steps[0] == "copying carried:1 to node2"
-    assert steps[-1].startswith("carried:1 came to node2: ")
+    assert steps[-1].startswith("copied carried:1 to node2: ")
     assert image_id(node2, "agentless/carried:2") == ""
     with contextlib.closing(Cli(lab, "usual", inventory_of(lab, "image: busybox, container: carried"))) as usual:
         usual.settle()
