@@ -27,6 +27,7 @@ from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
+from tests.proc import process_files
 from tests.pure.build import SIGNER, placement, spec, task, uuid
 
 pytestmark = pytest.mark.usefixtures("own_gpus")
@@ -460,8 +461,7 @@ def starters_of(of: Task) -> list[Path]:
     """The arguments of processes on this machine that say that they start the container of this task."""
     (gpu,) = placement(str(of.spec.needs)).gpu_uuids
     words, found = f"|{gpu}||||{of.id}|{of.owner}".encode(), []
-    for name in filter(str.isdecimal, os.listdir("/proc")):  # a glob raises when one ends meanwhile
-        file = Path("/proc", name, "cmdline")
+    for file in process_files("cmdline"):
         with contextlib.suppress(OSError):
             said = file.read_bytes().split(b"\0")
             if any(each.startswith(b"agentless-claim=") and each.endswith(words) for each in said):
