@@ -325,7 +325,7 @@ async def test_who_waits_is_put_on_top(client):
 async def test_a_node_is_drained_with_a_reason_and_let_in_again(client):
     async with looking() as eyes:
         await eyes.press("3", "D")
-        await eyes.see("Drain node n1?", "Its running tasks")
+        await eyes.see("Drain node n1?", "Its running")
         await eyes.press("new disks", "enter")
         await eyes.see("drained", "new disks")
         assert client.get("/v1/nodes/n1")["drained"]

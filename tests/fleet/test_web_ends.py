@@ -75,7 +75,7 @@ async def test_a_signal_ends_the_server_and_all_apps(served, visitor, number):
         await shown(websocket, "counted")
         served.process.send_signal(number)
         said = (await served.process.stdout.read()).decode()
-        assert (await served.process.wait(), "tasks go on" in said) == (0, True)
+        assert (await served.process.wait(), "tasks continue" in said) == (0, True)
         assert served.living() == []
 
 
@@ -136,7 +136,7 @@ def test_ctrl_c_ends_the_command_with_a_sentence(inventory):
     while "Ctrl-C" not in command.stdout.readline():
         pass
     command.send_signal(signal.SIGINT)
-    assert "The dashboard in the browser has ended" in command.communicate()[0]
+    assert "Web dashboard stopped" in command.communicate()[0]
     assert command.returncode == 0
 
 

@@ -27,6 +27,7 @@ from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
+from tests.proc import process_files
 from tests.pure.build import SIGNER, placement, spec, task, uuid
 
 pytestmark = pytest.mark.usefixtures("own_gpus")
@@ -460,7 +461,7 @@ def starters_of(of: Task) -> list[Path]:
     """The arguments of processes on this machine that say that they start the container of this task."""
     (gpu,) = placement(str(of.spec.needs)).gpu_uuids
     words, found = f"|{gpu}||||{of.id}|{of.owner}".encode(), []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+    for file in process_files("cmdline"):
         with contextlib.suppress(OSError):
             said = file.read_bytes().split(b"\0")
             if any(each.startswith(b"agentless-claim=") and each.endswith(words) for each in said):

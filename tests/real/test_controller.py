@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentless.client.client import RequestFailed
+from tests.proc import process_files
 from tests.real.cli import Cli, Events, containers, finish, inspect, is_alive, until
 
 
@@ -61,7 +62,7 @@ def test_many_first_commands_start_one(alone):
     assert [len(json.loads(finish(process).out)) for process in started] == [4] * 6
     serving = f"agentless.controller\0{alone.state}\0".encode()
     one = Path(f"/proc/{alone.pid}/cmdline")
-    until(lambda: [p for p in Path("/proc").glob("[0-9]*/cmdline") if serving in _read(p)] == [one])
+    until(lambda: [p for p in process_files("cmdline") if serving in _read(p)] == [one])
 
 
 def test_a_second_one_is_refused(agentless):

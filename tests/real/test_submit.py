@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.proc import process_files
 from tests.real.cli import Cli, Events, containers, inspect, until
 
 SECRET = "correct-horse-battery"
@@ -77,7 +78,7 @@ class ProcessLists:
     def _look(self):
         while not self._over.wait(0.01):
             has_begun = self._begins.exists()
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
+            for file in process_files("cmdline"):
                 with contextlib.suppress(OSError):
                     self.lines.add(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
             if has_begun:

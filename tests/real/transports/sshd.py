@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tests.ports import reserve
+from tests.proc import process_files
 
 PROGRAM = "/usr/sbin/sshd"
 WAIT = 30.0
@@ -89,7 +90,7 @@ class Sshd:
     def connections(self) -> list[int]:
         """The processes that each serve one connection."""
         found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
+        for stat in process_files("stat"):
             with contextlib.suppress(OSError):
                 if int(stat.read_text().rpartition(")")[2].split()[1]) == self._process.pid:
                     found.append(int(stat.parent.name))
