@@ -346,7 +346,7 @@ async def test_commands_of_the_palette_are_those_of_the_screen(client):
     submit(client, script="echo hello; sleep 600")
     async with looking() as eyes:
         await eyes.press("4", "ctrl+p", "sort")
-        await eyes.see("Sort: by the previous column", "Key O")
+        await eyes.see("Sort: sort by the previous column", "Key O")
         await eyes.press("escape")
         await eyes.see("running")
         await eyes.press("l")

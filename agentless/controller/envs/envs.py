@@ -239,5 +239,5 @@ async def _seen(link: NodeLink) -> Sight | None:
         words = envs_of(link)
         return words.parse_look(await link.run(words.look()))
     except AgentlessError as error:
-        _log.info("%s: cannot list envs: %s", link.node.name, error)
+        _log.info("cannot list envs: %s", error)
         return None

@@ -246,4 +246,4 @@ async def _look(link: NodeLink, task: str, runtime: Engine) -> None:
     try:
         await link.look(task, runtime)
     except AgentlessError as error:
-        _log.info("%s: checking for %s: %s", link.node.name, task, error)
+        _log.info("checking for task %s: %s", task, error)
