@@ -12,6 +12,7 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ 
 _NO_TAR = re.compile(r"tar'?: ((command )?not found|inaccessible or not found)")
 _EMPTY = re.compile(
     r"rsync error: |rsync: connection unexpectedly closed|rsync: \[\w+\] connection unexpectedly closed"
+    r"|rsync: (\[\w+\] )?(write error|writefd_unbuffered failed to write .*): (Broken pipe|Connection reset)"
     r"|tar: (Exiting|Error is not recoverable|Child returned|Unexpected EOF)"
     r"|tar: (short read|unexpected end of file)"
 )
