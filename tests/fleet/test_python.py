@@ -21,7 +21,7 @@ from tests.fleet.inhabited import end_controller, inhabited
 from tests.fleet.world import World
 
 PLANS = [NodePlan("n1", 4), NodePlan("n2", 1, foreign=True), NodePlan("n3", 1)]
-LONG = ("sh", "-c", "echo begun; trap 'echo saved; exit 0' TERM; sleep 600 & wait")
+LONG = ("sh", "-c", "trap 'echo saved; exit 0' TERM; echo begun; sleep 600 & wait")
 
 
 @pytest.fixture(scope="module")
