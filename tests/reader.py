@@ -1,0 +1,151 @@
+"""Somebody who types the commands of a page from top to bottom, and compares what is printed with what the page says."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.keyboard import at_terminal
+
+WIDE = 160
+"""Columns of the terminal: no row is cut."""
+CTRL_C = "\x03"
+ID = r"\b2[0-9a-z]{10}(?:-\d+)?\b|\br[0-9a-z]{4}\b(?=  )"
+"""Of a task, or of a reservation."""
+_BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_SAME = (
+    (ID, "ID"),
+    (r"[\w.-]+@[\w.-]+", "OWNER"),
+    (r"\w+'s process \d+ \(.*?, ", "OWNER's process N (COMMAND, "),
+    (r"(?<!\S)/[\w./-]+", "PATH"),
+    (r"SHA256:\S+|GPU-[0-9a-f-]{36}|\?token=\S+", "KEY"),
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( ?UTC|Z|[+-]\d\d:\d\d)?|\w{3} \d\d-\d\d(?= )", "DATE"),
+    (r"(Simulated|NVIDIA|RTX|[AH]100)( [\w-]+)*", "MODEL"),
+    (r"\d+(\.\d+){3}(?=\D)", "ADDRESS"),
+    (r"[\d.,]*\d", "N"),
+    (r"N ?[KMGT]i?B?\b", "SIZE"),
+    (r"N[dhms]\b( N[hms]\b)*", "TIME"),
+    (r"[▁▂▃▄▅▆▇█▏▎▍▌▋▊▉]+", "BAR"),
+    (r"\s+", " "),
+)
+"""What may differ between two runs, and what is compared in its place."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a page, and what the page quotes below it."""
+
+    line: int
+    command: str
+    quoted: str
+
+
+@dataclass(frozen=True)
+class Help:
+    """What a command of a page needs besides itself.
+
+    `first` is typed elsewhere before it. Of `keys`, each text is typed when the one before it is on the screen; if that
+    begins with `$ `, it is a command that is typed elsewhere.
+    """
+
+    first: Sequence[str] = ()
+    code: int = 0
+    keys: Sequence[tuple[str, str]] = ()
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The commands in the blocks for a shell, without comments. Only in a `console` is the rest output."""
+    for block in _BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start(2)) + 1
+        split = r"^(?=\$ )" if block[1] == "console" else r"^"
+        for part in re.split(split, block[2], flags=re.MULTILINE):
+            first, _, quoted = part.partition("\n")
+            if command := re.sub(r"(^|\s+)#\s.*", "", first.removeprefix("$ ")).strip():
+                yield Step(line, command, quoted)
+            line += part.count("\n")
+
+
+class Reader:
+    """Reads one page in a folder, with the ids of the tasks that its commands really get."""
+
+    def __init__(self, env: Mapping[str, str], folder: Path) -> None:
+        self._env = {**env, "PWD": str(folder)}
+        self._left = folder / ".left"
+        self._known: dict[str, str] = {}
+        self._last = "TASK"
+
+    def take(self, step: Step, help_: Help) -> str:
+        """Type a command; gives what is not as the page says, or nothing."""
+        for each in help_.first:
+            code, shown = self._type(self._meant(each), ())
+            assert code == 0, f"{each}\n{shown}"
+            self._learn("", shown)
+        command = self._meant(step.command)
+        code, shown = self._type(command, help_.keys)
+        printed = [_same(line) for line in shown.splitlines()]
+        missing = [line for line in step.quoted.splitlines() if not fnmatch.filter(printed, _pattern(line))]
+        self._learn(step.quoted, shown)
+        if code == help_.code and not missing:
+            return ""
+        wanted = "".join(f"  not printed: {line}\n" for line in missing)
+        return f"line {step.line}: {command}\n  exit code {code}, not {help_.code}\n{wanted}{shown}"
+
+    def _type(self, command: str, keys: Sequence[tuple[str, str]]) -> tuple[int, str]:
+        """Run a line of shell on a terminal. Folder and environment stay as it leaves them."""
+        script = f'cd "$PWD"\n{command}\ncode=$?\nenv -0 >"{self._left}"\nexit $code'
+        with at_terminal(["sh", "-c", script], self._env) as keyboard:
+            keyboard.resize(WIDE, 50)
+            place = 0
+            for seen, typed in keys:
+                place = keyboard.sees(seen.encode(), place)
+                if typed.startswith("$ "):
+                    self._type(self._meant(typed[2:]), ())
+                else:
+                    keyboard.type(typed.encode())
+            code, shown = keyboard.ended(), keyboard.text()
+        if self._left.exists():
+            entries = self._left.read_text().split("\0")
+            self._env |= dict(entry.split("=", 1) for entry in entries if entry)
+            self._left.unlink()
+        return code, _screen(shown)
+
+    def _meant(self, command: str) -> str:
+        """The command with the ids of real tasks, and with dates that are to come."""
+        for quoted, real in self._known.items():
+            command = re.sub(rf"\b{quoted}\b|\b{quoted[:4]}\b", real, command)
+        command = re.sub(r"\b(TASK|ID)\b(\.\.\.)?", self._last, command)
+        next_year = datetime.date.today().year + 1
+        return re.sub(r"\b20\d\d(?=-\d\d-\d\dT)", str(next_year), command).replace("NODE", "node1")
+
+    def _learn(self, quoted: str, shown: str) -> None:
+        """Which tasks the ids of the page stand for, by their order; the last one is what TASK stands for."""
+        ours = [each for each in dict.fromkeys(re.findall(ID, quoted)) if each not in self._known]
+        theirs = [each for each in dict.fromkeys(re.findall(ID, shown)) if each not in self._known.values()]
+        self._known |= dict(zip(ours, theirs, strict=False))
+        if tasks := re.findall(rf"^({ID})", shown, re.MULTILINE):
+            self._last = tasks[-1]
+
+
+def _screen(text: str) -> str:
+    """What stands there in the end: without lines that were overwritten, and without control sequences."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        del lines[len(lines) - line.count("\033[1A") :]
+        lines.append(re.sub(r"\033\[[?\d;]*[a-zA-Z]", "", line.rpartition("\033[2K")[2].lstrip("\r")))
+    return "\n".join(lines)
+
+
+def _same(line: str) -> str:
+    """What two runs have in common."""
+    for pattern, name in _SAME:
+        line = re.sub(pattern, name, line)
+    return line.strip()
+
+
+def _pattern(quoted: str) -> str:
+    """A pattern for the line that the page quotes; an ellipsis stands for anything."""
+    return re.sub(r"…|\.\.\.", "*", re.sub(r"[\[*?]", "[\\g<0>]", _same(quoted)))
