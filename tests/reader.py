@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.keyboard import at_terminal
 
-WIDE = 160
+WIDE = 200
 """Columns of the terminal: no row is cut."""
 CTRL_C = "\x03"
 ID = r"\b2[0-9a-z]{10}(?:-\d+)?\b|\br[0-9a-z]{4}\b(?=  )"
@@ -19,20 +19,33 @@ ID = r"\b2[0-9a-z]{10}(?:-\d+)?\b|\br[0-9a-z]{4}\b(?=  )"
 _BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SAME = (
     (ID, "ID"),
-    (r"[\w.-]+@[\w.-]+", "OWNER"),
+    (r"[\w.-]+@[\w.-]+( port \d+)?", "OWNER"),
     (r"\w+'s process \d+ \(.*?, ", "OWNER's process N (COMMAND, "),
     (r"(?<!\S)/[\w./-]+", "PATH"),
+    (r"\[?\d+(\.\d+){3}(\]:\d+)?\b", "ADDRESS"),
     (r"SHA256:\S+|GPU-[0-9a-f-]{36}|\?token=\S+", "KEY"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( ?UTC|Z|[+-]\d\d:\d\d)?|\w{3} \d\d-\d\d(?= )", "DATE"),
     (r"(Simulated|NVIDIA|RTX|[AH]100)( [\w-]+)*", "MODEL"),
-    (r"\d+(\.\d+){3}(?=\D)", "ADDRESS"),
-    (r"[\d.,]*\d", "N"),
+    (r"[\d.,]*\d(-simulated)?", "N"),
     (r"N ?[KMGT]i?B?\b", "SIZE"),
     (r"N[dhms]\b( N[hms]\b)*", "TIME"),
     (r"[▁▂▃▄▅▆▇█▏▎▍▌▋▊▉]+", "BAR"),
     (r"\s+", " "),
 )
 """What may differ between two runs, and what is compared in its place."""
+
+
+ON_ENGINES = frozenset(
+    {
+        "docs/how-to/files/copy.md",
+        "docs/how-to/files/env.md",
+        "docs/how-to/files/upload.md",
+        "docs/how-to/files/volumes.md",
+        "docs/how-to/run/folder.md",
+        "docs/how-to/run/without-a-container.md",
+    }
+)
+"""Pages about images, volumes or systemd, which simulated nodes do not have."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +83,27 @@ def steps(text: str) -> Iterator[Step]:
 
 
 class Reader:
-    """Reads one page in a folder, with the ids of the tasks that its commands really get."""
+    """Reads one page in a folder. `meant` is what to type in place of words of the page.
 
-    def __init__(self, env: Mapping[str, str], folder: Path) -> None:
-        self._env = {**env, "PWD": str(folder)}
-        self._left = folder / ".left"
+    Ids in the page stand for those that its commands really get.
+    """
+
+    def __init__(self, env: Mapping[str, str], folder: Path, meant: Mapping[str, str]) -> None:
+        self._env, self._folder, self._words = env, folder, meant
         self._known: dict[str, str] = {}
         self._last = "TASK"
 
-    def take(self, step: Step, help_: Help) -> str:
-        """Type a command; gives what is not as the page says, or nothing."""
+    def read(self, text: str, helps: Mapping[str, Help], skipped: Collection[str]) -> str:
+        """Type all; gives what is not as the page says. `helps` are for commands that begin so; the longest counts."""
+        wrong, unused = [], set(helps)
+        for step in steps(text):
+            if step.command not in skipped:
+                fitting = max((each for each in helps if step.command.startswith(each)), key=len, default="")
+                wrong += self._take(step, helps.get(fitting, Help()))
+                unused.discard(fitting)
+        return "\n".join([*wrong, *(f"no command of the page begins with: {each}" for each in unused)])
+
+    def _take(self, step: Step, help_: Help) -> Iterator[str]:
         for each in help_.first:
             code, shown = self._type(self._meant(each), ())
             assert code == 0, f"{each}\n{shown}"
@@ -89,15 +113,16 @@ class Reader:
         printed = [_same(line) for line in shown.splitlines()]
         missing = [line for line in step.quoted.splitlines() if not fnmatch.filter(printed, _pattern(line))]
         self._learn(step.quoted, shown)
-        if code == help_.code and not missing:
-            return ""
-        wanted = "".join(f"  not printed: {line}\n" for line in missing)
-        return f"line {step.line}: {command}\n  exit code {code}, not {help_.code}\n{wanted}{shown}"
+        if code != help_.code:
+            missing.append(f"(exit code {help_.code}, not {code})")
+        if missing:
+            yield "\n".join([f"line {step.line}: {command}", *missing, "    is not what is printed:", shown])
 
     def _type(self, command: str, keys: Sequence[tuple[str, str]]) -> tuple[int, str]:
-        """Run a line of shell on a terminal. Folder and environment stay as it leaves them."""
-        script = f'cd "$PWD"\n{command}\ncode=$?\nenv -0 >"{self._left}"\nexit $code'
-        with at_terminal(["sh", "-c", script], self._env) as keyboard:
+        """Run a line of shell on a terminal. What it exports stays."""
+        left = self._folder / ".left"
+        script = f"cd {self._folder}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"
+        with at_terminal(["bash", "-c", script], self._env) as keyboard:
             keyboard.resize(WIDE, 50)
             place = 0
             for seen, typed in keys:
@@ -107,19 +132,18 @@ class Reader:
                 else:
                     keyboard.type(typed.encode())
             code, shown = keyboard.ended(), keyboard.text()
-        if self._left.exists():
-            entries = self._left.read_text().split("\0")
-            self._env |= dict(entry.split("=", 1) for entry in entries if entry)
-            self._left.unlink()
+        self._env = dict(entry.split("=", 1) for entry in left.read_text().split("\0") if entry)
         return code, _screen(shown)
 
     def _meant(self, command: str) -> str:
         """The command with the ids of real tasks, and with dates that are to come."""
         for quoted, real in self._known.items():
             command = re.sub(rf"\b{quoted}\b|\b{quoted[:4]}\b", real, command)
+        for word, meant in self._words.items():
+            command = command.replace(word, meant)
         command = re.sub(r"\b(TASK|ID)\b(\.\.\.)?", self._last, command)
         next_year = datetime.date.today().year + 1
-        return re.sub(r"\b20\d\d(?=-\d\d-\d\dT)", str(next_year), command).replace("NODE", "node1")
+        return re.sub(r"\b20\d\d(?=-\d\d-\d\dT)", str(next_year), command)
 
     def _learn(self, quoted: str, shown: str) -> None:
         """Which tasks the ids of the page stand for, by their order; the last one is what TASK stands for."""
