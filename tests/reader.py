@@ -94,14 +94,14 @@ class Reader:
         self._last = "TASK"
 
     def read(self, text: str, helps: Mapping[str, Help], skipped: Collection[str]) -> str:
-        """Type all; gives what is not as the page says. `helps` are for commands that begin so; the longest counts."""
+        """Type all; gives what is not as the page says. `helps` has commands, or how they begin before a `*`."""
         wrong, unused = [], set(helps)
         for step in steps(text):
             if step.command not in skipped:
-                fitting = max((each for each in helps if step.command.startswith(each)), key=len, default="")
-                wrong += self._take(step, helps.get(fitting, Help()))
-                unused.discard(fitting)
-        return "\n".join([*wrong, *(f"no command of the page begins with: {each}" for each in unused)])
+                fitting = [each for each in helps if step.command == each or _begins(step.command, each)]
+                wrong += self._take(step, helps[fitting[0]] if fitting else Help())
+                unused -= set(fitting)
+        return "\n".join([*wrong, *(f"no such command: {each}" for each in unused)])
 
     def _take(self, step: Step, help_: Help) -> Iterator[str]:
         for each in help_.first:
@@ -152,6 +152,10 @@ class Reader:
         self._known |= dict(zip(ours, theirs, strict=False))
         if tasks := re.findall(rf"^({ID})", shown, re.MULTILINE):
             self._last = tasks[-1]
+
+
+def _begins(command: str, pattern: str) -> bool:
+    return pattern.endswith("*") and command.startswith(pattern.removesuffix("*"))
 
 
 def _screen(text: str) -> str:

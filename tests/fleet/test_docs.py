@@ -55,28 +55,29 @@ NOT_TYPED = {
 
 SLEEP = "-- sh -c 'trap exit TERM; sleep 1000 & wait'"
 STANDING = f"agentless submit node1::0 --name train {SLEEP}"
+LOSS = ("agentless controller stop", "rm -r ~/.local/state/agentless")
 
 HELP: dict[str, dict[str, Help]] = {
     "README.md": {
-        "agentless init": Help(first=["rm -r ~/.config/agentless"], keys=[("[y/N]", "y\n")]),
+        "agentless init": Help(first=["rm -r ~/.config/agentless"], keys=[("[y/N]: ", "y\n")]),
     },
     "docs/tutorial.md": {
-        "agentless init": Help(first=["rm -r ~/.config/agentless"], keys=[("[y/N]", "y\n")]),
-        "agentless rm": Help(keys=[("[y/N]", "y\n")]),
+        "agentless init": Help(first=["rm -r ~/.config/agentless"], keys=[("[y/N]: ", "y\n")]),
+        "agentless rm*": Help(keys=[("[y/N]: ", "y\n")]),
         "agentless dashboard": Help(keys=[("GPU", "q")]),
     },
-    "docs/how-to/files/mount.md": {"agentless": Help(first=["mkdir -p ~/data/imagenet"])},
+    "docs/how-to/files/mount.md": {"agentless*": Help(first=["mkdir -p ~/data/imagenet"])},
     "docs/how-to/nodes/drain.md": {
-        "agentless nodes drain": Help(first=[STANDING], keys=[("still running", "$ agentless kill train")]),
-        "agentless submit": Help(code=3),
+        "agentless nodes drain*": Help(first=[STANDING], keys=[("still running", "$ agentless kill train")]),
+        "agentless submit*": Help(code=3),
     },
     "docs/how-to/nodes/ssh.md": {
-        "agentless nodes trust": Help(
-            first=["rm ~/.config/agentless/known_hosts", "agentless controller stop"], keys=[("[y/N]", "y\n")]
+        "agentless nodes trust*": Help(
+            first=["rm ~/.config/agentless/known_hosts", "agentless controller stop"], keys=[("[y/N]: ", "y\n")]
         ),
     },
     "docs/how-to/nodes/unhealthy.md": {
-        "agentless nodes resume": Help(
+        "agentless nodes resume*": Help(
             first=[
                 "sed -i '2s/,0,Disabled,/,2,Disabled,/' ~/fleet/nodes/node1/gpus.csv",
                 "until agentless gpus node1 | grep unhealthy; do :; done",
@@ -85,10 +86,10 @@ HELP: dict[str, dict[str, Help]] = {
     },
     "docs/how-to/queue/explain.md": {
         "agentless explain 2x:40G": Help(first=[f"agentless submit node1::0-6 --time-limit 72m {SLEEP}"]),
-        "agentless explain 1x:40G": Help(first=[f"agentless submit node1::0-7 --name big --time-limit 2h {SLEEP}"]),
+        "agentless explain 1x:40G*": Help(first=[f"agentless submit node1::0-7 --name big --time-limit 2h {SLEEP}"]),
     },
     "docs/how-to/queue/order.md": {
-        "agentless queue top": Help(
+        "agentless queue top*": Help(
             first=[
                 f"agentless submit node1::0-7 --time-limit 1h {SLEEP}",
                 "agentless submit node1::0-3 --name w1 -- python eval.py",
@@ -107,29 +108,27 @@ HELP: dict[str, dict[str, Help]] = {
             ]
         ),
     },
-    "docs/how-to/run/sweeps.md": {"agentless": Help(code=1)},
+    "docs/how-to/run/sweeps.md": {"agentless*": Help(code=1)},
     "docs/how-to/setup/recover.md": {
-        "agentless recover": Help(
-            first=[STANDING, "agentless controller stop", "rm -r ~/.local/state/agentless"], keys=[("[y/N]", "n\n")]
-        ),
-        "agentless recover TASK": Help(keys=[("[y/N]", "y\n")]),
+        "agentless recover": Help(first=[STANDING, *LOSS], code=3, keys=[("[y/N]: ", "n\n")]),
+        "agentless recover TASK*": Help(keys=[("[y/N]: ", "y\n")]),
+        "agentless recover --yes": Help(first=LOSS),
     },
-    "docs/how-to/setup/separate.md": {"agentless init": Help(keys=[("[y/N]", "y\n")])},
-    "docs/how-to/watch/browser.md": {"agentless": Help(keys=[("Ctrl-C", CTRL_C)])},
-    "docs/how-to/watch/dashboard.md": {"agentless": Help(keys=[("GPU", "q")])},
+    "docs/how-to/setup/separate.md": {"agentless init": Help(keys=[("[y/N]: ", "y\n")])},
+    "docs/how-to/watch/browser.md": {"agentless*": Help(keys=[("Ctrl-C", CTRL_C)])},
+    "docs/how-to/watch/dashboard.md": {"agentless*": Help(keys=[("GPU", "q")])},
     "docs/how-to/watch/events.md": {
         "agentless events TASK": Help(first=[STANDING]),
         "agentless events -f": Help(code=130, keys=[("\n", CTRL_C)]),
     },
-    "docs/how-to/watch/exit-code.md": {"agentless submit 1x --time-limit": Help(code=137)},
+    "docs/how-to/watch/exit-code.md": {"agentless submit 1x --time-limit*": Help(code=137)},
     "docs/how-to/watch/logs.md": {"agentless logs TASK": Help(first=["agentless submit node1 -- echo hello"])},
-    "docs/how-to/watch/pause.md": {"agentless pause": Help(first=[STANDING])},
+    "docs/how-to/watch/pause.md": {"agentless pause*": Help(first=[STANDING])},
     "docs/how-to/watch/shell.md": {
         "agentless shell TASK": Help(first=[STANDING], keys=[("~", "touch results.json; exit\n")]),
-        "agentless shell TASK -- nvidia-smi": Help(),
-        "agentless shell TASK -- tar": Help(first=["tar cf more-data.tar results.json"]),
+        "agentless shell TASK -- tar*": Help(first=["tar cf more-data.tar results.json"]),
     },
-    "docs/reference/sizes.md": {"agentless": Help(code=2)},
+    "docs/reference/sizes.md": {"agentless*": Help(code=2)},
     "docs/inventory.md": {
         "agentless inventory check": Help(
             code=2,
@@ -137,11 +136,11 @@ HELP: dict[str, dict[str, Help]] = {
         ),
     },
     "docs/uninstall.md": {
-        "agentless stop": Help(first=[STANDING]),
-        "agentless rm": Help(keys=[("[y/N]", "y\n")]),
+        "agentless stop*": Help(first=[STANDING]),
+        "agentless rm*": Help(keys=[("[y/N]: ", "y\n")]),
     },
 }
-"""By page and beginning of a command."""
+"""By page and command."""
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
