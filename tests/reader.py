@@ -27,7 +27,7 @@ _SAME = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( ?UTC|Z|[+-]\d\d:\d\d)?|\w{3} \d\d-\d\d(?= )", "DATE"),
     (r"(Simulated|NVIDIA|RTX|[AH]100)( [\w-]+)*", "MODEL"),
     (r"[\d.,]*\d(-simulated)?", "N"),
-    (r"N ?[KMGT]i?B?\b", "SIZE"),
+    (r"N ?([KMGT]i?B?|B)\b", "SIZE"),
     (r"N[dhms]\b( N[hms]\b)*", "TIME"),
     (r"[▁▂▃▄▅▆▇█▏▎▍▌▋▊▉]+", "BAR"),
     (r"\s+", " "),
@@ -42,10 +42,11 @@ ON_ENGINES = frozenset(
         "docs/how-to/files/upload.md",
         "docs/how-to/files/volumes.md",
         "docs/how-to/run/folder.md",
-        "docs/how-to/run/without-a-container.md",
     }
 )
-"""Pages about images, volumes or systemd, which simulated nodes do not have."""
+"""Pages about images and volumes, which simulated nodes do not have."""
+ON_SYSTEMD = "docs/how-to/run/without-a-container.md"
+"""A page about tasks of a systemd, which they do not have either."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.lab import Lab, requirements
 from tests.lab.processes import processes
 from tests.lab.systemd import PERSON
 from tests.lab.teardown import CGROUPS
+from tests.pages import ROOT
+from tests.reader import ON_SYSTEMD, Reader
 from tests.real.cli import Cli, finish, until
 
 UNTIL_TERM = "trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.1; done"
@@ -309,3 +312,15 @@ def test_a_reboot_fails_it_as_a_container_and_it_is_tried_again(agentless, bare_
 def test_a_program_that_is_not_there_is_said_in_its_log(agentless):
     done = agentless("submit", "bare", "--container", "NULL", "--follow", "--", "nosuchprogram", code=127)
     assert "nosuchprogram: not found" in done.err
+
+
+def test_the_page_can_be_typed_from_top_to_bottom(agentless, node, tmp_path):
+    node.sh("mkdir /tmp/run1; cd /tmp/run1; printf '#!/bin/sh\necho loss 0.5\n' >train.sh; chmod +x train.sh")
+    meant = {
+        "node1::0": "bare::0",
+        "--cores 8 --memory 32GiB": "--cores 0.5 --memory 64MiB",
+        "/data/run1": "/tmp/run1",
+        "systemctl": shlex.join([*node.entered, "systemctl"]),
+    }
+    page = (ROOT / ON_SYSTEMD).read_text()
+    assert Reader(agentless.env, tmp_path, meant).read(page, {}, ()) == ""
