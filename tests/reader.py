@@ -1,10 +1,10 @@
-"""Somebody who types the commands of a page from top to bottom, and compares what is printed with what the page says."""
+"""Somebody who types the commands of a page from top to bottom, and compares what is printed with what it says."""
 
 from __future__ import annotations
 
-import datetime
 import fnmatch
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,15 +143,14 @@ class Reader:
         for word, meant in self._words.items():
             command = command.replace(word, meant)
         command = re.sub(r"\b(TASK|ID)\b(\.\.\.)?", self._last, command)
-        next_year = datetime.date.today().year + 1
-        return re.sub(r"\b20\d\d(?=-\d\d-\d\dT)", str(next_year), command)
+        return re.sub(r"\b20\d\d(?=-\d\d-\d\dT)", str(time.localtime().tm_year + 1), command)
 
     def _learn(self, quoted: str, shown: str) -> None:
         """Which tasks the ids of the page stand for, by their order; the last one is what TASK stands for."""
         ours = [each for each in dict.fromkeys(re.findall(ID, quoted)) if each not in self._known]
         theirs = [each for each in dict.fromkeys(re.findall(ID, shown)) if each not in self._known.values()]
         self._known |= dict(zip(ours, theirs, strict=False))
-        if tasks := re.findall(rf"^({ID})", shown, re.MULTILINE):
+        if tasks := re.findall(rf"^(?:Batch )?({ID})", shown, re.MULTILINE):
             self._last = tasks[-1]
 
 

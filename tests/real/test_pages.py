@@ -45,9 +45,8 @@ HELP: dict[str, dict[str, Help]] = {
 @pytest.fixture
 def reader(lab):
     for node in lab.nodes.values():
-        node.sh(
-            f"docker run --name python --interactive busybox sh -c 'cat >/bin/python; chmod +x /bin/python' <<'E'\n{PYTHON}E\n"
-        )
+        write = "cat >/bin/python; chmod +x /bin/python"
+        node.sh(f"docker run --name python --interactive busybox sh -c '{write}' <<'END'\n{PYTHON}END\n")
         node.sh(f"docker commit python {IMAGE}; docker rm python")
     cli = Cli(lab, "reader", inventory_of(lab, f"image: '{IMAGE}'")).settle()
     folder = lab.home / "project"
