@@ -180,8 +180,10 @@ def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
         ("a/x: is a folder; a file cannot replace it", ["a/x: is a folder; a file cannot replace it"]),
         ("\n\n", []),
         (
-            'rsync: [receiver] write failed on "/data/big": No space left on device (28)\n'
-            "rsync: [sender] write error: Broken pipe (32)\n",
+            (
+                'rsync: [receiver] write failed on "/data/big": No space left on device (28)\n'
+                "rsync: [sender] write error: Broken pipe (32)\n"
+            ),
             ["the disk of node1 is full"],
         ),
         (

@@ -182,7 +182,9 @@ def test_on_this_machine_keys_and_hang_ups_arrive_also_under_a_controller_that_i
     try:
         subprocess.run(ignoring(["agentless", "nodes"]), env=cli.env, cwd=lab.home, check=True, capture_output=True)
         task = cli.submit("node1", "--", "sleep", "3600")
-        with at(cli, task, "--", "sh", "-c", "trap 'echo caught; exit 3' INT; echo begun; while :; do sleep 0.1; done") as keyboard:
+        with at(
+            cli, task, "--", "sh", "-c", "trap 'echo caught; exit 3' INT; echo begun; while :; do sleep 0.1; done"
+        ) as keyboard:
             keyboard.sees(b"begun")
             keyboard.type(b"\x03")
             keyboard.sees(b"caught")
