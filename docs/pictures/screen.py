@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 def on_terminal(command: str, environment: dict[str, str]) -> str:
-    """What a command prints on a terminal, colours included."""
+    """What a command prints on a terminal, colors included."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, shell=True, env=environment, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
