@@ -44,13 +44,13 @@ NOT_TYPED = {
     "pipx uninstall agentless": "there is none by pipx",
     "git pull": "needs the clone of a published repository",
     "agentless submit node1::0 --image pytorch/pytorch -- python -c 'import torch; print(torch.cuda.device_count())'": (
-        "pulls some GB from a registry"
+        "tests/real/test_pages.py"
     ),
     "systemctl --user enable --now agentless": "needs a login session; test_examples.py reads the unit",
     "systemctl --user disable --now agentless": "needs a login session",
     "systemctl --user restart agentless": "needs a login session",
     "loginctl enable-linger": "needs a login session",
-    "docker container prune --filter label=agentless.task": "would remove containers of this machine",
+    "docker container prune --filter label=agentless.task": "tests/real/test_pages.py",
 }
 """Commands that no test types, each with the reason."""
 

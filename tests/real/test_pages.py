@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 
 from tests.pages import ROOT
-from tests.reader import ON_ENGINES, Help, Reader
+from tests.reader import ON_ENGINES, Help, Reader, steps
 from tests.real.cli import Cli, inventory_of
 
 IMAGE = "python:3.12-slim"
@@ -41,17 +42,38 @@ HELP: dict[str, dict[str, Help]] = {
 }
 """By page and command."""
 
+ENVS: dict[str, Help] = {
+    "agentless env push*": Help(
+        first=[
+            "agentless env create torch --from python:3.12-slim --on node1",
+            "agentless env save torch",
+            "agentless env exec torch -- touch new",
+            "agentless env save torch",
+        ]
+    ),
+    "agentless env build*": Help(first=["printf 'FROM python:3.12-slim\nENV DONE=1\n' >Dockerfile"]),
+    "agentless env exec*": Help(first=["agentless env exec torch -- cp /bin/python /bin/pip"]),
+    "agentless env import torch.tar.zst": Help(first=["agentless env rm torch --yes"]),
+    "agentless env rm*": Help(keys=[("[y/N]: ", "y\n")]),
+}
+"""For the commands of the table."""
+
 
 @pytest.fixture
 def reader(lab):
     for node in lab.nodes.values():
         write = "cat >/bin/python; chmod +x /bin/python"
         node.sh(f"docker run --name python --interactive busybox sh -c '{write}' <<'END'\n{PYTHON}END\n")
-        node.sh(f"docker commit python {IMAGE}; docker rm python")
+        node.sh(f"docker commit python {IMAGE}; docker tag {IMAGE} pytorch/pytorch; docker rm python")
     cli = Cli(lab, "reader", inventory_of(lab, f"image: '{IMAGE}'")).settle()
     folder = lab.home / "project"
     folder.mkdir()
-    yield Reader(cli.env, folder, {"/scratch/me": f"{folder}/scratch/me"})
+    meant = {
+        "/scratch/me": f"{folder}/scratch/me",
+        "FILE NAME": "saved.tar other",
+        "docker container": f"DOCKER_HOST=unix://{lab.nodes['node1'].docker_socket} docker container",
+    }
+    yield Reader(cli.env, folder, meant)
     shutil.rmtree(folder)
     lab.reset()
     for node in lab.nodes.values():
@@ -63,3 +85,19 @@ def reader(lab):
 def test_a_page_can_be_typed_from_top_to_bottom(name, reader):
     if wrong := reader.read((ROOT / name).read_text(), HELP.get(name, {}), ()):
         pytest.fail(f"{name}\n{wrong}", pytrace=False)
+
+
+def test_the_commands_of_the_table_of_envs_can_be_typed(reader, lab):
+    lab.nodes["node1"].sh(f"docker save --output {lab.home}/project/saved.tar busybox").check_returncode()
+    page = (ROOT / "docs/how-to/files/env.md").read_text()
+    table = "\n".join(re.findall(r"^\| `(agentless .*?)`", page, re.MULTILINE))
+    assert reader.read(f"```sh\n{table}\n```", ENVS, ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("README.md", "--image pytorch"), ("docs/uninstall.md", "docker container prune")]
+)
+def test_a_command_can_be_typed(name, words, reader):
+    command = next(step.command for step in steps((ROOT / name).read_text()) if words in step.command)
+    helps = {"docker*": Help(keys=[("[y/N] ", "y\n")])}
+    assert reader.read(f"```sh\n{command}\n```", helps if "docker" in words else {}, ()) == ""
