@@ -25,14 +25,7 @@ case "$*" in *"--lr 0.1 --seed 2"*) exit 1;; esac
 """
 """What `python` runs, on the nodes and here."""
 
-PAGES = [
-    ROOT / "README.md",
-    DOCS / "index.md",
-    DOCS / "tutorial.md",
-    *sorted(DOCS.glob("how-to/*/*.md")),
-    *sorted(DOCS.glob("reference/*.md")),
-    *(DOCS / f"{name}.md" for name in ("inventory", "performance", "reliability", "security", "upgrade", "uninstall")),
-]
+PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "internals" not in page.parts)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if any(steps(page.read_text()))]
 HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD}]
 
@@ -52,7 +45,7 @@ NOT_TYPED = {
     "loginctl enable-linger": "needs a login session",
     "docker container prune --filter label=agentless.task": "tests/real/test_pages.py",
 }
-"""Commands that no test types, each with the reason."""
+"""Commands that are not typed here, each with the reason, or the test that does so."""
 
 SLEEP = "-- sh -c 'trap exit TERM; sleep 1000 & wait'"
 STANDING = f"agentless submit node1::0 --name train {SLEEP}"
