@@ -52,6 +52,15 @@ class Eyes:
         except TimeoutError:
             raise AssertionError(f"{missing()} is not to be seen in:\n{self.text}") from None
 
+    async def glimpse(self, words: str) -> None:
+        """Wait until this is on the screen, where it may be gone in a moment."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while words not in self.text:  # noqa: ASYNC110 - it is drawn by many
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"{words!r} was not seen; now:\n{self.text}") from None
+
     async def press(self, *keys: str) -> None:
         """Press keys; a text is pasted, for the pilot waits after each key."""
         for key in keys:

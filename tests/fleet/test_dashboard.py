@@ -462,13 +462,14 @@ async def test_the_details_of_a_gpu_and_of_a_node(client):
 # ------------------------------------------------------------------------- controller
 
 
-async def test_a_controller_that_dies_is_started_again_and_everything_is_there_again(client):
+async def test_a_controller_that_dies_is_started_again_and_everything_is_there_again(client, monkeypatch):
+    monkeypatch.setattr("agentless.tui.data.feed.AGAIN", 3.0)  # long enough to be seen on a busy machine
     task = submit(client)
     async with looking() as eyes:
         await eyes.press("4")
         await eyes.see(task)
         end_controller(signal.SIGKILL)
-        await eyes.see("Lost the controller")
+        await eyes.glimpse("Lost the controller")
         await eyes.see(
             lambda: not eyes.app.cluster.gone and eyes.app.cluster.tasks.get(task, {}).get("state") == "running"
         )

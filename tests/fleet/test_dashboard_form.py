@@ -59,6 +59,18 @@ async def test_a_refusal_stays_although_the_change_that_it_is_about_is_reported_
         await eyes.see("2x would start now")
 
 
+async def test_a_refusal_stays_although_a_preview_was_due(client):
+    async with looking() as eyes:
+        await eyes.press("3", "n")
+        form = eyes.app.screen
+        form.query_one("#target").value = "1x"
+        await eyes.see("1x would start now")
+        form.action_submit()
+        form._look()
+        await eyes.app.workers.wait_for_complete()
+        await eyes.see("Enter a command")
+
+
 @in_tmux
 def test_a_submit_takes_all_that_was_typed_before_it(client, tmux):
     tmux.press("3", "n")

@@ -79,14 +79,18 @@ class Feed:
         if not (self._starts or self._client.is_running()):
             raise ControllerError("No controller is running")
         first = True
-        for line in self._stream(self._client):
-            if line.get("leaving"):
-                raise _Stopped
+        try:
+            for line in self._stream(self._client):
+                if line.get("leaving"):
+                    raise _Stopped
+                if first:
+                    self._pause = AGAIN
+                    self._begun()
+                    first = False
+                self._line(line)
+        except ControllerError:  # it died in the middle of a line
             if first:
-                self._pause = AGAIN
-                self._begun()
-                first = False
-            self._line(line)
+                raise
         raise ControllerError("Lost the controller (tasks continue); reconnecting")
 
     def _wait_for_another(self) -> None:

@@ -212,7 +212,7 @@ class SubmitForm(Screen[None]):
         self._breaker = Breaker()
 
     def _look(self) -> None:
-        if self.busy:
+        if self.busy or self._texts() == self._refused:
             return
         if not (self.query_one("#target", Input).value.strip() or self._text("command").strip()):
             self._tell([("A preview appears here as you type.\n", "dim")])
@@ -272,7 +272,7 @@ class SubmitForm(Screen[None]):
             self._go()
 
     def _refuse(self, problems: list[str]) -> None:
-        """Show why these texts cannot be submitted. The message of their last change may come only now."""
+        """Show why these texts cannot be submitted. The message of their last change, or a preview, may be due still."""
         self._refused = self._texts()
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
 
