@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/runs
 STAMP := $(VENV)/installed
 
-.PHONY: demo docs test check steady bench replay faults mutants fuzz sentences clean
+.PHONY: demo docs test check steady bench replay slow faults mutants fuzz sentences clean
 
 demo: $(RUNS)
 	@$(BIN)/agentless demo
@@ -29,6 +29,9 @@ bench: $(STAMP)
 
 replay: $(STAMP)  ## the queue against first come, first served, on jobs as a public trace has them
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay --real
+
+slow: $(STAMP)  ## the tests that `make test` leaves out since it has cheaper ones of the same; as root, some minutes
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py tests/fleet/test_hostile_week.py

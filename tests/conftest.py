@@ -14,7 +14,7 @@ from hypothesis import settings
 from agentless.client import connection
 from tests import ready, templates
 
-settings.register_profile("ci", deadline=None)
+settings.register_profile("ci", deadline=None, max_examples=40)
 settings.load_profile("ci")
 connection._spawn = ready.controller
 templates.compile_once()

@@ -53,6 +53,7 @@ BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "tests/sentences/sentences.txt")
 """What people read."""
+QUICK = ("-m", "not slow")
 BY_FILE = ("--dist", "loadfile")
 TWO = ("-n", "2", *BY_FILE)
 THREE = ("-n", "3", *BY_FILE, "--no-loadscope-reorder")
@@ -90,7 +91,9 @@ def rings(real: str | None, browser: str | None) -> list[Step]:
         Step("fleet ring", ("nice", "pytest", "-q", *TWO, "tests/fleet"), beside=True),
         Step("pure ring", ("nice", "pytest", "-q", "tests/pure"), beside=True),
         Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
-        Step("real ring", ("pytest", "-q", *THREE, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
+        Step(
+            "real ring", ("pytest", "-q", *THREE, *QUICK, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real
+        ),
     ]
 
 

@@ -284,7 +284,7 @@ def test_nothing_is_lost_and_nothing_given_twice(capsys: pytest.CaptureFixture[s
         Truthful if LONG else seed(EVERYTHING)(Truthful),
         settings=settings(
             max_examples=40 if LONG else 4,
-            stateful_step_count=100 if LONG else 40,
+            stateful_step_count=100 if LONG else 26,
             database=None,
             deadline=None,
             phases=[Phase.generate],

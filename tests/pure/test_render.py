@@ -516,7 +516,7 @@ def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data:
     # Each begins with a program: a list that begins with `fi` would be a word of the shell's.
     commands: dict[str, Any] = {
         key: ["docker", *(drawn.get(key) or [])]
-        for key in ("docker", "run", "of_stdout", "of_stderr", "pack", "unpack")
+        for key in ("docker", "run", "copy", "of_stdout", "of_stderr", "pack", "unpack")
     }
     if "launches" in drawn:
         commands["launches"] = [each | {"create": ["docker", *each["create"]]} for each in drawn["launches"]]

@@ -170,6 +170,7 @@ def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
     assert image_id(node2, "agentless/slow:1") == ""
 
 
+@pytest.mark.slow
 def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     made(agentless, "older", "echo 1 >/which")
     changed(agentless, "older", "echo 2 >/which")
@@ -236,6 +237,7 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     assert agentless("env", "save", "gone").out.startswith("Saved gone:4, ")
 
 
+@pytest.mark.slow
 def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2):
     made(agentless, "filed", "echo here >/which", "-m", "for a friend")
     file = lab.home / "filed.tar.zst"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.matrix import IN_BRIEF, run
+from tests.faults.matrix import IN_BRIEF, RARER, run
 from tests.faults.scene import Scene
 
 
@@ -15,7 +15,7 @@ def scene(lab):
     scene.close()
 
 
-@pytest.mark.parametrize("name", IN_BRIEF)
+@pytest.mark.parametrize("name", [*IN_BRIEF, *(pytest.param(name, marks=pytest.mark.slow) for name in RARER)])
 def test_nothing_is_lost_and_nothing_is_there_twice(scene, name):
     row = run(name, scene)
     assert (row.lost, row.double) == ([], [])

@@ -61,7 +61,9 @@ class Follower(threading.Thread):
                 self.lines += [f"{fd} {line}" for line in data.decode().splitlines()]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "library", [LIBRARIES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in LIBRARIES[1:])]
+)
 def test_24_who_follow_logs_and_8_runs_and_a_shell_on_a_stock_sshd(agentless, node):
     task = agentless.submit("few", "--", "sh", "-c", LINES)
     followers = [Follower(agentless, task, tail=1000 + n) for n in range(24)]
@@ -90,7 +92,7 @@ def test_those_who_follow_the_same_share_a_session(agentless, node):
     agentless("kill", task)
 
 
-@pytest.mark.parametrize(("library", "allowed"), [("asyncssh", 1), ("paramiko", 2)])
+@pytest.mark.parametrize(("library", "allowed"), [("asyncssh", 1), pytest.param("paramiko", 2, marks=pytest.mark.slow)])
 def test_a_node_with_few_sessions_stays_online_and_does_its_work(agentless, node, allowed):
     node.allow_sessions(allowed)
     agentless("doctor", "few", code=None)  # which tries a node that was offline at once

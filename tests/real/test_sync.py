@@ -254,7 +254,9 @@ async def test_a_file_that_somebody_has_changed_in_the_shared_folder_is_refused(
 # ---------------------------------------------------------------------- what goes wrong
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.1, marks=pytest.mark.slow), 0.5, pytest.param(0.9, marks=pytest.mark.slow)]
+)
 async def test_a_cut_link_costs_no_layer_that_was_there(world: World, image: str, share: float) -> None:
     cut = At(share, world.node().kill_connections)
     assert isinstance(failed(await world.send(image, tell=cut)), Unreachable)

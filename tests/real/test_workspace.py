@@ -179,7 +179,13 @@ def hold(ann, go, at) -> None:
     template.write_text(text.replace(at, f"until [ -e {go} ]; do sleep .1; done; {at}", 1))
 
 
-@pytest.mark.parametrize("at", [BEFORE_THE_FIRST, IN_THE_MIDDLE], ids=["before the first byte", "in the middle"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(BEFORE_THE_FIRST, id="before the first byte", marks=pytest.mark.slow),
+        pytest.param(IN_THE_MIDDLE, id="in the middle"),
+    ],
+)
 def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path, at):
     """The controller is killed then; nothing half is left."""
     node, go = lab.nodes["node1"], tmp_path / "go"

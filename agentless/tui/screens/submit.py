@@ -272,7 +272,7 @@ class SubmitForm(Screen[None]):
             self._go()
 
     def _refuse(self, problems: list[str]) -> None:
-        """Show why these texts cannot be submitted. The message of their last change, or a preview, may be due still."""
+        """Show why these texts cannot be submitted. A preview may still be due."""
         self._refused = self._texts()
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
 
