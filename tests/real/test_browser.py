@@ -33,10 +33,11 @@ def link(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def tab(browser: Browser, link: str) -> Tab:
+def tab(browser: Browser, link: str) -> Iterator[Tab]:
     tab = Tab(browser)
     tab.open(link)
-    return tab
+    yield tab
+    tab.page.context.close()
 
 
 def test_what_the_app_shows_is_live(tab):

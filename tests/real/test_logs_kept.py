@@ -18,7 +18,7 @@ BOTH = r"""head -c 300000 /dev/zero; printf '\001\r\n'; seq 9000 >&2; printf 'no
 ERR = "".join(f"{n}\n" for n in range(1, 9001)).encode() + b"no newline"
 PLAIN = bytes(300_000) + b"\1\r\n"
 GONE = "and its container is gone"
-LONG = """awk 'BEGIN { for (i = 0; i < 40000; i++) printf "%0999d\\n", i }'; seq 3 >&2"""
+LONG = """awk 'BEGIN { for (i = 0; i < 20000; i++) printf "%0999d\\n", i }'; seq 3 >&2"""
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def test_the_last_lines_are_those_that_docker_gives(alone, node):
     assert {n: log(alone, task, "--tail", n)[0] for n in counts} == from_docker
 
 
-def test_a_log_of_40_mb_is_cut_exactly_and_says_so(alone, node):
+def test_a_log_of_20_mb_is_cut_exactly_and_says_so(alone, node):
     task = kept(alone, LONG)
-    whole = "".join(f"{n:0999}\n" for n in range(40_000)).encode()
+    whole = "".join(f"{n:0999}\n" for n in range(20_000)).encode()
     out, err = log(alone, task)
     assert (digest(out), err) == (digest(whole), b"1\n2\n3\n")
     gone(alone, node, task)
