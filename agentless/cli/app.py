@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from agentless import __version__
-from agentless.cli import tab
+from agentless.cli import other_tools, tab
 from agentless.cli.command import Command, Group, WithCommand
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
@@ -87,20 +87,7 @@ class _Root(Group):
         "delete": ["rm"],
         "config": ["inventory"],
     }
-    hints: ClassVar[Mapping[str, str]] = {
-        "get": "ps, nodes or gpus",
-        "hosts": "nodes",
-        "images": "env list",
-        "jobs": "ps",
-        "salloc": "run or submit",
-        "sbatch": "submit",
-        "scancel": "stop",
-        "sinfo": "nodes",
-        "squeue": "queue",
-        "srun": "run",
-        "start": "run or submit",
-        "status": "ps, or show TASK",
-    }
+    hints = other_tools.COMMANDS
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -216,7 +203,8 @@ def _message(error: Any, arguments: Sequence[str]) -> str:
     command = getattr(getattr(error, "ctx", None), "command", None)
     if command and hasattr(error, "possibilities"):
         flags = [flag for each in command.get_params(error.ctx) if not each.hidden for flag in each.opts]
-        message = f"unknown option {printable(error.option_name)!r}{nearest(error.option_name, flags)}"
+        hint = other_tools.lead(error.option_name, flags, isinstance(command, WithCommand))
+        message = f"unknown option {printable(error.option_name)!r}{hint or nearest(error.option_name, flags)}"
     if isinstance(command, WithCommand) and "--" not in arguments:
         message += "; write the command after '--'"
     return message

@@ -78,7 +78,16 @@ def command_of(context: Any) -> tuple[str, ...]:
 class Group(_Helped, TyperGroup):
     """A group of commands, which also answers to the names that other tools have for them."""
 
-    aliases: ClassVar[Mapping[str, Sequence[str]]] = {"ls": ["list"], "delete": ["rm"], "remove": ["rm"]}
+    aliases: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ls": ["list"],
+        "delete": ["rm"],
+        "remove": ["rm"],
+        "describe": ["show"],
+        "inspect": ["show"],
+        "cordon": ["drain"],
+        "uncordon": ["resume"],
+        "undrain": ["resume"],
+    }
     """Words that stand for other words, if there is such a command."""
     hints: ClassVar[Mapping[str, str]] = {}
     """What to suggest for a word that is no command."""

@@ -55,6 +55,15 @@ async def test_those_that_failed_are_tried_again(agentless):
     ]
 
 
+async def test_a_name_that_many_tasks_of_a_batch_have_means_none_of_them(agentless):
+    ids = await batch_of(agentless, "--name", "sweep", *SEEDS)
+    await typed(agentless, "wait", "--batch", "sweep", code=1)
+    for verb in ("wait", "logs", "retry"):
+        _, err = await typed(agentless, verb, "sweep", code=2)
+        assert f"'sweep' is the name of 6 tasks of a batch ({ids[0]}, " in err
+        assert "use an id, or --batch sweep" in err
+
+
 async def test_a_batch_is_stopped_as_a_whole(agentless):
     ids = await batch_of(agentless, "--", "sleep", "span:{600..605}")
     await typed(agentless, "stop", "--batch", ids[0], "--grace", "0s")

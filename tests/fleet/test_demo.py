@@ -49,7 +49,7 @@ def test_nodes_without_an_input_end_in_a_sentence_or_at_once(tmp_path, stdin, co
 def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
     with Tmux(tmp_path, {"HOME": str(tmp_path)}) as tmux:
         tmux.agentless("demo")
-        tmux.see("Enter opens the dashboard")
+        tmux.see("Press Enter for the dashboard")
         tmux.press("Enter")
         tmux.see("node1 online", "node2 online", "node3 online", "pretrain", "finetune", "needs 8x")
         tmux.press("q")

@@ -200,6 +200,11 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
         running = controller.queue.explain(controller.lookup.find(holders[0]))
         assert running.summary == f"task {holders[0]} is running, not pending"
+        failed = (await submit(controller, "n1", command=("sh", "-c", "exit 7"))).task.id
+        await until(lambda: not controller.lookup.find(failed).live)
+        ended = controller.queue.explain(controller.lookup.find(failed)).summary
+        assert ended.startswith(f"task {failed} has ended (failed with exit code 7")
+        assert ended.endswith(f"to see its output, run: agentless logs {failed}")
 
 
 async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_help(desk):

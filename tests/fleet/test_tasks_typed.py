@@ -110,6 +110,43 @@ def test_attach_follows_the_output(client):
     assert type_("attach", task).stdout == "hello\nbye\n"
 
 
+def pending() -> str:
+    """A task that needs the one GPU of another."""
+    Cluster().submit("sleep", "600", target="n1::0")
+    return Cluster().submit("true", target="n1::0").id
+
+
+@pytest.mark.parametrize("words", [["logs", "-f"], ["wait"]])
+def test_who_waits_for_a_pending_task_is_told_and_leaves_it_in_the_queue(client, words):
+    task = pending()
+    with at_terminal([*AGENTLESS, *words, task], os.environ) as keyboard:
+        keyboard.sees(f"task {task}".encode())
+        keyboard.type(b"\x03")
+        keyboard.sees(b"The task stays in the queue. See when it starts: agentless explain ")
+        assert keyboard.ended() == 130
+
+
+def test_ctrl_c_leaves_a_running_task(tasks):
+    with at_terminal([*AGENTLESS, "logs", "-f", "train"], os.environ) as keyboard:
+        keyboard.sees(b"hello")
+        keyboard.type(b"\x03")
+        keyboard.sees(b"The task keeps running. Follow it: agentless logs -f train")
+        keyboard.sees(b"To stop: agentless stop train")
+        assert keyboard.ended() == 130
+    assert tasks[0] in live()
+
+
+def test_a_submit_says_what_it_got_and_what_to_type_next(client):
+    for target, words in (
+        ("n1", b", no GPU"),
+        ("n1::0", b", GPU 0"),
+        ("n1::0", b"See when it starts: agentless explain "),
+    ):
+        with at_terminal([*AGENTLESS, "submit", target, "--", "sleep", "600"], os.environ) as keyboard:
+            keyboard.sees(words)
+            assert keyboard.ended() == 0
+
+
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
 def test_a_watched_list_shows_what_comes_and_goes(tasks, tmp_path: Path):
     with Tmux(tmp_path, {}) as tmux:

@@ -319,7 +319,7 @@ def test_tasks_of_others_that_may_still_be_there_are_in_the_way() -> None:
     ("new", "error", "words"),
     [
         (reserved("node1", begin=10, end=10), UsageError, "the end, "),
-        (reserved("node1", begin=-HOUR, end=HOUR), UsageError, "is over"),
+        (reserved("node1", begin=-HOUR, end=HOUR), UsageError, "has passed"),
         (reserved("node1", end=LATEST - NOW), UsageError, "out of range"),
         (reserved("node1", begin=-LATEST - NOW), UsageError, "out of range"),
         (reserved("node1::0,2"), Refused, "node1::0,2: no GPU 2; list GPUs with: agentless gpus node1"),

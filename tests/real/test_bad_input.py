@@ -267,7 +267,7 @@ def test_an_inventory_that_is_no_file(careless):
 
 def test_no_controller_is_started_for_a_broken_inventory(careless):
     refuse(careless, 2, "gpus")
-    assert careless("controller", "status", code=1).out.startswith("no controller runs")
+    assert careless("controller", "status", code=1).out.startswith("no controller is running")
 
 
 def test_a_node_without_an_image(careless):

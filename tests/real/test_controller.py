@@ -52,7 +52,7 @@ def begin_to_start(agentless, *options):
 
 
 def test_the_first_command_starts_it(alone):
-    assert alone("controller", "status", code=1).out.startswith("no controller runs")
+    assert alone("controller", "status", code=1).out.startswith("no controller is running")
     alone("nodes")
     assert alone.json("controller", "status")["pid"] == alone.pid
 

@@ -114,7 +114,7 @@ def test_an_inventory_is_only_replaced_with_force(newcomer):
     assert "--force" in newcomer("init", code=2).err
     assert newcomer.inventory.read_text() == "mine"
     newcomer("init", "--force", "--yes")
-    assert newcomer("inventory", "check").out.endswith("2 nodes, no error\n")
+    assert newcomer("inventory", "check").out.endswith("2 nodes, no errors\n")
 
 
 def test_an_inventory_here_that_would_win_is_named(newcomer):

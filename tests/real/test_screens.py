@@ -112,7 +112,7 @@ def test_colour_can_be_switched_off(lab, agentless, extra):
 
 def test_a_submit_on_a_terminal_tells_what_next(agentless):
     screen = agentless.terminal("submit", "node1::0", "--", "sleep", "60")[1]
-    task = re.search(r"([0-9a-z]{11})  running on node1 on GPU 0\n", screen)[1]
+    task = re.search(r"([0-9a-z]{11})  running on node1, GPU 0\n", screen)[1]
     assert f"agentless logs -f {task}" in screen
 
 

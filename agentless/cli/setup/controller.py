@@ -46,16 +46,16 @@ def run(context: typer.Context) -> None:
 
 
 def status(as_json: Json = False) -> int:
-    """Show whether a controller runs, and what it serves.
+    """Show whether a controller is running, and what it serves.
 
-    Exit code 1 means that none runs.
+    Exit code 1 means that none is running.
     """
     served = Client(paths.state_dir(), None)
     if not served.is_running():
         if as_json:
             print_json(None)
         else:
-            print_line(f"no controller runs for {paths.state_dir()}; the next command starts one")
+            print_line(f"no controller is running for {paths.state_dir()}; the next command starts one")
         return 1
     found = served.get("/v1/controller")
     if as_json:
@@ -78,10 +78,10 @@ def stop() -> None:
     """
     served = Client(paths.state_dir(), None)
     if not served.is_running():
-        print_line(f"no controller runs for {paths.state_dir()}")
+        print_line(f"no controller is running for {paths.state_dir()}")
         return
     end(served, paths.state_dir())
-    print_line("the controller has ended; tasks go on")
+    print_line("the controller has ended; tasks keep running")
 
 
 def end(served: Client, state: Path) -> None:

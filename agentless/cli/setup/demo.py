@@ -81,13 +81,13 @@ def _stay(variables: dict[str, str], lines: IO[str]) -> None:
     print(f"Three SIMULATED nodes are up. In another shell:\n\n  {_export(variables)}")
     print("  agentless gpus\n  agentless dashboard\n")
     print(
-        "Here: unplug node2, and plug node2, to see what becomes of a node that is cut off. Ctrl-C ends them.",
+        "Type unplug node2 here to cut a node off, and plug node2 to bring it back. Ctrl-C ends the simulation.",
         flush=True,
     )
     with contextlib.suppress(KeyboardInterrupt):
         for line in sys.stdin:
             print(line, end="", file=lines, flush=True)
-    print("\nending the simulated nodes ...")
+    print("\nEnding the simulated nodes ...")
 
 
 def _export(variables: dict[str, str]) -> str:
@@ -102,10 +102,10 @@ def _walk(environment: dict[str, str]) -> None:
         environment, "submit", "node1::0,1", "--name", "train", "--",
         "sh", "-c", 'echo "my GPUs: $NVIDIA_VISIBLE_DEVICES"; trap "echo saved" TERM; sleep 600 & wait',
     )  # fmt: skip
-    _step("What runs?", environment, "ps")
-    _step("What has it printed?", environment, "logs", "train")
+    _step("What is running?", environment, "ps")
+    _step("What did it print?", environment, "logs", "train")
     _step(
-        "Ask for one of its GPUs again, now or never: refused, with who holds it.",
+        "Request one of its GPUs without the queue: refused, with the task that holds it.",
         environment,
         "submit",
         "node1::1",
@@ -115,15 +115,15 @@ def _walk(environment: dict[str, str]) -> None:
         wants=3,
     )
     _step(
-        "A GPU that somebody uses outside agentless: a task for it waits.",
+        "Request a GPU that somebody uses outside agentless: the task is pending.",
         environment, "submit", _foreign(environment), "--name", "patient", "--", "true",
     )  # fmt: skip
-    _step("Why does it wait, and what would help?", environment, "explain", "patient")
-    _step("It need not wait any more.", environment, "stop", "patient")
-    _step("End it: it gets SIGTERM, and time to save its work.", environment, "stop", "train")
-    _step("Its last words?", environment, "logs", "train", "--tail", "1")
+    _step("Why is it pending, and what would help?", environment, "explain", "patient")
+    _step("Take it out of the queue.", environment, "stop", "patient")
+    _step("Stop the first task: it gets SIGTERM, and time to save its work.", environment, "stop", "train")
+    _step("What did it print at the end?", environment, "logs", "train", "--tail", "1")
     _step(
-        "Now the GPU is free, and a short task runs to its end.",
+        "Now the GPU is free. Run a short task on it.",
         environment,
         "submit",
         "node1::1",
@@ -132,7 +132,7 @@ def _walk(environment: dict[str, str]) -> None:
         "echo",
         "hello from node1",
     )
-    _step("What was there today?", environment, "ps", "--all")
+    _step("What ran today?", environment, "ps", "--all")
     print("\nThat is the main job. Now your own machines: agentless init")
 
 
@@ -140,11 +140,9 @@ def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
     """Offer the dashboard, with some tasks to see."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    print("\nOr look at these three first: Enter opens the dashboard, q in it leaves. In another shell,")
+    print("\nTo try commands on the three nodes first, such as agentless submit 2x -- sleep 60, run in another shell:")
     print(f"  {_export(variables)}")
-    print(
-        "makes its commands (agentless submit 2x -- sleep 60) those of these nodes. Enter, or Ctrl-C to end: ", end=""
-    )
+    print("Press Enter for the dashboard (q quits it), or Ctrl-C to end: ", end="")
     try:
         input()
     except (KeyboardInterrupt, EOFError):
@@ -165,7 +163,7 @@ def _step(why: str, environment: dict[str, str], *words: str, wants: int = 0) ->
     print(f"\n# {why}\n$ agentless {shlex.join(words)}", flush=True)
     code = _agentless(environment, *words).returncode
     if code != wants:
-        raise DemoFailed(f"this should have ended with {wants} and ended with {code}")
+        raise DemoFailed(f"expected exit code {wants}, got {code}")
     if code:
         print(f"(exit code {code})", flush=True)
 

@@ -114,7 +114,7 @@ def _say_next(path: Path, nodes: int, tried: Tried) -> None:
     command = f"agentless {'' if used == path else f'-i {shlex.quote(str(path))} '}"
     served = Client(paths.state_dir(), None)
     if served.is_running() and (other := served.get("/v1/controller")["inventory"]) != str(path):
-        say(f"Note: the running controller serves {other}. Stop it first; its tasks go on.")
+        say(f"Note: the running controller serves {other}. Stop it first; its tasks keep running.")
         command = f"agentless controller stop && {command}"
     target = _target(tried)
     say(f"Try it: {command}{'doctor' if target is None else f'submit {target} --follow -- echo hello'}")

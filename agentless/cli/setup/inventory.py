@@ -27,4 +27,4 @@ def check(context: typer.Context) -> None:
     from agentless.inventory.inventory import load
 
     found = load(paths.find_inventory(context.find_root().obj))
-    print_line(f"{found.path}: {len(found.nodes)} node{'s' * (len(found.nodes) != 1)}, no error")
+    print_line(f"{found.path}: {len(found.nodes)} node{'s' * (len(found.nodes) != 1)}, no errors")

@@ -13,6 +13,7 @@ from agentless.cli.output import is_quiet, print_end, print_json, print_line, pr
 from agentless.cli.submit.steps import showing
 from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import own_code, worst
+from agentless.cli.tasks.interrupted import WAITS, saying_what_stays
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
 from agentless.client.words import local, unix_time
@@ -48,16 +49,18 @@ def report(
     if len(starts) > 1 and started and started[0]["parameters"]:
         return _report_sweep(served, started, code, wait=wait, as_json=as_json)
     output = _Output(started)
-    if not as_json:
-        for task in started:
+    ids = [first_try(task["id"]) for task in started]
+    with saying_what_stays(served, *ids):
+        if not as_json:
+            for task in started:
+                with output:
+                    _announce(task, wait=wait, follow=follow)
+        if follow and started:
             with output:
-                _announce(task, wait=wait, follow=follow)
-    if follow and started:
-        with output:
-            _follow(served, first_try(started[0]["id"]))
-    if (wait or follow) and started:
-        tasks = [_await(served, task) if task in started else task for task in tasks]
-        code = code or _worst(own_code(task) for task in tasks)
+                _follow(served, ids[0])
+        if (wait or follow) and started:
+            tasks = [_await(served, task) if task in started else task for task in tasks]
+            code = code or _worst(own_code(task) for task in tasks)
     if as_json:
         with output:
             print_json(tasks, flush=True)
@@ -160,22 +163,27 @@ def _follow(served: Client, task_id: str) -> None:
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
     """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
     task_id = first_try(task["id"])  # the id for all its tries: the first may have failed already
-    gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
-    words = f"{'running' if task['container'] else 'starting'} on {task['node']}{gpus}"
-    if task["state"] == "pending":
-        words = "queued" + (f": {task['reason']}" if task["reason"] else "")
-    if task["state"] == "scheduled":
-        words = f"scheduled for {local(task['scheduled_for'])}"
+    waits, words = task["state"] in WAITS, _state(task)
     if sys.stdout.isatty() and not follow and not is_quiet():
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)
         if not wait:
-            say(f"Follow it: agentless logs -f {task_id}    Stop it: agentless stop {task_id}")
+            next_step = "See when it starts: agentless explain" if waits else "Follow it: agentless logs -f"
+            say(f"{next_step} {task_id}    Stop it: agentless stop {task_id}")
         return
     if not follow:
         print_line(task_id, flush=True)
-    if wait or follow or task["state"] in ("pending", "scheduled"):
+    if wait or follow or waits:
         say(*lines_of(f"{task_id}  {words}"))
+
+
+def _state(task: dict[str, Any]) -> str:
+    if task["state"] == "pending":
+        return "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "scheduled":
+        return f"scheduled for {local(task['scheduled_for'])}"
+    gpus = "GPU " + ", ".join(map(str, task["gpus"])) if task["gpus"] else "no GPU"
+    return f"{'running' if task['container'] else 'starting'} on {task['node']}, {gpus}"
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
@@ -190,9 +198,6 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
             f"Task {task_id} started, but its result is unknown: {error}. To wait for it: agentless wait {task_id}"
         )
         return task
-    except KeyboardInterrupt:
-        say("", f"The task keeps running. Follow it: agentless logs -f {task_id}    Stop it: agentless stop {task_id}")
-        raise
     print_end(ended)
     return ended
 

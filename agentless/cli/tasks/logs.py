@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Container, Iterator, Mapping
 from threading import Lock
@@ -14,6 +15,7 @@ from agentless.cli.arguments import TaskArguments, moment
 from agentless.cli.client import client
 from agentless.cli.output import say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
+from agentless.cli.tasks.interrupted import WAITS, saying_what_stays
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
@@ -58,8 +60,18 @@ def logs(
     wanted = chosen(served, tasks, batch)
     if len(wanted) > 1:
         return _copy_logs(served, {task: task for task in wanted}, query, streams)
-    copy_log(served, wanted[0], query, streams)
+    with saying_what_stays(served, wanted[0]) if follow else contextlib.nullcontext():
+        if follow and sys.stderr.isatty():
+            _say_that_it_waits(served, wanted[0])
+        copy_log(served, wanted[0], query, streams)
     return 0
+
+
+def _say_that_it_waits(served: Client, name: str) -> None:
+    task = served.get(f"/v1/tasks/{name}")
+    if task["state"] in WAITS:
+        why = f" ({task['reason']})" if task["reason"] else ""
+        say(f"task {task['id']} is {task['state']}{why}; its output appears here once it starts")
 
 
 def copy_log(
@@ -69,17 +81,12 @@ def copy_log(
 
     `patient`: with `follow`, wait for a node that does not answer.
     """
-    try:
-        for fd, data in _frames(served, task, query, patient=patient):
-            if fd == 3:
-                warn(data.decode(errors="replace"))
-            elif fd in streams:
-                _out(fd).write(data)
-                _out(fd).flush()
-    except KeyboardInterrupt:
-        if query.get("follow"):
-            say("", f"The task keeps running. Follow it: agentless logs -f {task}    Stop it: agentless stop {task}")
-        raise
+    for fd, data in _frames(served, task, query, patient=patient):
+        if fd == 3:
+            warn(data.decode(errors="replace"))
+        elif fd in streams:
+            _out(fd).write(data)
+            _out(fd).flush()
 
 
 def _frames(

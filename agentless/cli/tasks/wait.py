@@ -6,10 +6,11 @@ import typer
 
 from agentless.cli.arguments import Json, TaskArguments
 from agentless.cli.client import client
-from agentless.cli.output import print_end, print_json, say
+from agentless.cli.output import print_end, print_json
 from agentless.cli.progress import progress
 from agentless.cli.tasks.batch import BatchOption, chosen, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import worst
+from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.client.client import Client
 
 
@@ -27,12 +28,8 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
         return _wait_for_batch(served, batch, as_json)
     ended = []
     for task in chosen(served, tasks, batch):
-        try:
-            with progress(f"Waiting for task {task}"):
-                ended.append(served.wait(task))
-        except KeyboardInterrupt:
-            say("", f"The task keeps running. To stop it: agentless stop {task}")
-            raise
+        with saying_what_stays(served, task), progress(f"Waiting for task {task}"):
+            ended.append(served.wait(task))
         print_end(ended[-1])
     if as_json:
         print_json(ended)

@@ -12,7 +12,7 @@ from agentless.errors import Unreachable
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Pending, Scheduled, Task
+from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView
 from agentless.ports import Clock
@@ -121,6 +121,11 @@ class Queue:
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._clock.now())
             return ExplainView(task.id, f"task {task.id} enters the queue in {left}", None, (), {})
+        if isinstance(task.status, Ended):
+            code = "" if task.status.exit_code is None else f" with exit code {task.status.exit_code}"
+            why = f": {task.status.reason}" if task.status.reason else ""
+            words = f"task {task.id} has ended ({task.state}{code}{why})"
+            return ExplainView(task.id, f"{words}; to see its output, run: agentless logs {task.id}", None, (), {})
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}, not pending", None, (), {})
         cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)

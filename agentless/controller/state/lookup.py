@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
@@ -70,7 +70,7 @@ class Lookup:
         if ended:
             known = {task.id: task for task in self._tasks.history.newest(newest)} | known
         if batch is not None:
-            known = self._batch_of(self.find(batch), known.values())
+            known = self._batch_of(self._found(batch)[0], known.values())
         return [task for _, task in sorted(known.items())]
 
     def _batch_of(self, found: Task, known: Iterable[Task]) -> dict[str, Task]:
@@ -90,24 +90,29 @@ class Lookup:
     def find(self, reference: str) -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
 
-        A name means the live task of that name, else the last one that ended. A retried task is found as its last
-        try, unless the number of a try is given: `…-1` is the first.
+        A name means the live task of that name, else the last one that ended; if tasks of one batch have it, it means
+        none of them. A retried task is found as its last try, unless the number of a try is given: `…-1` is the first.
         """
-        task = self._find(reference)
+        task, *others = self._found(reference)
+        if others:
+            ids = sorted({first_try(each.id) for each in (task, *others)})
+            tasks = f"{len(ids)} tasks of a batch ({', '.join(ids[:5])})"
+            raise NotFound(f"{reference!r} is the name of {tasks}; use an id, or --batch {reference}")
         if reference != numbered(task.id):
             while self._tasks.knows(later := next_try(task.id)):
                 task = self.task(later)
         return task
 
-    def _find(self, reference: str) -> Task:
+    def _found(self, reference: str) -> list[Task]:
+        """The task that is meant, or all tasks of a batch that have this name."""
         if reference in self._tasks.live:
-            return self._tasks.live[reference]
+            return [self._tasks.live[reference]]
         exact = first_try(reference) if reference.endswith("-1") else reference
         if found_one := self._tasks.live.get(exact) or self._tasks.history.get(exact):
-            return found_one
+            return [found_one]
         others = self.others()
         if exact in others:
-            return others[exact]
+            return [others[exact]]
         known = {**others, **self._tasks.live}
         every = {task.id: task for task in self._tasks.history.find(reference)} | self._tasks.live
         # Whatever strangers write into labels, a name or the beginning of an id of ours means what it did.
@@ -116,11 +121,19 @@ class Lookup:
         named = [task for _, task in sorted(every.items(), reverse=True) if task.spec.name == reference]
         begun = [task for task in every.values() if reference and task.id.startswith(reference)]
         begun = [task for task in begun if first_try(task.id) == task.id or first_try(task.id) not in every]
-        found = [task for task in named if task.live] or named[:1] or begun
-        if len(found) == 1:
-            return found[0]
+        found = _of_name(named) or begun
+        if len(found) == 1 or (named and len({task.batch for task in found}) == 1):
+            return found
         if not found:
             hint = nearest(reference, [*known, *(t.spec.name for t in known.values() if t.spec.name)])
             raise NotFound(f"no task {reference!r}{hint}; to list tasks, run: agentless ps --all")
         ids = ", ".join(sorted(task.id for task in found)[:5])
         raise NotFound(f"{reference!r} matches {len(found)} tasks ({ids}); type more of the id")
+
+
+def _of_name(named: Sequence[Task]) -> list[Task]:
+    """Of the tasks with a name, newest first: the live ones, else the newest, or all of its batch."""
+    chosen = [task for task in named if task.live] or list(named[:1])
+    batches = {task.batch for task in chosen}
+    batch = [task for task in named if task.batch in batches]
+    return batch if len(batches) == 1 and len({first_try(task.id) for task in batch}) > 1 else chosen

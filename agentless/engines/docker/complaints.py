@@ -153,6 +153,13 @@ _LAUNCHING = (
     ),
     Known(
         (
+            r'(Get|Head) "?https?://(?P<what>[^/"\s%]+)/v2/.*(dial tcp|no such host|i/o timeout|connection refused|'
+            r"name resolution|handshake timeout|deadline exceeded|Client\.Timeout)"
+        ),
+        "{node} cannot reach the registry {what}; check the network there, or choose an image that it has with --image",
+    ),
+    Known(
+        (
             r"(?P<what>failed to create endpoint \S+ on network bridge|iptables failed|iptables: No chain|"
             r"no available IPv4 addresses on this network's address pools: bridge)"
         ),

@@ -34,7 +34,7 @@ def check_reservation(new: Reservation, others: Iterable[Reservation], node: Nod
             f"the end, {format_moment(new.end)}, is not after the begin, {format_moment(new.begin)}; choose a later end"
         )
     if new.begin < now - LATE:
-        raise UsageError(f"the begin, {format_moment(new.begin)}, is over; choose a later time, or now")
+        raise UsageError(f"the begin, {format_moment(new.begin)}, has passed; choose a later time, or now")
     known = {gpu.reading.index for gpu in node.gpus}
     if missing := [index for index in new.gpus if index not in known]:
         if node.state == "online":
