@@ -123,7 +123,7 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
     __: Annotated[
-        bool, typer.Option("--no-pager", help="Never show output in a pager; works after a verb, too.")
+        bool, typer.Option("--no-pager", help="Never show output in a pager. Also accepted after the command")
     ] = False,
 ) -> None:
     """Run commands on the GPU machines that you can already ssh into."""
@@ -139,7 +139,7 @@ def show_help(
     context: typer.Context,
     words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Default: all commands")] = None,
 ) -> Any:
-    """Show the help of a command, as agentless COMMAND --help does."""
+    """Show help for a command, as agentless COMMAND --help does."""
     return context.find_root().command.main([*(words or ()), "--help"], prog_name="agentless", standalone_mode=False)
 
 

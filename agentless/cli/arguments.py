@@ -27,7 +27,7 @@ TaskArgument = Annotated[
     str,
     typer.Argument(
         metavar="TASK",
-        help="Task id, the beginning of one, or a task name",
+        help="Task id, unique prefix of an id, or task name",
         autocompletion=complete.tasks,
         callback=path_words,
     ),
@@ -36,7 +36,7 @@ TaskArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TASK]...",
-        help="Task ids, beginnings of ids, or task names",
+        help="Task ids, id prefixes, or task names",
         autocompletion=complete.tasks,
         callback=path_words,
     ),

@@ -51,12 +51,12 @@ class Kind:
         """The wanted format. Raises UsageError for an unknown one, or an unknown field."""
         if output in NAMED:
             if as_json and output != "json":
-                raise UsageError(f"--json and -o {output} exclude each other; use one of them")
+                raise UsageError(f"--json and -o {output} cannot be combined; use one of them")
             return Format(self, output)
         if output is None:
             return Format(self, "json" if as_json else "")
         if as_json:
-            raise UsageError("--json and -o exclude each other; use one of them")
+            raise UsageError("--json and -o cannot be combined; use one of them")
         return Format(self, "fields", tuple(self._columns(output)))
 
     def _columns(self, output: str) -> Iterator[Column]:

@@ -69,8 +69,8 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
     "--time": ["--time-limit", "--grace"],
 }
 _NEEDLESS: Mapping[str, str] = {
-    "-d": "not needed: submit returns when the task has started",
-    "--detach": "not needed: submit returns when the task has started",
+    "-d": "not needed: submit returns once the task runs or is queued",
+    "--detach": "not needed: submit returns once the task runs or is queued",
     "-i": "to open a terminal in a task: agentless shell TASK",
     "--array": "write a span in the command, such as 'span:{1..3}'",
     "--rm": "not needed: ended containers are removed later",

@@ -144,7 +144,7 @@ class Client:
                 if not failures:
                     raise
                 raise ControllerError(
-                    "the controller died during the submit and may have started tasks; check with agentless ps: "
+                    "the controller stopped during the submit and may have started tasks (check with: agentless ps): "
                     f"{error}"
                 ) from None
 
@@ -300,14 +300,14 @@ class Client:
         """
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
-            raise UsageError("the command is too long; put it into a file in the container and run that")
+            raise UsageError("the command is too long; put it into a script in the container and run the script")
         return self._stream(wanted, "the controller stopped and closed the terminal; the task keeps running")
 
     def transfer(self, place: str, **query: object) -> ProgramStream:
         """Begin the program at the other end of a copy (`controller/http/routes/files`); `place`: a node or a task."""
         wanted = target(f"/v1/files/{place}/transfer", query)
         if len(wanted) > TARGET:
-            raise UsageError("the path is too long; change to a folder closer to it first")
+            raise UsageError("the path is too long; copy a folder above it")
         return self._stream(wanted, "the controller stopped and interrupted the copy; run the command again")
 
     def _stream(self, wanted: str, gone: str) -> ProgramStream:

@@ -60,7 +60,8 @@ class Connector:
         try:
             return self.connect()
         except OSError as error:
-            raise ControllerError(f"The controller started but does not answer: {error}") from None
+            log = f"{self._state}/controller.log"
+            raise ControllerError(f"the controller started but does not answer: {error}; see {log}") from None
 
     def _connect_from_within(self, connection: socket.socket) -> None:
         with _folder:
@@ -99,7 +100,7 @@ class Connector:
             return None
         if said:
             return failure(said.encode())
-        raise ControllerError(f"the controller ended while starting; see {self._state}/controller.log")
+        raise ControllerError(f"the controller stopped while starting; see {self._state}/controller.log")
 
 
 def _spawn(state: Path, inventory: Path, writer: int) -> None:

@@ -83,13 +83,13 @@ def process_words(process: dict[str, Any]) -> str:
 
 
 _HAPPENED = {
-    "delayed": "Delayed", "queued": "Queued", "moved": "Moved in the queue", "gave-up": "Waited too long",
+    "delayed": "Delayed", "queued": "Queued", "moved": "Moved in the queue", "gave-up": "Gave up waiting",
     "assigned": "Assigned", "step": "Starting", "launched": "Started", "launch-failed": "Start failed",
     "refused": "Refused", "unplaced": "Queued again", "stop-asked": "Stop requested", "froze": "Paused",
-    "thawed": "Continued", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",
+    "thawed": "Resumed", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",
     "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
-    "intruded": "GPU used by others", "unhealthy": "GPU unhealthy", "idle": "GPUs idle", "busy-again": "GPUs in use",
-    "shell-opened": "Shell opened", "removed": "Removed",
+    "intruded": "GPU used by a foreign process", "unhealthy": "GPU unhealthy", "idle": "GPUs idle",
+    "busy-again": "GPUs in use", "shell-opened": "Shell opened", "removed": "Removed",
 }  # fmt: skip
 
 

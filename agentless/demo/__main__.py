@@ -75,7 +75,7 @@ def main() -> None:
     except ValueError:
         parser.error(f"--nodes {arguments.nodes}: use numbers of GPUs, such as 8,4,1")
     if sys.stdin is None:
-        parser.error("standard input is closed; the nodes run until it closes, so connect a terminal or a pipe")
+        parser.error("standard input is closed; connect a terminal or a pipe (the nodes stop when it closes)")
     if arguments.root.is_dir() and any(arguments.root.iterdir()):
         parser.error(f"{arguments.root} is not empty")
     # asyncio warns of every client that hangs up while it is being answered.

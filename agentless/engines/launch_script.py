@@ -25,7 +25,7 @@ HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
     """Raise RuntimeFailed if the value of a secret of the task is gone."""
     if missing := sorted(set(spec.secret_env).difference(secrets)):
-        raise RuntimeFailed(f"the value of secret {missing[0]} is gone; submit the task again")
+        raise RuntimeFailed(f"the value of secret {missing[0]} has been deleted; submit the task again")
 
 
 def variables(task: Task, placement: Placement) -> dict[str, str]:

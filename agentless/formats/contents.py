@@ -22,5 +22,5 @@ def parse_content_head(head: bytes) -> tuple[str, int]:
         if size < 0 or not set(digest) <= set("0123456789abcdef"):
             raise ValueError(digest)
     except ValueError:
-        raise UsageError("a content must begin with its SHA-256 and its length") from None
+        raise UsageError("each content must begin with its SHA-256 and its length") from None
     return digest, size

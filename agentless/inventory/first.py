@@ -37,7 +37,7 @@ defaults:
   # container: torch                  # an env instead of the image; agentless copies it to the nodes
   # shared_dir: /mnt/shared           # folder shared by all nodes; /shared in a task
   # local_temp: /scratch              # folder for temporary files on each node; /local_temp in a task
-  # labels: {{site: lab}}               # select nodes by these, as in --on site=lab
+  # labels: {{site: lab}}               # to select nodes, as in --on site=lab
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 

@@ -144,7 +144,8 @@ def _text(path: Path) -> tuple[str, FileStamp]:
         raise InventoryError(f"{path} is a folder; specify the inventory file in it")
     if not stat.S_ISREG(status.st_mode):
         raise InventoryError(
-            f"{path} is not a regular file; agentless rereads the inventory when it changes, so it must be one"
+            f"{path} is not a regular file; agentless rereads the inventory when it changes, so save it as a "
+            "regular file"
         )
     raise InventoryError(f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}; is this the right file?")
 

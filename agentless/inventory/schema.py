@@ -240,12 +240,12 @@ class Kept(BaseModel):
     )
     log: _LogSize | None = Field(
         default=None,
-        description="The largest size of one log. Of a longer log, agentless keeps the beginning and the end. "
+        description="Maximum size of one log. Of a longer log, agentless keeps the beginning and the end. "
         "A number without a unit is MB. Default: 16MiB.",
     )
     logs: _LogsSize | None = Field(
         default=None,
-        description="The largest size of all logs; the oldest are deleted first. A number without a unit is MB. "
+        description="Maximum total size of all logs; the oldest are deleted first. A number without a unit is MB. "
         "Default: 1GiB.",
     )
 
@@ -289,17 +289,17 @@ class Idle(BaseModel):
 
 
 class Health(BaseModel):
-    """When a GPU counts as unhealthy, and until when."""
+    """When a GPU counts as unhealthy, and how it recovers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     temperature: Annotated[int, Field(ge=1, le=200), BeforeValidator(_whole)] | None = Field(
-        default=None, description="From this temperature on, in °C, a GPU is unhealthy. Default: no limit."
+        default=None, description="A GPU at or above this temperature, in °C, is unhealthy. Default: no limit."
     )
     resume: Literal["manual", "automatic"] | None = Field(
         default=None,
-        description="How an unhealthy GPU recovers: manual, when a person resumes it (default), "
-        "or automatic, when the problem is gone.",
+        description="How an unhealthy GPU recovers: manual (you resume it; the default) "
+        "or automatic (when the problem is gone).",
     )
 
 
@@ -314,7 +314,7 @@ class InventoryFile(BaseModel):
     )
     keep: Kept | None = Field(default=None, description="How long agentless keeps containers and logs of ended tasks.")
     queue: Queue | None = Field(default=None, description="How agentless places and orders tasks.")
-    health: Health | None = Field(default=None, description="When a GPU counts as unhealthy, and until when.")
+    health: Health | None = Field(default=None, description="When a GPU counts as unhealthy, and how it recovers.")
     idle: Idle | None = Field(default=None, description="What to do about idle GPUs of tasks.")
     metrics: _Address | None = Field(
         default=None,

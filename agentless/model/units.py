@@ -88,7 +88,7 @@ def least_size(size: int, of: Sizes) -> str:
     # Megabytes were taken for bytes, or the unit is too small.
     factor = 10**6 if size < _AS_MEGABYTES else 1000 if size % 1024 else 1024
     meant = short_size(size * factor)
-    return f"{short_size(size)} is implausible, the minimum is {format_size(of.least)}; did you mean {meant}?"
+    return f"{short_size(size)} is implausible: the minimum is {format_size(of.least)}; did you mean {meant}?"
 
 
 def format_size(size: int) -> str:

@@ -202,7 +202,7 @@ class Session:
                 async with asyncio.timeout(command.timeout):
                     return await worker.run(command, data, heard)
         except FloodedError:
-            said = f"sent more than {command.most >> 20} MiB in answer to one command, and agentless ended the command"
+            said = f"sent more than {command.most >> 20} MiB for one command, so agentless ended it"
             raise self.flooded(said) from None
         except TimeoutError:
             raise Timeout(
@@ -264,8 +264,8 @@ class Session:
                     self._processes = processes if self._processes is None else self._processes
                     if 0 < self._processes < LEAST_PROCESSES:
                         raise Unreachable(
-                            f"{self._name} limits the login to {self._processes} processes, agentless needs at least "
-                            f"{LEAST_PROCESSES}; raise ulimit -u there"
+                            f"{self._name} limits the login to {self._processes} processes, but agentless needs at "
+                            f"least {LEAST_PROCESSES}; raise ulimit -u there"
                         )
                 except BaseException:
                     await worker.shell.close()
@@ -273,8 +273,8 @@ class Session:
                 return worker
             except TimeoutError:
                 raise Timeout(
-                    f"{self._name} started no shell within {START_TIMEOUT:g} s; check the startup files of its login "
-                    "shell"
+                    f"{self._name} did not start a shell within {START_TIMEOUT:g} s; check the startup files of its "
+                    "login shell"
                 ) from None
             except FloodedError:
                 raise TooMuch(
@@ -293,7 +293,7 @@ class Session:
             try:
                 return await self._transport.terminal(guards.on_terminal(command), size)
             except TimeoutError:
-                raise Timeout(f"{self._name} opened no terminal in time; retry") from None
+                raise Timeout(f"{self._name} did not open a terminal in time; retry") from None
 
     def _let_go(self, opening: asyncio.Task[_T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> None:
         if not opening.cancelled() and opening.exception() is None:

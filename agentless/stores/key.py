@@ -30,6 +30,6 @@ class KeyFile:
                 os.replace(private.fresh(path, self.key), path)
             except OSError as error:
                 self.warning = (
-                    f"cannot write the key {path} ({error.strerror}); if you lose the state before agentless can "
-                    "write it, agentless recover asks about each task started from now on"
+                    f"cannot write the key {path} ({error.strerror}); make the folder writable: without the "
+                    "key, agentless recover cannot verify the tasks started from now on, and asks about each"
                 )

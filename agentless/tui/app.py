@@ -68,8 +68,8 @@ class Dashboard(App[None]):
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the stopped controller"),
-        Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks continue"),
-        Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks continue"),
+        Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks keep running"),
+        Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks keep running"),
         Binding("ctrl+c", "app.leave", show=False, priority=True),
         Binding("c", "colours", "Colors", show=False, tooltip="switch between dark, light and the terminal's own"),
     ]

@@ -32,7 +32,7 @@ def run(command: Sequence[str], port: int, *, visitors: int = VISITORS, heartbea
     with _listener(port) as listener:
         asyncio.run(_serve(command, listener, visitors, heartbeat))
     with contextlib.suppress(OSError):  # the terminal may have ended first
-        print("\nWeb dashboard stopped; tasks continue.", flush=True)
+        print("\nWeb dashboard stopped; tasks keep running.", flush=True)
 
 
 def _listener(port: int) -> socket.socket:

@@ -42,7 +42,7 @@ _REFUSAL = (
     "Access denied. Open the link that agentless dashboard --web printed: it works once, within 10 minutes."
     " For a new link, press Enter in that terminal.\n"
 )
-_FULL = "{} dashboards are open, which is the limit. Close one, then reload this page."
+_FULL = "{} dashboards are open, the maximum. Close one, then reload this page."
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -42,7 +42,7 @@ def simulated_nodes(count: int, gpus: int) -> Iterator[Path]:
     try:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
             if not process.stdout.readline().startswith(b"ready"):
-                raise RuntimeError("the simulated nodes did not come up")
+                raise RuntimeError("the simulated nodes did not start")
             yield root
             process.stdin.close()
     finally:

@@ -76,7 +76,7 @@ async def test_at_most_so_many_of_a_batch_run_at_a_time(agentless):
     out, _ = await typed(agentless, "ps", "--json")
     assert [task["state"] for task in json.loads(out)] == ["running", "running", "pending", "pending"]
     out, _ = await typed(agentless, "explain", ids[3])
-    assert "2 of its batch run already (--max-parallel)" in out
+    assert "2 tasks of its batch are running (--max-parallel)" in out
     await typed(agentless, "kill", ids[0])
     async with asyncio.timeout(20):
         while '"state": "pending"' in (await typed(agentless, "show", "--json", ids[2]))[0]:

@@ -368,7 +368,7 @@ async def test_a_controller_that_says_nothing_is_told(client):
         pid = client.get("/v1/controller")["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            await eyes.see("Controller not responding for")
+            await eyes.see("No answer from the controller for")
         finally:
             os.kill(pid, signal.SIGCONT)
         await eyes.see("n1 online", "free")
@@ -469,7 +469,7 @@ async def test_a_controller_that_dies_is_started_again_and_everything_is_there_a
         await eyes.press("4")
         await eyes.see(task)
         end_controller(signal.SIGKILL)
-        await eyes.glimpse("Lost the controller")
+        await eyes.glimpse("Lost the connection to the controller")
         await eyes.see(
             lambda: not eyes.app.cluster.gone and eyes.app.cluster.tasks.get(task, {}).get("state") == "running"
         )

@@ -30,7 +30,7 @@ def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stdout + done.stderr
-    assert "That is the main job. Now your own machines: agentless init" in done.stdout
+    assert "Those are the basics. To use your own machines: agentless init" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):
                 controller.scheduler.move(task, **more, by=me(controller))
         with pytest.raises(UsageError, match="next to itself"):
             controller.scheduler.move(first, after=first, by=me(controller))
-        with pytest.raises(UsageError, match="no position 3: 2 tasks are pending"):
+        with pytest.raises(UsageError, match="position 3 is out of range: 2 tasks are pending"):
             controller.scheduler.move(first, 3, by=me(controller))
         await submit(controller, start_at=controller.clock.now() + 600)
-        with pytest.raises(UsageError, match="no position 3: 2 tasks are pending"):
+        with pytest.raises(UsageError, match="position 3 is out of range: 2 tasks are pending"):
             controller.scheduler.move(first, 3, by=me(controller))
         for more in ({}, {"position": 1, "before": second}):
             with pytest.raises(UsageError, match="no position"):

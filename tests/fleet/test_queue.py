@@ -154,7 +154,7 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
         terms = Terms(time_limit=600.0)
         spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
         (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
-        await until(lambda: ", beside " in controller.nodes.cluster().nodes["n2"].gpus[0].reason)
+        await until(lambda: ", shared with " in controller.nodes.cluster().nodes["n2"].gpus[0].reason)
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
         found = controller.queue.explain(controller.lookup.find(task))

@@ -267,7 +267,7 @@ async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_s
         task = await uploaded_and_ended(controller)
         for kept in (desk.state / "snapshots" / "manifests").iterdir():
             kept.unlink()
-        words = f"cannot retry task {task.id}: its uploaded files are deleted; submit again"
+        words = f"cannot retry task {task.id}: its uploaded files have been deleted; submit again"
         with pytest.raises(Refused, match=words):
             controller.retries.retry(task.id, by=me(controller))
         assert not controller.tasks.knows(next_try(task.id))

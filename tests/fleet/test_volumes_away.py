@@ -43,7 +43,7 @@ async def test_a_task_does_not_find_an_empty_volume_because_the_node_that_has_it
     async with desk.running() as controller:
         assert await placed(controller, wanting()) == ("n2",)
         await lose(desk)
-        with pytest.raises(Unreachable, match=r"n2 .*; it has volume data: wait for the node, or specify a node"):
+        with pytest.raises(Unreachable, match=r"n2 .*; it has volume data; wait for the node, or specify another"):
             await controller.submission.submit(Submit((wanting(),), {}, me(controller)))
         assert controller.tasks.live == {}
 
@@ -94,7 +94,10 @@ async def test_a_node_that_had_none_when_it_was_asked_last_keeps_nobody_from_a_n
 async def test_a_node_that_was_never_asked_may_have_it_until_it_is_drained(desk, have):
     desk.fleet.nodes["n2"].cut()
     async with desk.running() as controller:
-        with pytest.raises(Unreachable, match=r"n2 .*; it may have volume data .*agentless nodes drain n2"):
+        with pytest.raises(
+            Unreachable,
+            match=r"n2 .*; its volumes were never listed, so it may have volume data; .*agentless nodes drain n2",
+        ):
             await placed(controller, wanting())
         controller.exclusions.drain("n2", by=me(controller))
         assert await placed(controller, wanting()) == ()

@@ -20,7 +20,7 @@ async def test_who_comes_when_all_places_are_taken_is_told_so(visitor):
         await shown(one, "counted")
         await shown(two, "counted")
         async with visitor.connect() as three:
-            await shown(three, "2 dashboards are open, which is the limit")
+            await shown(three, "2 dashboards are open, the maximum")
             await ended(three)
 
 
@@ -75,7 +75,7 @@ async def test_a_signal_ends_the_server_and_all_apps(served, visitor, number):
         await shown(websocket, "counted")
         served.process.send_signal(number)
         said = (await served.process.stdout.read()).decode()
-        assert (await served.process.wait(), "tasks continue" in said) == (0, True)
+        assert (await served.process.wait(), "tasks keep running" in said) == (0, True)
         assert served.living() == []
 
 

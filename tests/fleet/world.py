@@ -83,7 +83,7 @@ class World:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._up.wait(PATIENCE), "the simulated nodes did not come up"
+        assert self._up.wait(PATIENCE), "the simulated nodes did not start"
         return self
 
     def __exit__(self, *_: object) -> None:

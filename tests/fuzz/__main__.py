@@ -60,7 +60,7 @@ class World:
     def start(self) -> None:
         """Be up when this returns."""
         threading.Thread(target=lambda: self.loop.run_until_complete(self._live()), daemon=True).start()
-        assert self.up.wait(60), "the simulated nodes did not come up"
+        assert self.up.wait(60), "the simulated nodes did not start"
 
     def ask(self, case: schemathesis.Case) -> Answer:
         """One request, as the case has it."""

@@ -99,7 +99,9 @@ def test_what_is_not_known_is_blamed_on_the_task(said: str) -> None:
 
 def test_a_user_is_not_invented() -> None:
     nameless = NodeConfig("node1", "h")
-    assert explain("permission denied: docker.sock", nameless).startswith("the user may not use Docker on node1")
+    assert explain("permission denied: docker.sock", nameless).startswith(
+        "the user has no permission to use Docker on node1"
+    )
 
 
 def test_a_socket_that_the_inventory_names_is_named() -> None:

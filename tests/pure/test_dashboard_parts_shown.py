@@ -28,7 +28,7 @@ BY_NAME = {act.name: act for act in ACTIONS}
 async def test_a_filter_says_how_many_rows_it_leaves_and_how_to_see_all():
     async with over(tasks(RUNS, WAITS, FAILED)) as eyes:
         await eyes.press("4", "slash", "state:running", "enter")
-        await eyes.see("1 of 3 rows match (Esc shows all)")
+        await eyes.see("1 of 3 rows match (press Esc for all)")
         await eyes.press("escape")
         await eyes.see(lambda: "rows match" not in eyes.text)
 
@@ -36,7 +36,7 @@ async def test_a_filter_says_how_many_rows_it_leaves_and_how_to_see_all():
 async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
     async with over(tasks(RUNS, FAILED)) as eyes:
         await eyes.press("4", "m", "a")
-        await eyes.see("only your tasks (press m for all)", "1 ended hidden (press a to show)")
+        await eyes.see("only your tasks (press m for all)", "1 ended tasks hidden (press a to show)")
         await eyes.press("m", "a")
         await eyes.see(lambda: "press m" not in eyes.text and "press a" not in eyes.text)
 
@@ -44,7 +44,7 @@ async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
 async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
     async with over(RECORDED, (80, 24)) as eyes:
         await eyes.press("2")
-        await eyes.see("hidden: MODEL, TREND, POWER")
+        await eyes.see("hidden columns: MODEL, TREND, POWER")
         await eyes.pilot.resize_terminal(160, 24)
         await eyes.see("MODEL", lambda: "hidden:" not in eyes.text)
 
@@ -111,7 +111,7 @@ async def test_a_line_that_is_cut_at_the_edge_says_so():
 async def test_what_ends_a_task_names_it_and_says_what_it_does(key):
     async with over(tasks({**RUNS, "command": ["python", "train.py"]})) as eyes:
         await eyes.press("4", key)
-        verb, signal = {"T": ("Stop", "SIGTERM now, and SIGKILL"), "K": ("Kill", "SIGKILL at once")}[key]
+        verb, signal = {"T": ("Stop", "SIGTERM now, and SIGKILL"), "K": ("Kill", "SIGKILL immediately")}[key]
         await eyes.see(f"{verb} task {RUNS['id']} ({RUNS['name']})?", f"running on {RUNS['node']}::", RUNS["owner"])
         await eyes.see("python train.py", signal, f"{verb} (y)", "Cancel (n)")
 

@@ -311,7 +311,7 @@ def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, foreign
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"container": "torch", "image": "busybox"}, "--container and --image exclude each other"),
+        ({"container": "torch", "image": "busybox"}, "--container and --image cannot be combined"),
         ({"container": "Torch"}, "env 'Torch'"),
         ({"container": "torch", "pull": "always"}, "--pull applies to --image"),
         ({"pull": "sometimes"}, "--pull 'sometimes': use missing, always or never"),

@@ -109,7 +109,7 @@ def test_of_many_that_have_to_end_a_few_are_named() -> None:
 def test_who_has_the_cores_or_the_whole_node_is_named() -> None:
     cores = [task(f"t{number}", spec=spec(cores=16.0)) for number in range(2)]
     assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here ends"
-    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "enough of its 2 tasks end"
+    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "enough of the 2 tasks there end"
     assert (
         whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here ends"
     )
@@ -320,7 +320,7 @@ def test_of_many_nodes_the_nearest_reason_names_a_few_and_counts_the_others() ->
     names = [f"node{number}" for number in range(1, 7)]
     on = cluster({name: seen(name) for name in names}, tuple(runs(f"t{name}", f"{name}::0") for name in names))
     most = ", ".join(f"1 of 2 on {name}" for name in names[:3])
-    words = f"needs 2 GPUs; {most} and no more on 3 other nodes are free"
+    words = f"needs 2 GPUs; {most} and not enough on 3 other nodes are free"
     assert brief(on, spec(needs=parse_target("2x"))) == words
 
 
@@ -386,7 +386,7 @@ def test_a_gpu_that_is_held_and_reserved_is_said_to_be_both() -> None:
     held = reserve(cluster(seen(), (task("t7"),)), reserved("node1::0", begin=HOUR, end=2 * HOUR))
     sentence = str(refusal(held, spec(needs=parse_target("node1::0"))))
     assert "GPU 0 is allocated: held by task t7 of me@here; reserved for ann from " in sentence
-    assert sentence.endswith("the task has no --time-limit that ends before")
+    assert sentence.endswith("to start before it, set a --time-limit that ends in time")
 
 
 @pytest.mark.parametrize("target", ["3x", "1xA100", "node1::1"])

@@ -22,6 +22,6 @@ def test_a_controller_that_dies_in_the_middle_of_a_line_is_lost_like_any_other(t
     )
     feed.start()
     try:
-        assert told.get(timeout=10) == "Lost the controller (tasks continue); reconnecting"
+        assert told.get(timeout=10) == "Lost the connection to the controller (tasks keep running); reconnecting"
     finally:
         feed.close()

@@ -597,7 +597,7 @@ def test_what_is_somebodys_own_is_not_written_over(tmp_path: Path) -> None:
 
     assert bring("t1", "one") == "1 file, 3 B"
     assert bring("t2", "two") == "1 file, 3 B"
-    assert bring("t2", "two") == "nothing new"
+    assert bring("t2", "two") == "no new or changed files"
     (local / "x").write_text("mine")
     assert bring("t3", "three") == "1 file, 5 B; kept your changes; saved the task's files beside them: x.t3"
     assert ((local / "x").read_text(), (local / "x.t3").read_text()) == ("mine", "three")

@@ -92,7 +92,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(needs: Needs, words:
 
 
 def test_a_gpu_is_shared_with_tasks_or_with_strangers_and_not_with_both() -> None:
-    with pytest.raises(UsageError, match="exclude each other; use one"):
+    with pytest.raises(UsageError, match="cannot be combined; use one"):
         check_spec(spec(needs=Needs(gpus=1, **shares()), share=True))
 
 

@@ -104,9 +104,9 @@ def test_the_end_of_a_long_log_fills_the_room_and_each_stream_gets_its_half(out:
 @pytest.mark.parametrize(
     ("left_out", "words"),
     [
-        ({1: 1_234_567, 2: 0}, "1,234,567 bytes of standard output are"),
-        ({1: 0, 2: 12}, "12 bytes of standard error are"),
-        ({1: 1, 2: 2}, "1 bytes of standard output and 2 bytes of standard error are"),
+        ({1: 1_234_567, 2: 0}, "1,234,567 bytes of standard output"),
+        ({1: 0, 2: 12}, "12 bytes of standard error"),
+        ({1: 1, 2: 2}, "1 byte of standard output and 2 bytes of standard error"),
     ],
 )
 def test_a_note_says_how_much_is_missing_and_why(left_out: dict[int, int], words: str) -> None:

@@ -213,7 +213,9 @@ def test_a_container_that_this_launch_has_not_signed_is_not_its_own(node: Node, 
 def test_a_container_of_somebody_else_with_our_name_is_neither_taken_nor_removed(node: Node) -> None:
     evil = {"id": "e" * 64, "name": "agentless-t1", "state": "created", "labels": {"agentless.task": "t1"}, "env": {}}
     (node.state / "agentless-t1.json").write_text(json.dumps(evil))
-    with pytest.raises(NodeUnfit, match="agentless did not start container agentless-t1 on node1"):
+    with pytest.raises(
+        NodeUnfit, match="container agentless-t1 on node1 has the name of a task but agentless did not create it"
+    ):
         node.launch(assigning("t1"))
     assert node.containers() == {"agentless-t1": evil}
 
@@ -376,7 +378,7 @@ def test_a_secret_may_have_a_name_that_the_script_has_for_something_else(node: N
 
 
 def test_a_task_is_not_started_without_the_value_of_its_secret(node: Node) -> None:
-    with pytest.raises(RuntimeFailed, match="the value of secret TOKEN is gone"):
+    with pytest.raises(RuntimeFailed, match="the value of secret TOKEN has been deleted"):
         node.launch(assigning(spec=spec(secret_env=("TOKEN",))))
     assert node.runs() == []
 

@@ -72,7 +72,7 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
 
 @pytest.mark.parametrize("where", ["", " >&2"], ids=["standard output", "standard error"])
 async def test_a_command_that_says_too_much_is_ended_and_the_next_one_runs(session: Session, where: str) -> None:
-    with pytest.raises(TooMuch, match="here sent more than 12 MiB in answer to one command"):
+    with pytest.raises(TooMuch, match="here sent more than 12 MiB for one command"):
         await session.run(Command(f"echo $$ >&2; exec yes{where}\n"))
     assert await session.run(Command("echo 1\n")) == Result(0, b"1\n")
 

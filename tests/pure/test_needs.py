@@ -66,7 +66,7 @@ def test_what_a_target_asks_for_is_read(text: str, needs: Needs) -> None:
         ("node1::-1", "GPU '-1' is not a number"),
         ("node1::0,", "GPU '' is not a number"),
         ("node1::0, 1", "GPU ' 1' is not a number"),
-        ("node1::3-0", "run backwards; use 0-3"),
+        ("node1::3-0", "are in reverse order; use 0-3"),
         ("node1::0-", "GPU '0-' is not a number"),
         ("node1::0-2,1", "GPU 1 is listed twice"),
         ("0xA100", "0 GPUs are out of range"),

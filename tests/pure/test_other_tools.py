@@ -17,7 +17,7 @@ from agentless.cli.app import COMMANDS, make, run
         ("undrain node1", "did you mean nodes resume?"),
         ("submit 1x -v /a:/b -- true", "did you mean --mount or --volume?"),
         ("submit 1x --mem 4G -- true", "did you mean --memory?"),
-        ("submit 1x -d -- true", "not needed: submit returns when the task has started"),
+        ("submit 1x -d -- true", "not needed: submit returns once the task runs or is queued"),
         ("stop -t 3 train", "did you mean --grace?"),
         ("logs -t train", "did you mean --timestamps?"),
         ("ps --format x", "did you mean --output?"),

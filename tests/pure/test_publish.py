@@ -75,7 +75,7 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
         ("running", "stop", "stopping"),
         ("paused", "kill", "killing"),
         ("assigning", "stop", "stopping"),
-        ("lost before an answer", "kill", "killing when node1 confirms that it has not started"),
+        ("lost before an answer", "kill", "killing: node1 has yet to confirm that the task has not started"),
         ("lost", None, "cut off"),
     ],
 )
@@ -188,7 +188,7 @@ def test_the_engine_is_called_by_its_name() -> None:
 def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
     found = doctor(error="no route")
     assert found.pop("reach") == (False, "no route")
-    assert set(found.values()) == {(None, "skipped; fix the check above first")}
+    assert set(found.values()) == {(None, "skipped; fix the failed check above first")}
 
 
 def test_each_check_that_fails_has_its_own_words() -> None:
@@ -225,7 +225,10 @@ def test_what_has_not_answered_yet_is_neither_well_nor_ill(missing: str) -> None
 @pytest.mark.parametrize(("fault", "check"), [("engine", "docker"), ("start", "docker"), ("gpus", "toolkit")])
 def test_a_launch_that_failed_is_told_where_the_trouble_is(fault: Any, check: str) -> None:
     found = doctor(broken=Breakdown("no hook", fault, bare=False, again=NOW, pause=5))
-    assert found.pop(check) == (False, "no hook; then run: agentless nodes resume node1, or wait for the next task")
+    assert found.pop(check) == (
+        False,
+        "no hook; after the fix, run: agentless nodes resume node1 (or let a task try the node)",
+    )
     assert {ok for ok, _ in found.values()} == {True}
 
 

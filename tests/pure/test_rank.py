@@ -101,7 +101,7 @@ def test_only_who_is_moved_is_ranked_where_the_others_stay_in_their_order_withou
 
 @pytest.mark.parametrize("position", [0, -1, 3])
 def test_a_position_that_is_not_there_is_refused_with_those_that_are(position: int) -> None:
-    with pytest.raises(UsageError, match=f"no position {position}: 2 tasks are pending; use 1 to 2"):
+    with pytest.raises(UsageError, match=f"position {position} is out of range: 2 tasks are pending; use 1 to 2"):
         line("a b").ranks_after_move("a", position)
 
 

@@ -275,8 +275,10 @@ def test_a_whole_node_is_named_as_such() -> None:
 
 def test_in_front_of_a_window_it_is_said_what_would_help() -> None:
     node = on(cluster(seen(gpus=1)), reserved("node1::0", begin=60, end=120))
-    assert why(node, "node1::0").endswith("; the task has no --time-limit that ends before")
-    assert why(node, "node1::0", terms=Terms(time_limit=HOUR)).endswith("; the task may run for 1h 0m")
+    assert why(node, "node1::0").endswith("; to start before it, set a --time-limit that ends in time")
+    assert why(node, "node1::0", terms=Terms(time_limit=HOUR)).endswith(
+        "; the task may run for 1h 0m, into the reservation"
+    )
 
 
 def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not() -> None:

@@ -150,7 +150,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path, content):
     path.write_bytes(content)
     store = SampleStore(path)
     add(store, 0, minute(7))
-    assert "was damaged; it is now" in store.warning
+    assert "was damaged; renamed it to" in store.warning
     add(store, 1, minute(8))
     assert means(store, LEVELS[0], 2) == [7.0, 8.0]
     assert path.with_name("samples.sqlite.damaged").read_bytes() == content

@@ -93,11 +93,11 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"cores": math.inf}, "--cores inf"),
         ({"memory": 0}, "--memory 0"),
         ({"memory": -5}, "--memory -5"),
-        ({"memory": 32768}, "--memory 32768B is implausible, the minimum is 6 MiB; did you mean 32768M?"),
-        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the minimum is 6 MiB; did you mean 5G?"),
-        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the minimum is 6 MiB; did you mean 4GiB?"),
-        ({"shm_size": 64}, "--shm-size 64B is implausible, the minimum is 1 MiB; did you mean 64M?"),
-        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the minimum is 1 MiB"),
+        ({"memory": 32768}, "--memory 32768B is implausible: the minimum is 6 MiB; did you mean 32768M?"),
+        ({"memory": 5 * 10**6}, "--memory 5M is implausible: the minimum is 6 MiB; did you mean 5G?"),
+        ({"memory": 4 << 20}, "--memory 4MiB is implausible: the minimum is 6 MiB; did you mean 4GiB?"),
+        ({"shm_size": 64}, "--shm-size 64B is implausible: the minimum is 1 MiB; did you mean 64M?"),
+        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible: the minimum is 1 MiB"),
         ({"shm_size": 2**63}, "--shm-size"),
         ({"stop_grace": -0.1}, "--stop-grace"),
         ({"stop_grace": math.inf}, "--stop-grace"),
@@ -177,8 +177,8 @@ def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_
     [
         (Needs(gpus=-1), "--gpus -1"),
         (Needs(gpus=MAX_GPUS + 1), "--gpus 10001"),
-        (Needs(gpu_memory=5), "without GPUs; set the number with --gpus"),
-        (Needs(gpu_types=("A100",)), "without GPUs; set the number with --gpus"),
+        (Needs(gpu_memory=5), "need GPUs; set the number with --gpus"),
+        (Needs(gpu_types=("A100",)), "need GPUs; set the number with --gpus"),
         (Needs(gpus=1, gpu_memory=0), "--gpu-memory 0"),
         (Needs(gpus=1, gpu_memory=2**63), "--gpu-memory 9223372036854775808"),
         (Needs(gpu_share=2), "--gpu-share 2: no GPUs requested"),
@@ -213,7 +213,7 @@ def test_needs_that_contradict_themselves_or_are_too_many_are_refused(needs: Nee
         (Terms(wait_for=math.inf), "--wait-for inf"),
         (Terms(start_at=-1), "--at -1"),
         (Terms(start_at=1e11), "--at 1e+11"),
-        (Terms(start_at=5, wait_for=0), "--no-queue starts the task now"),
+        (Terms(start_at=5, wait_for=0), "--no-queue cannot be combined with --at"),
         (Terms(signal="USR1"), "--signal USR1 needs a --time-limit"),
         (Terms(signal_before=5), "--signal-before needs a --time-limit"),
         (Terms(time_limit=9, signal_before=0), "--signal-before 0s"),
@@ -221,7 +221,7 @@ def test_needs_that_contradict_themselves_or_are_too_many_are_refused(needs: Nee
         (Terms(retries=-1), "--retries -1"),
         (Terms(retries=MAX_RETRIES + 1), "--retries 1001"),
         (Terms(max_parallel=0), "--max-parallel 0"),
-        (Terms(max_parallel=1, wait_for=0), "--max-parallel and --no-queue exclude each other"),
+        (Terms(max_parallel=1, wait_for=0), "--max-parallel and --no-queue cannot be combined"),
         (Terms(backoff=-1), "--backoff -1"),
         (Terms(backoff=math.inf), "--backoff inf"),
     ],
@@ -254,7 +254,7 @@ def test_an_upload_into_a_mount_is_refused_also_below_the_working_folder(workdir
 
 
 def test_processes_of_strangers_and_shares_of_tasks_are_two_things() -> None:
-    with pytest.raises(UsageError, match="exclude each other; use one"):
+    with pytest.raises(UsageError, match="cannot be combined; use one"):
         check_spec(spec(share=True, needs=Needs(gpus=1, gpu_memory=2**20, gpu_share=2)))
 
 

@@ -110,7 +110,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpu": 1}, "no option 'gpu' (did you mean 'gpus'?)"),
+        ({"gpu": 1}, "unknown option 'gpu' (did you mean 'gpus'?)"),
         ({"gpus": "two"}, "--gpus must be a whole number, not 'two'"),
         ({"gpus": True}, "--gpus must be a whole number, not True"),
         ({"cores": True}, "--cores must be a number, not True"),
@@ -127,7 +127,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
             {"at": datetime(2026, 5, 1, tzinfo=UTC)},
             "'2026-05-01 00:00:00+00:00' was 11h 20m ago; use a time in the future",
         ),
-        ({"at": "12:00", "after": "1h"}, "--at and --in exclude each other; use one of them"),
+        ({"at": "12:00", "after": "1h"}, "--at and --in cannot be combined; use one of them"),
         ({"zipped": True}, "--zip needs a span in the command, like 'span:{1..3}'"),
         ({"max_parallel": 2}, "--max-parallel needs more than one task; omit it, or add a span or a target"),
         ({"retry_on": "oom"}, "--retry-on needs --retries; for example: --retries 3"),
@@ -138,7 +138,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"signal": "USR1"}, "--signal USR1 needs a --time-limit"),
         (
             {"no_queue": True, "wait_for": "5m"},
-            "--no-queue and --wait-for exclude each other; use one of them",
+            "--no-queue and --wait-for cannot be combined; use one of them",
         ),
         ({"on": ["rack=a", "rack=b"]}, "--on rack has two values, a and b; keep one"),
         ({"memory": -1}, "--memory '-1' is not a size; use a number with a unit, like 512M, 1.5GB or 16GiB"),

@@ -213,7 +213,7 @@ def test_a_process_outside_the_container_that_holds_a_gpu_is_an_intruder() -> No
     found = held_by(container(task()), processes=(inside, intruder))
     assert found.intruders == (intruder,)
     assert found.state == "allocated"
-    assert found.reason == "held by task t1 of me@here, used by bob's process 2 (python train.py, 2 GiB)"
+    assert found.reason == "held by task t1 of me@here, also used by bob's process 2 (python train.py, 2 GiB)"
 
 
 def test_a_gpu_that_nobody_has_is_for_one() -> None:
@@ -223,7 +223,7 @@ def test_a_gpu_that_nobody_has_is_for_one() -> None:
 def test_of_several_intruders_one_is_named_and_the_others_are_counted() -> None:
     strangers = tuple(process("node1", 0, pid=pid) for pid in (2, 3, 4))
     found = held_by(container(task()), processes=strangers)
-    assert found.reason.endswith(", used by bob's process 2 (python train.py, 2 GiB) and 2 more")
+    assert found.reason.endswith(", also used by bob's process 2 (python train.py, 2 GiB) and 2 more")
 
 
 def test_a_process_in_another_container_is_an_intruder_too() -> None:
@@ -246,7 +246,7 @@ def test_who_is_on_a_gpu_beside_its_task_is_told_whether_the_task_wanted_it_so_o
     shared, stranger = task(spec=spec(share=True)), process("node1", 0)
     found = gpu(seen(containers=(container(shared),), processes=(stranger,)), shared)
     assert found.strangers == (stranger,)
-    assert found.reason == "held by task t1 of me@here, beside bob's process 4711 (python train.py, 2 GiB)"
+    assert found.reason == "held by task t1 of me@here, shared with bob's process 4711 (python train.py, 2 GiB)"
 
 
 def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stranger_on_a_gpu() -> None:

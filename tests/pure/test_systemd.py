@@ -139,7 +139,7 @@ def test_a_process_in_a_unit_of_ours_is_in_its_container():
         ("user|ann", "cannot run tasks as another user; omit --user"),
         ("limit|cpu", "omit --cores"),
         ("limit|memory", "omit --memory"),
-        ("status|200", "node1 has no folder /data, or the user may not enter it"),
+        ("status|200", "node1 has no folder /data, or the user cannot enter it"),
         ("status|217", "node1 has no user bob"),
         ("status|245", "could not start the task (status 245)"),
     ],
@@ -386,7 +386,7 @@ def test_a_run_that_fails_is_a_failure_only_when_nothing_can_have_run(
 
 
 def test_a_task_is_not_started_without_the_value_of_its_secret() -> None:
-    with pytest.raises(RuntimeFailed, match="the value of secret TOKEN is gone"):
+    with pytest.raises(RuntimeFailed, match="the value of secret TOKEN has been deleted"):
         SYSTEMD.launches([Launch(assigning(secret_env=("TOKEN",)), placement(), {})])
 
 

@@ -71,7 +71,7 @@ def stranger(tmp_path_factory):
         (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: --memory 'lots' is not a size; "),
         (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: --memory '1.5.5G' is not a size; "),
         (("submit", "node1", "--memory", "16", "--", "true"), "agentless: --memory '16' has no unit, and 16 MB is"),
-        (("submit", "node1", "--memory", "1K", "--", "true"), "agentless: --memory 1000B is implausible, "),
+        (("submit", "node1", "--memory", "1K", "--", "true"), "agentless: --memory 1000B is implausible: "),
         (("submit", "1x:40", "--", "true"), "agentless: target '1x:40': '40' has no unit, and 40 MB is implausible"),
         (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: --shm-size '1e3' is not a size; "),
         (

@@ -73,7 +73,7 @@ def test_sudo_docker(user, with_keys, node):
 def test_sudo_that_the_user_may_not_use(user, with_keys):
     cli = with_keys(f"docker: sudo docker, user: {(login := user('nobody'))}")
     assert reason(cli) in (
-        f"{login} may not use sudo for docker on node1; add a sudoers rule, or add {login} to the docker group",
+        f"{login} has no sudo rights for docker on node1; add a sudoers rule, or add {login} to the docker group",
         "sudo on node1 requires a password; add NOPASSWD: /usr/bin/docker to its sudoers rule",
     )
 
@@ -84,7 +84,10 @@ def test_a_user_of_the_docker_group(user, with_keys):
 
 def test_a_user_who_is_not_in_the_docker_group(user, with_keys):
     cli = with_keys(f"user: {(login := user('nobody'))}")
-    assert f"{login} may not use Docker on node1; on the node, run: sudo usermod -aG docker {login}" in reason(cli)
+    assert (
+        f"{login} has no permission to use Docker on node1; on the node, run: sudo usermod -aG docker {login}"
+        in reason(cli)
+    )
 
 
 def test_a_socket_of_its_own(with_keys, node):
@@ -164,7 +167,7 @@ def test_a_user_who_may_have_too_few_processes(user, with_keys, node):
         for few in (2, 5, 12, 16, 31):
             (node.dir / "home/.bashrc").write_text(f"ulimit -u {few}\n")
             node.kill_connections()
-            words = f"limits the login to {few} processes, agentless needs at least 32; raise ulimit -u"
+            words = f"limits the login to {few} processes, but agentless needs at least 32; raise ulimit -u"
             until(lambda words=words: words in cli("doctor", "node1", code=None).out)
     finally:
         (node.dir / "home/.bashrc").write_text("")

@@ -131,7 +131,7 @@ def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, n
     never = agentless(
         "submit", "node2::0", "--image", "lab/none:1", "--pull", "never", "--wait", "--", "true", code=1
     ).err
-    assert "--pull never forbids a pull" in never
+    assert "--pull is never; use --pull missing" in never
     assert "did you mean 'named'" in agentless("submit", "node2", "--container", "name", "--", "true", code=2).err
     assert (
         "env named has no version 9" in agentless("submit", "node2", "--container", "named:9", "--", "true", code=2).err
@@ -195,7 +195,7 @@ def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_
     agentless("controller", "stop")
     for kept in agentless.state.glob("state.json*"):
         kept.unlink()
-    assumed = "env rolled: version 2 is assumed to be current"
+    assumed = "env rolled: it is not recorded which version is current; assuming the newest, 2"
     assert assumed in agentless("recover", "--yes").err
     assert assumed in agentless("env", "list").err
     which = ("submit", "node1::0", "--container", "rolled", "--wait", "--follow", "--", "cat", "/which")
@@ -211,7 +211,7 @@ def test_an_env_that_an_ended_task_keeps_says_which(agentless):
     made(agentless, "keeps", "echo 1 >/which")
     task = agentless.submit("node2::0", "--container", "keeps", "--wait", "--", "true")
     said = agentless("env", "rm", "--force", "keeps", code=1).err
-    assert said.endswith(f"the container of task {task} uses it; remove that first: agentless rm {task}\n")
+    assert said.endswith(f"the container of task {task} uses it; remove the task first: agentless rm {task}\n")
     agentless("rm", task)
     agentless("env", "rm", "--force", "keeps")
 
@@ -227,7 +227,7 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     )
     assert task in agentless("env", "rm", "--force", "gone", code=3).err
     agentless("rm", "--force", task)
-    assert "No terminal to confirm at" in agentless("env", "rm", "gone", code=3).err
+    assert "Cannot ask for confirmation without a terminal" in agentless("env", "rm", "gone", code=3).err
     agentless("env", "rm", "--force", "gone")
     for node in (node1, node2):
         assert node.sh("docker image ls --quiet 'agentless/*'").stdout == ""

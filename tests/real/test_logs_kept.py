@@ -97,7 +97,7 @@ def test_a_log_of_20_mb_is_cut_exactly_and_says_so(alone, node):
     half = 8 << 20
     assert digest(out) == digest(whole[:half] + whole[-half + 6 :])
     missing = len(whole) - 2 * half + 6
-    note = f"agentless: {missing:,} bytes of standard output are left out of the middle of this log"
+    note = f"agentless: {missing:,} bytes of standard output omitted from the middle of this log"
     assert err.decode().startswith(note)
     assert err.endswith(b"1\n2\n3\n")
     assert log(alone, task, "--tail", "2") == (whole[-2000:], b"2\n3\n")

@@ -285,7 +285,7 @@ def test_somebody_with_sudo_has_the_systems_systemd_and_is_himself_in_it(bare_la
 
 def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
     said = refused(agentless, "bare", "--workdir", "/no/such", "--", "true")
-    assert said.startswith("agentless: bare: bare has no folder /no/such, or the user may not enter it (task ")
+    assert said.startswith("agentless: bare: bare has no folder /no/such, or the user cannot enter it (task ")
     said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
     assert said.startswith("agentless: bare: bare has no user nobodyatall (task ")
     assert node.units() == []

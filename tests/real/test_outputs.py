@@ -86,7 +86,7 @@ LEVELS = b"".join(member("r" + "/d" * depth, tarfile.DIRTYPE) for depth in (1, 2
         (CHAINED, "missing", "invalid archive: a member has more than 16 extended headers"),
         (GARBAGE, "missing", "invalid archive: damaged: unreadable header"),
         (LEVELS, "here", "1 file, 1 B; skipped: d/d/d"),
-        (member("r/" + "n" * 256, data=b"x"), "here", "nothing new; skipped: nnnn"),
+        (member("r/" + "n" * 256, data=b"x"), "here", "no new or changed files; skipped: nnnn"),
     ],
     ids=["chained headers", "garbage in the middle", "3,000 levels", "a long name"],
 )
@@ -109,5 +109,5 @@ def test_a_file_of_a_tebibyte_of_zeros_is_refused_and_the_limit_is_told(ann):
     ann.here("wait", task, code=1)
     found = output(ann, task)
     assert found["state"] == "missing"
-    assert "a file has 1 TiB, of which at most 64 GiB may be zeros" in found["words"]
+    assert "not enough disk space: a file has 1 TiB" in found["words"]
     assert [path.name for path in ann.folder.iterdir()] == []

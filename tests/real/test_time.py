@@ -78,7 +78,7 @@ def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_
     stranger = lab.nodes["node1"].add_process(0, ["sleep", "600"])
     until(lambda: agentless.gpu("node1::0")["state"] == "foreign")
     agentless.submit("node1::0", "--share", "--time-limit", "60s", "--", "sleep", "60")
-    until(lambda: ", beside " in agentless.gpu("node1::0")["reason"])
+    until(lambda: ", shared with " in agentless.gpu("node1::0")["reason"])
     task = agentless.submit("node1::0", "--", "true")
     found = agentless.json("explain", task)
     assert found["expected_start"] is None

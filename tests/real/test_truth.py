@@ -243,7 +243,7 @@ def test_who_comes_to_use_an_allocated_gpu_is_reported(agentless, node):
     pid = node.pid(process)
     until(lambda: [p["pid"] for p in agentless.task(task)["intruders"]] == [pid])
     words = f"root's process {pid} (sleep 299"
-    assert f"Intruder on node1::0, next to task {task}: {words}" in agentless("ps").err
+    assert f"Foreign process on node1::0, beside task {task}: {words}" in agentless("ps").err
     assert f"used by {words}" in agentless.gpu("node1::0")["reason"]
     assert f"+ {words}" in agentless("gpus", COLUMNS="200").out
     (event,) = (e for e in agentless.get(f"/v1/tasks/{task}/events") if e["event"] == "intruded")
@@ -288,7 +288,9 @@ def test_events_tell_what_happened_to_a_task_and_why(agentless, node):
 
 
 def test_events_follow_and_go_on_with_the_next_controller(agentless):
-    follower = agentless.start("events", "--follow", "--json", "-n", "0")
+    agentless("wait", agentless.submit("node1", "--", "true"))
+    follower = agentless.start("events", "--follow", "--json", "-n", "1")
+    follower.stdout.readline()  # it follows from here on
     first = agentless.submit("node1", "--", "true")
     while json.loads(follower.stdout.readline()).get("event") != "exited":
         pass

@@ -69,7 +69,7 @@ def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(a
     try:
         until(lambda: agentless.node("node2")["state"] == "offline")
         refused = agentless(*submit, "--", "true", code=4).err
-        assert "it has volume data: wait for the node, or specify a node" in refused
+        assert "it has volume data; wait for the node, or specify another node" in refused
         assert set(volumes(agentless)) == set()
         agentless("submit", "node1", "--wait", "--volume", "data:/data", "--", "true")
         assert set(volumes(agentless)) == {("node1", "data")}
@@ -81,8 +81,8 @@ def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(a
 def test_a_strangers_volume_is_neither_used_nor_shown_nor_removed(agentless, lab):
     lab.nodes["node1"].sh("docker volume create theirs")
     used = agentless("submit", "node1", "--volume", "theirs:/x", "--", "true", code=1).err
-    assert "volume theirs exists but agentless did not create it" in used
-    assert "agentless did not create it" in agentless("volume", "create", "theirs", "--on", "node1", code=3).err
+    assert "volume theirs already exists and was not created by agentless" in used
+    assert "was not created by agentless" in agentless("volume", "create", "theirs", "--on", "node1", code=3).err
     assert volumes(agentless) == {}
     agentless("volume", "rm", "-f", "theirs", "--on", "node1", code=2)
     assert "theirs" in lab.nodes["node1"].sh("docker volume ls -q").stdout

@@ -128,7 +128,10 @@ def rm(
         confirm(
             f"Remove env {name} from all nodes, with its build container and {count}",
             "Nothing removed",
-            unattended=Refused(f"No terminal to confirm at. To remove without asking: agentless env rm --yes {name}"),
+            unattended=Refused(
+                "Cannot ask for confirmation without a terminal. To remove without asking: agentless env rm "
+                f"--yes {name}"
+            ),
         )
     with progress(f"Removing env {name}"):
         done = served.delete(f"/v1/envs/{name}")

@@ -23,7 +23,7 @@ def listed(context: typer.Context, as_json: Json = False, output: Output = None)
     style = _ENVS.format(as_json, output)
     found = client(context).get("/v1/envs")
     with paged():
-        style.show(found, _COLUMNS, "No envs. To make one: agentless env create NAME --from IMAGE")
+        style.show(found, _COLUMNS, "No envs. To create one: agentless env create NAME --from IMAGE")
         if style.is_table:
             _say_assumed(found)
 
@@ -36,7 +36,7 @@ def history(context: typer.Context, name: EnvArgument, as_json: Json = False, ou
         if style.word in ("json", "yaml"):
             style.print(found)
             return
-        none = f"Env {name} has no versions yet. To make one: agentless env save {name}"
+        none = f"Env {name} has no versions yet. To save one: agentless env save {name}"
         style.show(found["versions"][::-1], _VERSION_COLUMNS, none)
         if style.is_table and found["versions"]:
             _say_assumed([found])

@@ -32,7 +32,7 @@ def push(
         str,
         typer.Option(
             metavar="WAY",
-            help="How to send it: auto, controller, straight (node to node) or shared_dir",
+            help="How to send the env: auto, controller, straight (node to node) or shared_dir",
         ),
     ] = "auto",
     as_json: Json = False,
@@ -109,7 +109,7 @@ def build(
     dockerfile, text = dockerfile_of(path, file)
     query = {"dockerfile": dockerfile, "base": bases(text), "node": on, "message": message}
     lines = client(context).upload(f"/v1/envs/{check_name(name)}/build", packed(path, dockerfile, text), **query)
-    done = follow(lines, f"Interrupted. No version was made. To check: agentless env history {name}")
+    done = follow(lines, f"Interrupted. No version was saved. To check: agentless env history {name}")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
         return

@@ -34,7 +34,9 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
     except KeyboardInterrupt:
         say("", interrupted)
         raise
-    raise ControllerError("Lost the controller before it finished; run the command again to continue")
+    raise ControllerError(
+        "Lost the connection to the controller before the operation finished; run the command again to continue"
+    )
 
 
 def _words(line: dict[str, Any]) -> str:

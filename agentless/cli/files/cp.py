@@ -50,7 +50,7 @@ def cp(
     if len(paths) < 2:
         raise UsageError("Specify a source and a destination, such as: agentless cp node1:results .")
     *sources, destination = map(parse_location, paths)
-    with progress(f"Looking at {destination}") as shown:
+    with progress(f"Checking {destination}") as shown:
         copier = Copier(client(context), _Meter(shown))
         copier.copy(sources, destination)
     for warning in dict.fromkeys(copier.warnings):

@@ -40,7 +40,7 @@ def create(
 ) -> None:
     """Create a volume on a node.
 
-    submit --volume creates missing volumes by itself.
+    submit --volume creates missing volumes automatically.
 
     agentless volume create data --on node1
     """
@@ -74,7 +74,7 @@ def rm(
 ) -> int:
     """Remove a volume and its data.
 
-    A volume that a task uses is refused.
+    Fails if a task uses the volume.
     """
     served = client(context)
     if not force:
@@ -98,7 +98,9 @@ def _is_wanted(volumes: list[dict[str, Any]]) -> bool:
         confirm(
             f"Remove volume {volumes[0]['name']} from {where}, with all its files",
             "",
-            unattended=UsageError("No terminal to confirm at. To remove the volume with all its files: --force"),
+            unattended=UsageError(
+                "Cannot ask for confirmation without a terminal. To remove the volume with all its files: --force"
+            ),
         )
     except Refused:
         return False

@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False, output: Output = None) -> int:
     """Check SSH, the engine and the GPUs of nodes.
 
-    Exit code 1 means that a check failed.
+    Exits with code 1 if a check fails.
     """
     style = _CHECKS.format(as_json, output)
     served = client(context)

@@ -30,7 +30,7 @@ def drain(
 ) -> int:
     """Start no new tasks on nodes, until you resume them.
 
-    Running tasks continue. Undo with: agentless nodes resume NODE
+    Running tasks keep running. Undo with: agentless nodes resume NODE
     """
     served = client(context)
     code, drained = 0, dict[str, str]()

@@ -52,7 +52,7 @@ def trust(
     def agree(keys: Keys) -> bool:
         _show(keys)
         if not yes and not sys.stdin.isatty():
-            raise Refused("No terminal to confirm at. Compare the fingerprints, then use --yes")
+            raise Refused("Cannot ask for confirmation without a terminal. Compare the fingerprints, then use --yes")
         if not yes and not confirm_keys(len(distinct(keys))):
             raise Refused("Nothing recorded")
         return True

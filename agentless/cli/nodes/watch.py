@@ -30,7 +30,7 @@ def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
                     failures = TRIES if line.get("leaving") else 0
                     cluster.apply(line)
                     _print(cluster, show)
-    raise ControllerError("Lost the controller. Running tasks keep running")
+    raise ControllerError("Lost the connection to the controller. Tasks keep running")
 
 
 def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:

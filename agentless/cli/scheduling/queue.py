@@ -64,7 +64,7 @@ def move(
 
 
 def top(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Move a pending task to the front of the queue."""
+    """Move a pending task to the top of the queue."""
     _move(context, task, {"position": 1}, as_json=as_json)
 
 
@@ -81,8 +81,9 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
     return [
         Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
         Column("ID", lambda task: task["id"]),
+        Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
-        Column("WANTS", where),
+        Column("REQUEST", where),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
         Column("STARTS", lambda task: starts(task) or "unknown"),
         Column("BATCH", lambda task: task["batch"], wide=True),
@@ -100,5 +101,5 @@ _SHARE_COLUMNS = [
     Column("RUNNING", lambda share: str(share["running"]), right=True),
     Column("GPUS", lambda share: str(share["gpus"]), right=True),
     Column("PENDING", lambda share: str(share["waiting"]), right=True),
-    Column("COUNTS AS", lambda share: f"{share['counted']:.2f}", right=True),
+    Column("WEIGHTED", lambda share: f"{share['counted']:.2f}", right=True),
 ]

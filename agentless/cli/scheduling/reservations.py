@@ -37,8 +37,8 @@ def reserve(
             autocompletion=complete.targets,
         ),
     ],
-    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help=f"Begin: {_WHEN}")],
-    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="End, written in the same way")],
+    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help=f"Start: {_WHEN}")],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="End, in the same format")],
     owner: Annotated[
         str | None, typer.Option("--for", metavar="OWNER", help="Owner who may use it: USER, or USER@HOST as in ps")
     ] = None,
@@ -48,7 +48,7 @@ def reserve(
 ) -> None:
     """Reserve GPUs or nodes for an owner or for maintenance.
 
-    Running tasks continue.
+    Running tasks keep running.
 
     agentless reserve node2::0-3 --for ann --from now --to 2026-11-22T18:00
     agentless reserve node1 --maintenance --from 20h --to 24h --reason "new PSU"

@@ -48,7 +48,7 @@ def run(context: typer.Context) -> None:
 def status(as_json: Json = False) -> int:
     """Show whether a controller is running, and what it serves.
 
-    Exit code 1 means that none is running.
+    Exits with code 1 if none is running.
     """
     served = Client(paths.state_dir(), None)
     if not served.is_running():
@@ -63,7 +63,7 @@ def status(as_json: Json = False) -> int:
         return 0
     print_line(f"controller {found['version']}, process {found['pid']}, since {local(found['started_at'])}")
     nodes, tasks = found["nodes"], found["live_tasks"]
-    ours = f"{tasks} live task{'s' * (tasks != 1)} of its own"
+    ours = f"{tasks} live task{'s' * (tasks != 1)}"
     print_line(f"inventory {found['inventory']}, {nodes} node{'s' * (nodes != 1)}, {ours}")
     print_line(f"state in {found['state_dir']}")
     for warning in found["warnings"]:
@@ -72,7 +72,7 @@ def status(as_json: Json = False) -> int:
 
 
 def stop() -> None:
-    """Stop the controller; tasks continue.
+    """Stop the controller; tasks keep running.
 
     The next command starts another controller.
     """
@@ -81,14 +81,14 @@ def stop() -> None:
         print_line(f"no controller is running for {paths.state_dir()}")
         return
     end(served, paths.state_dir())
-    print_line("the controller has ended; tasks keep running")
+    print_line("the controller has stopped; tasks keep running")
 
 
 def end(served: Client, state: Path) -> None:
     """End the controller of this state folder; raises ControllerError if it does not end."""
     pid = served.post("/v1/controller/stop")["pid"]
     if not _has_ended(state):
-        raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {state}")
+        raise ControllerError(f"the controller (process {pid}) did not stop; see controller.log in {state}")
 
 
 def _has_ended(state: Path) -> bool:

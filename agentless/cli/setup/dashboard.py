@@ -26,7 +26,7 @@ def dashboard(
         int,
         typer.Option(min=0, max=65535, metavar="PORT", show_default="a free port", help="Port for --web"),
     ] = 0,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Show only; allow no changes")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Read-only: allow no changes")] = False,
 ) -> None:
     """Open the dashboard in this terminal or in a browser."""
     inventory = context.find_root().obj

@@ -63,7 +63,7 @@ def _fleet(root: Path) -> Iterator[tuple[dict[str, str], IO[str]]]:
         try:
             word, _, inventory = process.stdout.readline().strip().partition(" ")
             if word != "ready":
-                raise DemoFailed("the simulated nodes did not come up")
+                raise DemoFailed("the simulated nodes did not start")
             config = root / "config" / "agentless"
             config.mkdir(parents=True)
             shutil.copy(root / "fleet" / "known_hosts", config)
@@ -133,7 +133,7 @@ def _walk(environment: dict[str, str]) -> None:
         "hello from node1",
     )
     _step("What ran today?", environment, "ps", "--all")
-    print("\nThat is the main job. Now your own machines: agentless init")
+    print("\nThose are the basics. To use your own machines: agentless init")
 
 
 def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:

@@ -37,9 +37,9 @@ def span(
         typer.Option("--parallel", "-j", min=1, max=_MOST, help="Run up to N commands at the same time", metavar="N"),
     ] = 1,
     zipped: Annotated[
-        bool, typer.Option("--zip", help="Combine the first values, then the second ones, and so on")
+        bool, typer.Option("--zip", help="Pair the values of spans by position instead of combining all of them")
     ] = False,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start no more commands after one fails")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop starting commands once one fails")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands; run nothing")] = False,
 ) -> int:
     """Run a command on this machine once per combination of values.

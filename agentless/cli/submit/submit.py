@@ -48,7 +48,7 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="[TARGET]...",
-            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G). Several start a batch",
+            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G). Several start one task each",
             autocompletion=complete.targets,
         ),
     ] = None,
@@ -58,7 +58,7 @@ def submit(
             "--target",
             "-t",
             metavar="TARGET",
-            help="A target as an option",
+            help="Same as TARGET",
             autocompletion=complete.targets,
             rich_help_panel=WHERE,
         ),
@@ -118,12 +118,12 @@ def post(served: Client, asked: TaskRequest, *, dry_run: bool) -> list[dict[str,
         if asked.spec.uploads and not dry_run:
             from agentless.client.files.snapshot import sent
 
-            with progress("Uploading files"):
+            with progress(f"Uploading {', '.join(each.source for each in asked.spec.uploads)}"):
                 asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
         with showing(served, lambda event: event.get("request") == request["request"], time.time(), "Starting"):
             starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
-        say("", "Interrupted during the start. The task may run; to see it: agentless ps")
+        say("", "Interrupted while starting. The task may be running; to check: agentless ps")
         raise
     return starts

@@ -89,7 +89,7 @@ def stop(
     if everything and (tasks or batch is not None):
         raise UsageError("--all stops all tasks; leave out the task ids and --batch")
     if (mine or yes) and not everything:
-        raise UsageError(f"{'--mine' if mine else '--yes'} belongs to --all: agentless stop --all")
+        raise UsageError(f"{'--mine' if mine else '--yes'} needs --all: agentless stop --all")
     served = client(context)
     return _each(
         _all_live(served, mine=mine, yes=yes) if everything else chosen(served, tasks, batch, live=True),
@@ -115,10 +115,10 @@ def _all_live(served: Client, *, mine: bool, yes: bool) -> list[str]:
 
 def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> str:
     if len(tasks) > 1:
-        return f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace time"
+        return f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace period"
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
-        return f"Waiting for {found['node']}, which does not answer"
+        return f"{found['node']} does not answer; the stop is sent when it does"
     if grace is None:
         grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
     return f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}"

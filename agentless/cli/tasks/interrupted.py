@@ -33,4 +33,5 @@ def _what_stays(served: Client, task: str) -> str:
         return f"The task stays in the queue. See when it starts: agentless explain {task}"
     if found.get("ended_at") is not None:
         return f"The task has ended. See its output: agentless logs {task}"
-    return f"The task keeps running. Follow it: agentless logs -f {task}"
+    back = " Its output files are copied here when it ends." if found.get("outputs") else ""
+    return f"The task keeps running.{back} Follow it: agentless logs -f {task}"

@@ -37,11 +37,13 @@ def logs(
     ] = None,
     only_stdout: Annotated[bool, typer.Option("--stdout", help="Show standard output only")] = False,
     only_stderr: Annotated[bool, typer.Option("--stderr", help="Show standard error only")] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time on the node")] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Begin each line with its timestamp (clock of the node)")
+    ] = False,
 ) -> int:
     """Show the output of tasks.
 
-    With several tasks, each line begins with the id of its task. A batch shows its parameters instead.
+    With several tasks, each line begins with the id of its task; in a batch, with the parameters of its task.
 
     agentless logs -f 4k7q
     agentless logs --batch 4k7q --tail 5

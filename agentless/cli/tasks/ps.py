@@ -43,7 +43,7 @@ def ps(
 ) -> None:
     """List live tasks, yours and everybody else's."""
     if quiet + watch + (as_json or output is not None) > 1:
-        raise UsageError("--quiet, --watch and -o exclude each other; use one of them")
+        raise UsageError("--quiet, --watch and -o cannot be combined; use one of them")
     style = TASKS.format(as_json, "name" if quiet else output)
     served = client(context)
     if watch:
@@ -62,7 +62,7 @@ def _say_notes(found: list[dict[str, Any]], limit: int) -> None:
         say(f"Only the newest {limit} ended tasks are listed. For more: --limit {limit * 10}")
     for task in found:
         for process in task["intruders"]:
-            say(f"Intruder on {where(task)}, next to task {task['id']}: {process_words(process)}")
+            say(f"Foreign process on {where(task)}, beside task {task['id']}: {process_words(process)}")
 
 
 def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None) -> None:

@@ -31,7 +31,7 @@ def recover(
     context: typer.Context,
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TASK]...", help="Task ids, or beginnings of ids (default: all tasks found)"),
+        typer.Argument(metavar="[TASK]...", help="Task ids or id prefixes (default: all tasks found)"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every task with all its options")] = False,
@@ -40,8 +40,8 @@ def recover(
 ) -> int:
     """Rebuild lost state from the containers on the nodes.
 
-    Shows what it found, then asks: without the state, nothing proves that a task is yours. Recovered tasks are
-    trusted, and may be retried on other nodes. Running tasks are not interrupted.
+    Lists the tasks it found and asks, because without the state it cannot verify that they are yours. Recovered
+    tasks are trusted, and may be retried on other nodes. Running tasks are not interrupted.
     """
     style = TASKS.format(as_json, output)
     served = client(context)
@@ -115,7 +115,7 @@ def _confirm(count: int) -> None:
         f"Recover {counted(count, 'task')}? From then on their options are trusted",
         "Nothing recovered. To recover only some: agentless recover TASK...",
         unattended=Refused(
-            "No terminal to confirm at. If all of these are yours: agentless recover --yes; "
+            "Cannot ask for confirmation without a terminal. If all of these are yours: agentless recover --yes; "
             "if only some are: agentless recover --yes TASK..."
         ),
     )

@@ -36,8 +36,8 @@ class _Exec(WithCommand):
 def shell(context: typer.Context, task: TaskArgument) -> int:
     """Open a shell in the container of a running task.
 
-    Runs the command after -- instead, if there is one: agentless exec is the same. Returns its exit code. Uses a
-    terminal if you have one; otherwise stdout and stderr stay apart, as with ssh.
+    Runs a command instead if you write one after --, as agentless exec does, and returns its exit code. Uses a
+    terminal if you have one; otherwise stdout and stderr stay separate, as with ssh.
 
     agentless shell train
     agentless shell train -- nvidia-smi

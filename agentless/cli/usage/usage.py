@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 
 def usage(
     context: typer.Context,
-    since: Annotated[str, typer.Option(metavar="TIME", help="Begin: 12h, 7d or 2026-05-01")] = "7d",
+    since: Annotated[str, typer.Option(metavar="TIME", help="Start: 12h, 7d or 2026-05-01")] = "7d",
     by: Annotated[str, typer.Option(metavar="|".join(BY), help="Group by")] = "owner",
     as_json: Json = False,
     output: Output = None,

@@ -78,7 +78,7 @@ class Copier:
             here = next(source for source in sources if source.at is None)
             raise UsageError(f"both {here} and {destination} are local; use NODE:PATH or TASK:PATH for one of them")
         if destination.at is not None and away:
-            raise UsageError(f"both {away[0]} and {destination} are remote; copy it to this machine first")
+            raise UsageError(f"both {away[0]} and {destination} are remote; copy {away[0]} to this machine first")
 
     def _look(self, at: str | None, paths: Sequence[str]) -> _Found:
         if at is None:

@@ -68,8 +68,8 @@ class Builds:
             base = await self._base(link, image, tell)
             if base.labels.get(TASK):
                 raise Refused(
-                    f"image {image} was made from a task's container, so containers of it would claim the task's "
-                    "GPUs; use the image of the task as base"
+                    f"image {image} was made from a task's container, so its labels would claim the GPUs of that "
+                    "task; use the task's own image as base"
                 )
             await _to_the_end(self._make(link, name, base))
             for volume in base.volumes:
@@ -215,7 +215,10 @@ class Builds:
         """
         try:
             if await self._in_use(link, name, container):
-                return "programs are running in its build container; the next version will contain these changes again"
+                return (
+                    "its build container was kept: programs are running in it; the next version includes these "
+                    "changes too"
+                )
             if not base.volumes:
                 await self._make(link, name, made, container.id)
         except AgentlessError as error:

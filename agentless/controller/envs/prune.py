@@ -113,4 +113,4 @@ def _ended_in_it(link: NodeLink, words: str) -> str:
         for each in link.containers
         if named and each.id.startswith(named[1]) and (task := named_task(each)) and is_task_id(task)
     ]
-    return f"the container of task {tasks[0]} uses it; remove that first: agentless rm {tasks[0]}" if tasks else ""
+    return f"the container of task {tasks[0]} uses it; remove the task first: agentless rm {tasks[0]}" if tasks else ""

@@ -299,4 +299,4 @@ def _check_seen(tree: FileTree, tops: Iterable[str], what: str) -> None:
     for top in map(posixpath.normpath, tops):
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
         if hidden := next(hides, None):
-            raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; upload to another folder with PATH:DEST")
+            raise RuntimeFailed(f"{what} at {top} would hide {hidden}; upload to another folder with PATH:DEST")

@@ -26,7 +26,7 @@ from agentless.model.view import VolumeView
 from agentless.rules.views.nearest import nearest
 from agentless.stores.state.volumes import VolumeStore
 
-ELSEWHERE = "specify a node, such as node1 or node1::0, to create a new one there"
+ELSEWHERE = "specify another node (NODE or NODE::GPU) to create a new volume there"
 """What to do when the node with a volume does not answer."""
 
 
@@ -148,7 +148,7 @@ class Volumes:
             )
         if wanted <= silent.keys():
             why, names = silent[min(wanted)], ", ".join(known)
-            raise Unreachable(f"{why}; it has volume {names}: wait for the node, or {ELSEWHERE}")
+            raise Unreachable(f"{why}; it has volume {names}; wait for the node, or {ELSEWHERE}")
         nodes = tuple(name for name in self._nodes.links if name in wanted)
         return replace(spec, needs=replace(spec.needs, nodes=nodes))
 
@@ -158,8 +158,8 @@ class Volumes:
         drained = {node for node, record in records.items() if record.drain}
         for node in sorted(silent.keys() - self._known.keys() - drained - set(exclude)):
             raise Unreachable(
-                f"{silent[node]}; it may have volume {name} (never listed): {ELSEWHERE}, or run: agentless nodes "
-                f"drain {node}"
+                f"{silent[node]}; its volumes were never listed, so it may have volume {name}; {ELSEWHERE}, "
+                f"or exclude it: agentless nodes drain {node}"
             )
 
     def _changed(self, change: TaskChanged) -> None:

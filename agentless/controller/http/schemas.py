@@ -71,7 +71,7 @@ class StopRequest(BaseModel):
 
 
 class MoveRequest(BaseModel):
-    """The new place in the queue: a position from 1, or before or after another task."""
+    """The new position in the queue: a number from 1, or before or after another task."""
 
     model_config = ConfigDict(extra="forbid")
     position: int | None = None
@@ -80,7 +80,7 @@ class MoveRequest(BaseModel):
 
 
 class ReservationRequest(BaseModel):
-    """Targets (nodes or exact GPUs such as `node1::0-3`), owner (null: nobody), begin and end in Unix seconds."""
+    """Targets (nodes or GPUs such as `node1::0-3`), owner (null: nobody), start (`begin`) and end in Unix seconds."""
 
     model_config = ConfigDict(extra="forbid")
     targets: list[str]

@@ -74,7 +74,7 @@ async def shared(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: s
         async with source.stream(images.share(image.id, layers.unwanted(image, kept), packer, file)) as stream:
             lines, words = await _read(stream)
         if stream.exit_code != 0 or len(lines) != 3 or lines[0] != "whole":
-            raise images.save_failed(image.id, words or f"{folder} accepted no archive")
+            raise images.save_failed(image.id, words or f"{folder} did not accept an archive")
         digest, size = lines[1], int(lines[2])
         _say(job, links, f"reading the image from {folder}")
 

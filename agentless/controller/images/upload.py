@@ -120,7 +120,7 @@ class ImageUpload:
             while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
                 now = self._clock()
                 if step.offered is not None and now - step.offered > SILENCE:
-                    raise Timeout(f"{self._link.node.name} accepted no image data for {SILENCE:.0f} s; retry")
+                    raise Timeout(f"{self._link.node.name} did not accept image data for {SILENCE:.0f} s; retry")
                 if step.over is not None and now - step.over > APPLY_WITHIN:
                     raise Timeout(
                         f"{self._link.node.name} did not create the image within {APPLY_WITHIN:.0f} s; check its "

@@ -53,7 +53,9 @@ class HostKeys:
         if not isinstance(failure, HostKeyRejected):
             return await self.ask(link)
         if failure.fingerprint != fingerprint:
-            raise Refused(f"{link.node.name} now shows another host key ({failure.fingerprint}); compare it again")
+            raise Refused(
+                f"{link.node.name} now presents a different host key ({failure.fingerprint}); compare it again"
+            )
         if failure.revoked:
             raise Refused(str(failure))
         self._write(failure)

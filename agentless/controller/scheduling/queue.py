@@ -13,7 +13,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
-from agentless.model.units import format_duration
+from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
 from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
@@ -178,7 +178,7 @@ class Queue:
         if not is_held_back(task, self._tasks.live.values()):
             return ""
         most = task.spec.terms.max_parallel
-        return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"
+        return f"{counted(most or 0, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
 
     def _waiting(self) -> list[Task]:
         return [t for t in self._tasks.live.values() if isinstance(t.status, Pending) and not t.stop]

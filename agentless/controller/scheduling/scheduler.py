@@ -78,7 +78,7 @@ class Scheduler:
             others = [waiting.id for waiting in queue if waiting.id != task.id]
             position = others.index(other.id) + (1 if before else 2)
         for moved, rank in ranks_after_move(queue, task, position).items():
-            to = f"to position {position}" if moved == task.id else f"place kept, task {task.id} was moved"
+            to = f"to position {position}" if moved == task.id else f"position kept; task {task.id} was moved"
             self._ledger.apply(moved, Moved(rank), f"agentless queue: {to}, by {by}")
         self._queue.moved(task)
         return self._ledger.tasks.live[task.id]
@@ -125,5 +125,5 @@ class Scheduler:
     def _waits(self, reference: str) -> Task:
         task = self._lookup.find(reference)
         if not isinstance(task.status, Pending):
-            raise Refused(f"task {task.id} is {task.state}: only pending tasks have a place in the queue")
+            raise Refused(f"task {task.id} is {task.state}: only pending tasks have a position in the queue")
         return task

@@ -287,7 +287,7 @@ class Ledger:
         """Record the event that an earlier controller could not record after saving the task."""
         last = self._last_event(task.id)
         if not last or last["task"]["state"] != task.state:
-            self.publish(task, "recalled", "the previous controller ended while it wrote this")
+            self.publish(task, "recalled", "the previous controller stopped while writing this")
 
     def _last_event(self, task_id: str) -> dict[str, Any]:
         """The last recorded event of a task, empty if there is none."""

@@ -52,7 +52,9 @@ class Answers:
             return not any(task.id in live and isinstance(live[task.id].status, Assigning) for task in tasks)
 
         await self._bus.until(are_settled, ANSWER_WITHIN)
-        refused = StartView("", None, Refused.exit_code, "refused by a controller that has since ended; submit again")
+        refused = StartView(
+            "", None, Refused.exit_code, "refused by an earlier controller, which has stopped; submit again"
+        )
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
     def not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:

@@ -40,7 +40,7 @@ class Submission:
     async def submit(self, request: Submit) -> list[StartView]:
         """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole."""
         if not request.specs:
-            raise UsageError("no target; specify a node, such as node1::0; to see free GPUs, run: agentless gpus")
+            raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered

@@ -20,7 +20,7 @@ WAIT = 30.0
 """Seconds without an answer after which nobody waits for a turn any more: a start that hangs keeps its script busy.
 
 A script that waits for the node's lock has answered by then."""
-_STUCK = "{}: earlier launches have not finished for {:g} s; check why containers do not start there"
+_STUCK = "{}: earlier launches have not finished after {:g} s; check why containers do not start there"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

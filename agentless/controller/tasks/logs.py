@@ -157,7 +157,9 @@ class TaskLogs:
             except AgentlessError as error:
                 raise NoAnswer(str(error)) from None
         if task.id in live and not is_failure:
-            raise NoAnswer(f"{link.node.name} ended the log of task {task.id}, but the task is {live[task.id].state}")
+            raise NoAnswer(
+                f"{link.node.name} ended the log of task {task.id}, which is still {live[task.id].state}; retry"
+            )
 
     async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
         await self._bus.until(lambda: not task().live, within)

@@ -59,7 +59,9 @@ class Preparation:
                 "--container NAME to copy it there"
             )
         elif spec.pull == "never":
-            raise RuntimeFailed(f"{link.node.name} does not have image {spec.image}, and --pull never forbids a pull")
+            raise RuntimeFailed(
+                f"{link.node.name} does not have image {spec.image}, and --pull is never; use --pull missing"
+            )
         else:
             await self.pull(link, task, missing=True)
 

@@ -46,11 +46,11 @@ class Removal:
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
         if late := next((each for each in tries if self._outputs.open(each) and not force), None):
             raise Refused(
-                f"outputs of task {late.id} are not copied yet; run agentless wait {late.id}, or rm --force to "
-                "discard them"
+                f"outputs of task {late.id} are not copied yet; to wait for them, run: agentless wait {late.id}; "
+                f"to discard them: agentless rm --force {late.id}"
             )
         if live := next((each for each in tries if each.live and not force), None):
-            raise Refused(f"task {live.id} is {live.state}; run agentless stop {live.id} first, or rm --force")
+            raise Refused(f"task {live.id} is {live.state}; first run: agentless stop {live.id}, or use rm --force")
         return [await self._remove(each, by, force=force) for each in tries][-1]
 
     # ------------------------------------------------------------------ inside

@@ -36,7 +36,7 @@ class Retries:
         if self._tasks.knows(later := next_try(task.id)):
             raise Refused(f"task {task.id} was already retried as {later}; run: agentless retry {later}")
         if task.spec.secret_env:
-            raise Refused(f"the secrets of task {task.id} are deleted; submit the task again")
+            raise Refused(f"the secrets of task {task.id} have been deleted; submit the task again")
         again = fresh_try(task, self._clock.now())
         try:
             self._uploads.check([again])

@@ -109,7 +109,9 @@ class Stops:
             await self._containers.do(link, task, runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)
         if not self._containers.is_over(task.id):
-            raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
+            raise RuntimeFailed(
+                f"task {task.id} still runs on {link.node.name} {KILL_WITHIN:.0f} s after SIGKILL; check the node"
+            )
         return task
 
     async def _ended(self, task_id: str, within: float) -> Task:

@@ -15,7 +15,8 @@ _CALLING = (
     Known(
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
         (
-            "{user} may not use Docker on {node}; on the node, run: sudo usermod -aG docker {user} (then log in "
+            "{user} has no permission to use Docker on {node}; on the node, run: sudo usermod -aG docker "
+            "{user} (then log in "
             "again), or set 'docker: sudo docker' in the inventory"
         ),
         "engine",
@@ -32,7 +33,7 @@ _CALLING = (
     ),
     Known(
         r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
-        "{user} may not use sudo for docker on {node}; add a sudoers rule, or add {user} to the docker group",
+        "{user} has no sudo rights for docker on {node}; add a sudoers rule, or add {user} to the docker group",
         "engine",
     ),
     Known(
@@ -67,7 +68,10 @@ _CALLING = (
 _LAUNCHING = (
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
-        "agentless did not start container {what} on {node}; to remove it, run there: docker rm -f {what}",
+        (
+            "container {what} on {node} has the name of a task but agentless did not create it; to remove "
+            "it, run there: docker rm -f {what}"
+        ),
         "fit",
     ),
     Known(
@@ -79,7 +83,7 @@ _LAUNCHING = (
     ),
     Known(
         r"exec: \"?(?P<what>[^\"]* [^\"]*)\"?: (executable file not found|stat .*no such file)",
-        "the image cannot run {what!r}: it is a single word; pass the words separately: -- {what}",
+        "the image has no program {what!r}: the command was quoted as one word; write: -- {what}",
         "task",
     ),
     Known(
@@ -156,7 +160,10 @@ _LAUNCHING = (
             r'(Get|Head) "?https?://(?P<what>[^/"\s%]+)/v2/.*(dial tcp|no such host|i/o timeout|connection refused|'
             r"name resolution|handshake timeout|deadline exceeded|Client\.Timeout)"
         ),
-        "{node} cannot reach the registry {what}; check the network there, or choose an image that it has with --image",
+        (
+            "{node} cannot reach the registry {what}; check the network there, or use --image with an image "
+            "that is already on the node"
+        ),
     ),
     Known(
         (

@@ -23,7 +23,7 @@ SIZES_WITHIN = 8.0
 
 def not_ours(name: str) -> str:
     """The error for a volume that agentless did not create."""
-    return f"volume {name} exists but agentless did not create it, so agentless does not use it; choose another name"
+    return f"volume {name} already exists and was not created by agentless; choose another name"
 
 
 class DockerVolumes:

@@ -26,7 +26,7 @@ _KNOWN = (
     ),
     Known(
         r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
-        "{user} may not use sudo for podman on {node}; add a sudoers rule, or set 'docker: podman' in the inventory",
+        "{user} has no sudo rights for podman on {node}; add a sudoers rule, or set 'docker: podman' in the inventory",
         "engine",
     ),
     Known(
@@ -54,15 +54,15 @@ _KNOWN = (
     Known(
         r"controller [`'\"]?(?P<what>\w+)[`'\"]? is not available",
         (
-            "podman of {user} on {node} may not limit {what}; delegate it with systemd (Delegate=cpu cpuset io "
-            "memory pids for user@.service), or set 'docker: sudo podman' in the inventory"
+            "{user}'s podman on {node} has no permission to limit {what}; delegate it with systemd "
+            "(Delegate=cpu cpuset io memory pids for user@.service), or set 'docker: sudo podman' in the inventory"
         ),
         "task",
     ),
     Known(
         r"(no subuid ranges found|cannot find UID/GID for user|newuidmap|insufficient UIDs or GIDs)",
         (
-            "podman of {user} on {node} has no subordinate user IDs; install uidmap there and run: sudo usermod "
+            "{user}'s podman on {node} has no subordinate user IDs; install uidmap there and run: sudo usermod "
             "--add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
         ),
         "engine",

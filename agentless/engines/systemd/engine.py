@@ -78,7 +78,7 @@ _REASONS = {
 }
 # systemd.exec(5), "Process exit codes": what systemd itself could not do before the command ran.
 _STATUSES = {
-    200: "{node} has no folder {workdir}, or the user may not enter it",
+    200: "{node} has no folder {workdir}, or the user cannot enter it",
     202: "systemd on {node} cannot create the task's standard input; install systemd 240 or newer",
     209: "systemd on {node} cannot open the task's standard input; install systemd 240 or newer",
     216: "{node} has no such group ({user})",
@@ -295,7 +295,7 @@ class Systemd:
             words = _STATUSES.get(int(what), "systemd on {node} could not start the task (status {status})")
             return words.format(node=node, workdir=task.spec.workdir or "~", user=user, status=what)
         if kind not in _REASONS:
-            raise NoAnswer(f"{node} may have started task {task.id}: unknown answer of the launch script")
+            raise NoAnswer(f"{node} may have started task {task.id}: unexpected answer from the launch script")
         option = {"cpu": "--cores", "memory": "--memory"}.get(what, "")
         return _REASONS[kind].format(node=node, what=what or "unknown", option=option)
 

@@ -56,7 +56,7 @@ _KNOWN = (
     Known(
         rf"{_CLI}(?P<what>[^\n]*(device or resource busy|in use by another client))",
         (
-            "a GPU of {node} is busy ({what}); end its processes, which nvidia-smi lists there, "
+            "a GPU of {node} is busy ({what}); end its processes (nvidia-smi lists them there), "
             "or allow sharing with: sudo nvidia-smi -c DEFAULT"
         ),
         "gpus",

@@ -75,7 +75,10 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"Failed to initialize NVML: Insufficient Permissions"),
-        "the login user has no permission for /dev/nvidia*; add it to their group on the node (often video or render)",
+        (
+            "the login user cannot access /dev/nvidia*; add it to the group of these files on the node "
+            "(often video or render)"
+        ),
     ),
     (
         re.compile(r"Failed to initialize NVML: (.+)"),
@@ -83,7 +86,10 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"the device handle for GPU ?(.+?)(?:: [A-Z].*)?$", re.MULTILINE),
-        "GPU {} does not answer; it may have fallen off the bus; reboot the node, check its card, power and cooling",
+        (
+            "GPU {} does not answer and may have fallen off the bus; reboot the node, and check the card, "
+            "its power and cooling"
+        ),
     ),
     (_REFUSED, "the NVIDIA driver on the node is too old: it does not know {}; update it"),
     (

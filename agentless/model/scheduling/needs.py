@@ -159,7 +159,7 @@ def _indices(text: str, gpu_text: str) -> tuple[int, ...]:
             raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; use {last}-{first}")
+            raise UsageError(f"target {text!r}: GPUs {part!r} are in reverse order; use {last}-{first}")
         found += range(first, last + 1)
     twice = sorted({gpu for gpu in found if found.count(gpu) > 1}) if len(set(found)) < len(found) else ()
     if twice:

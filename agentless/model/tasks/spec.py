@@ -220,7 +220,9 @@ def check_spec(spec: TaskSpec) -> None:
         _check_without_container(spec)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
-        raise UsageError("--share (with foreign processes) and --gpu-share (with tasks) exclude each other; use one")
+        raise UsageError(
+            "--share (with foreign processes) and --gpu-share (with tasks) cannot be combined; use one of them"
+        )
     _check_terms(spec.terms)
     check_numbers(spec)
 
@@ -348,7 +350,7 @@ def _check_container(spec: TaskSpec) -> None:
     if spec.container == NULL:
         return
     if spec.image not in (None, parse_ref(spec.container).image):
-        raise UsageError("--container and --image exclude each other; use one of them")
+        raise UsageError("--container and --image cannot be combined; use one of them")
 
 
 def _check_uploads(spec: TaskSpec) -> None:
@@ -377,7 +379,7 @@ def _check_needs(needs: Needs) -> None:
     if not 0 <= needs.gpus <= MAX_GPUS:
         raise UsageError(f"--gpus {needs.gpus}: use a number from 0 to {MAX_GPUS:,}")
     if not needs.gpus and (needs.gpu_memory is not None or needs.gpu_types):
-        raise UsageError("GPU memory or a GPU type without GPUs; set the number with --gpus")
+        raise UsageError("--gpu-memory and --gpu-type need GPUs; set the number with --gpus")
     _check_size("--gpu-memory", needs.gpu_memory, GPU_MEMORY)
     if not 1 <= needs.gpu_share <= MAX_SHARES:
         raise UsageError(f"--gpu-share {needs.gpu_share}: use a number of tasks per GPU from 1 to {MAX_SHARES}")
@@ -406,7 +408,7 @@ def _check_terms(terms: Terms) -> None:
     if terms.start_at is not None and not 0 <= terms.start_at < 1e11:
         raise UsageError(f"--at {terms.start_at:g}: use Unix seconds")
     if terms.start_at is not None and terms.wait_for == 0:
-        raise UsageError("--no-queue starts the task now, --at and --in later; use one of them")
+        raise UsageError("--no-queue cannot be combined with --at or --in; use one of them")
     parse_signal(terms.signal)
     if terms.time_limit is None and parse_signal(terms.signal) != "TERM":
         raise UsageError(f"--signal {terms.signal} needs a --time-limit")
@@ -423,7 +425,7 @@ def _check_terms(terms: Terms) -> None:
     if terms.max_parallel is not None and terms.max_parallel < 1:
         raise UsageError(f"--max-parallel {terms.max_parallel}: use at least 1")
     if terms.max_parallel is not None and terms.wait_for == 0:
-        raise UsageError("--max-parallel and --no-queue exclude each other; use one of them")
+        raise UsageError("--max-parallel and --no-queue cannot be combined; use one of them")
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
         raise UsageError(f"--backoff {terms.backoff:g}: use a duration of 0 or more")

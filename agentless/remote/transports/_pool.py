@@ -302,7 +302,7 @@ class Pool(Generic[C]):
             member.pause = min(2 * member.pause, PAUSE[1])
         if not before and not member.worked:
             if member is self._first:
-                why = f"{self._name} opens no SSH session ({error})"
+                why = f"{self._name} cannot open an SSH session ({error})"
                 raise NoSession(f"{why}; raise MaxSessions in its sshd_config") from None
             self._let_go(member)
 

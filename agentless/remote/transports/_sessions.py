@@ -29,6 +29,6 @@ def no_command(node: str, error: Exception) -> Refused:
 def no_terminal(node: str) -> Refused:
     """The error of a server that gives no pseudo-terminal."""
     return Refused(
-        f"{node} opens no terminal; set PermitTTY in its sshd_config, or run without a terminal: agentless shell "
-        "TASK -- COMMAND </dev/null"
+        f"{node} does not allow terminals; set PermitTTY yes in its sshd_config, or run without a "
+        "terminal: agentless shell TASK -- COMMAND </dev/null"
     )

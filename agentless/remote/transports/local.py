@@ -66,7 +66,7 @@ class LocalTransport:
         try:
             return await open_terminal(script, size, self._terminals)
         except OSError as error:
-            raise Unreachable(f"{self._name} opens no terminal: {error.strerror}") from error
+            raise Unreachable(f"{self._name} cannot open a terminal: {error.strerror}") from error
 
     async def close(self) -> None:
         """End all shells, as if a connection had ended."""

@@ -73,7 +73,7 @@ def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
     if not whose:
         rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
         if len(rivals) > 1:
-            return f"enough of its {len(rivals)} tasks end"
+            return f"enough of the {len(rivals)} tasks there end"
         whose = rivals or ["a task ahead of it in the queue"]
     if len(whose) > MAX_ENDS:
         whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]

@@ -155,8 +155,8 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if reservation.begin <= now:
         return str(reservation)
     if spec.ends_within is None:
-        return f"{reservation}; the task has no --time-limit that ends before"
-    return f"{reservation}; the task may run for {format_duration(spec.ends_within)}"
+        return f"{reservation}; to start before it, set a --time-limit that ends in time"
+    return f"{reservation}; the task may run for {format_duration(spec.ends_within)}, into the reservation"
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
@@ -262,7 +262,7 @@ def _are(*counts: float) -> str:
 def _listed(words: Sequence[str]) -> str:
     """The most frequent entries, in words, and the number of others."""
     others = len(words) - MAX_BRIEF
-    more = [f"no more on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
+    more = [f"not enough on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
     *most, last = (*words[:MAX_BRIEF], *more)
     return f"{', '.join(most)} and {last}" if most else last
 

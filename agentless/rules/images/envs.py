@@ -81,8 +81,8 @@ def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef
 def assumed_words(name: str, number: int | None) -> str:
     """The message for an env whose current version is only assumed, with the fix."""
     return (
-        f"env {name}: version {number} is assumed to be current because it is the newest; a rollback from it is not "
-        f"on record. Confirm it with: agentless env rollback {name}:{number}, or choose another version"
+        f"env {name}: it is not recorded which version is current; assuming the newest, {number}. To confirm or "
+        f"choose another version: agentless env rollback {name}:{number}"
     )
 
 

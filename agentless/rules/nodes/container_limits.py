@@ -47,4 +47,7 @@ def endless(containers: Iterable[Container]) -> str | None:
     found = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
     if found is None:
         return None
-    return f"container {found.id[:12]} claims more GPUs than a node can have; remove it, or start it without this label"
+    return (
+        f"container {found.id[:12]} claims more GPUs than a node can have; remove it, or start it without "
+        "its label agentless.gpus"
+    )

@@ -221,7 +221,8 @@ def _gpu(
     elif holders:
         state, reason = "allocated", _held(holders)
         if strangers and found:
-            reason += f", {'beside' if beside else 'used by'} {describe(strangers[0])}" + _more(len(strangers) - 1)
+            how = "shared with" if beside else "also used by"
+            reason += f", {how} {describe(strangers[0])}" + _more(len(strangers) - 1)
     elif unknown:
         state, reason = "unknown", unknown
     elif processes:

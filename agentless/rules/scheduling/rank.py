@@ -34,7 +34,7 @@ def ranks_after_move(queue: Sequence[Task], task: Task, position: int) -> Mappin
     if not 1 <= position <= len(queue):
         waiting = "only this task is pending" if len(queue) == 1 else f"{len(queue)} tasks are pending"
         to = f" to {len(queue)}" if len(queue) > 1 else ""
-        raise UsageError(f"no position {position}: {waiting}; use 1{to}")
+        raise UsageError(f"position {position} is out of range: {waiting}; use 1{to}")
     wanted = [other for other in queue if other.id != task.id]
     turn = max((other.rank.turn for other in queue if other.rank), default=0) + 1
     rank = Rank(tuple(other.id for other in wanted[: position - 1]), turn)

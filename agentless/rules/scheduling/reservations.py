@@ -28,13 +28,13 @@ def check_reservation(new: Reservation, others: Iterable[Reservation], node: Nod
     if not new.reason.isprintable() or len(new.reason) > MAX_REASON:
         raise UsageError(f"the reason must be one line of at most {MAX_REASON} characters")
     if not abs(new.begin) < LATEST > abs(new.end):
-        raise UsageError("the begin or end is out of range; use a time like 2026-11-22T08:00")
+        raise UsageError("the start or end is out of range; use a time like 2026-11-22T08:00")
     if new.end <= new.begin:
         raise UsageError(
-            f"the end, {format_moment(new.end)}, is not after the begin, {format_moment(new.begin)}; choose a later end"
+            f"the end, {format_moment(new.end)}, is not after the start, {format_moment(new.begin)}; choose a later end"
         )
     if new.begin < now - LATE:
-        raise UsageError(f"the begin, {format_moment(new.begin)}, has passed; choose a later time, or now")
+        raise UsageError(f"the start, {format_moment(new.begin)}, has passed; choose a later time, or now")
     known = {gpu.reading.index for gpu in node.gpus}
     if missing := [index for index in new.gpus if index not in known]:
         if node.state == "online":

@@ -89,7 +89,7 @@ class Options(TypedDict, total=False):
         Nodes,
         Option(
             WHERE,
-            "Run on this node, or on one of several",
+            "Run on this node; if repeated, on any of them",
             "NODE",
             many=True,
             completes="nodes",
@@ -99,8 +99,8 @@ class Options(TypedDict, total=False):
     ]
     exclude: Annotated[Nodes, Option(WHERE, "Do not run on this node", "NODE", many=True, completes="nodes")]
     on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(WHERE, "Share the node with no other task")]
-    share: Annotated[bool, Option(WHERE, "Also use GPUs that processes outside agentless use")]
+    exclusive: Annotated[bool, Option(WHERE, "Do not share the node with other tasks")]
+    share: Annotated[bool, Option(WHERE, "Also use GPUs occupied by processes outside agentless")]
     policy: Annotated[
         Policy,
         Option(
@@ -114,7 +114,7 @@ class Options(TypedDict, total=False):
         Time,
         Option(
             WHEN,
-            "Maximum run time: 8h or 30min; 0 is no limit",
+            "Maximum run time: 8h or 30min; 0 for no limit",
             "TIME",
             common=True,
             hint="like 8h; short tasks can fill gaps in the queue",
@@ -136,7 +136,7 @@ class Options(TypedDict, total=False):
     max_parallel: Annotated[int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N")]
     zipped: Annotated[
         bool,
-        Option(WHEN, "Combine the first values of all spans, then the second ones, and so on", flags=("--zip",)),
+        Option(WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",)),
     ]
     gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
     gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
@@ -145,7 +145,9 @@ class Options(TypedDict, total=False):
     ]
     gpu_share: Annotated[
         int | None,
-        Option(RESOURCES, "Share each GPU with up to N willing tasks; needs --gpu-memory", "N", default=1),
+        Option(
+            RESOURCES, "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory", "N", default=1
+        ),
     ]
     cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
     memory: Annotated[Memory, Option(RESOURCES, "Memory: 8GB or 16GiB", "SIZE", common=True, hint="like 16GiB")]
@@ -171,7 +173,7 @@ class Options(TypedDict, total=False):
         Pairs,
         Option(
             CONTAINER,
-            "Set a variable; KEY alone copies yours",
+            "Set a variable; KEY alone copies the value from your environment",
             "KEY[=VALUE]",
             flags=("--env", "-e"),
             many=True,
@@ -218,7 +220,7 @@ class Options(TypedDict, total=False):
         Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...")
     ]
     backoff: Annotated[
-        Time, Option(FAILURE, "Pause before the second try; doubles with each further try", "TIME", default="10s")
+        Time, Option(FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s")
     ]
     name: Annotated[str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by")]
     label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]

@@ -64,7 +64,7 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
-        raise UsageError(f"no option {name!r}{nearest(name, OPTIONS)}")
+        raise UsageError(f"unknown option {name!r}{nearest(name, OPTIONS)}")
     wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
         raise UsageError("--retry-on needs --retries; for example: --retries 3")
@@ -78,7 +78,7 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
         if "wait_for" in given:
-            raise UsageError("--no-queue and --wait-for exclude each other; use one of them")
+            raise UsageError("--no-queue and --wait-for cannot be combined; use one of them")
         given["wait_for"] = 0.0
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
@@ -106,7 +106,7 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
     if at is not None and after is not None:
-        raise UsageError("--at and --in exclude each other; use one of them")
+        raise UsageError("--at and --in cannot be combined; use one of them")
     if after is not None:
         if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
             raise UsageError(f"--in {after!r} is a date; use --at {after}")

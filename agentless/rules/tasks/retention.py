@@ -11,7 +11,7 @@ from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Ended, Task, container_name
-from agentless.model.units import format_size
+from agentless.model.units import format_size, thousands
 from agentless.rules.tasks.reconcile import REAP_AFTER, is_forsaken
 
 AT_ONCE = 4
@@ -132,5 +132,7 @@ def split_tail(left: Mapping[int, int], limit: int) -> dict[int, int]:
 
 def cut_note(left_out: Mapping[int, int], cap: int) -> str:
     """The note within a log that was cut to `cap` bytes; `left_out` are the missing bytes by stream."""
-    counts = " and ".join(f"{count:,} bytes of {_NAMES[stream]}" for stream, count in left_out.items() if count)
-    return f"{counts} are left out of the middle of this log, of which {format_size(cap)} are kept (keep: log)"
+    counts = " and ".join(
+        f"{thousands(count, 'byte')} of {_NAMES[stream]}" for stream, count in left_out.items() if count
+    )
+    return f"{counts} omitted from the middle of this log; its limit is {format_size(cap)} (keep: log in the inventory)"

@@ -23,7 +23,7 @@ def period_of(begin: float, end: float) -> Literal["hour", "day", "week"]:
 def periods(begin: float, end: float) -> list[float]:
     """The edges of the periods of a span (Unix seconds), with its own ends. Raises UsageError for an invalid span."""
     if not 0 < end - begin <= LONGEST:
-        raise UsageError("the span must end before now and be at most 15 years long; use 12h, 7d or a date")
+        raise UsageError("the period must end before now and be at most 15 years long; use 12h, 7d or a date")
     local, period, edges = datetime.fromtimestamp(begin, UTC).astimezone(), period_of(begin, end), [begin]
     if period == "hour":
         edge = begin - begin % 60 - 60 * local.minute + 3600

@@ -92,9 +92,9 @@ _STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its 
 def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
-            return f"{_STOPPING[task.stop]} when {task.node} confirms that it has not started"
+            return f"{_STOPPING[task.stop]}: {task.node} has yet to confirm that the task has not started"
         case Scheduled() | Pending() if task.stop:
-            return f"{_STOPPING[task.stop]} when the state can be saved"
+            return f"{_STOPPING[task.stop]}: waiting until the state can be saved"
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:
@@ -197,7 +197,9 @@ def address_of(config: NodeConfig) -> str:
 def _breakdown(node: Node) -> str:
     """Why launches on a node fail, and what follows. Empty if they do not."""
     broken = node.observation.broken
-    return f"{broken.reason}; then run: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
+    if not broken:
+        return ""
+    return f"{broken.reason}; after the fix, run: agentless nodes resume {node.name} (or let a task try the node)"
 
 
 def _hands_out_gpus(seen: Observation) -> bool | None:
@@ -219,7 +221,7 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     seen = node.observation
     if seen.error is not None:
         rest = (
-            CheckView(node.name, what, None, "skipped; fix the check above first")
+            CheckView(node.name, what, None, "skipped; fix the failed check above first")
             for what in ("docker", _DRIVER, "toolkit")
         )
         return (CheckView(node.name, "reach", False, seen.error), *rest)

@@ -111,7 +111,7 @@ class _Placing:
         """Finish, and describe what was done."""
         self._remember()
         count = f"{thousands(self._files, 'file')}, {format_size(self._bytes)}"
-        words = [count if self._files else "nothing new"]
+        words = [count if self._files else "no new or changed files"]
         if self._beside:
             words.append(
                 f"kept your changes; saved the task's files beside them: {_some(self._beside, self._beside_count)}"

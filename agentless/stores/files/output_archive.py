@@ -170,8 +170,8 @@ class Unpacking:
         free = disk.f_bavail * disk.f_frsize
         if member.size > free + MOST_ZEROS:
             raise Unusable(
-                f"a file has {format_size(member.size)}, of which at most {format_size(MOST_ZEROS)} may be zeros; "
-                f"{format_size(free)} are free here; copy less, or an archive created with tar --sparse"
+                f"not enough disk space: a file has {format_size(member.size)}, {format_size(free)} are free here; "
+                "copy less, or an archive created with tar --sparse"
             )
         seen = _Seen(self)
         mode, mtime = (member.mode & 0o755) | 0o600, member.mtime if member.mtime >= 0 else None
@@ -183,7 +183,8 @@ class Unpacking:
         self.arrival.zeros += count
         if self._zeros + self.arrival.zeros > MOST_ZEROS:
             raise Unusable(
-                f"more than {format_size(MOST_ZEROS)} are zeros; copy less, or an archive created with tar --sparse"
+                f"the files contain more than {format_size(MOST_ZEROS)} of zeros; copy less, or an archive "
+                "created with tar --sparse"
             )
         if run >= ZEROS and not self._packed:
             raise ZerosAhead

@@ -52,7 +52,7 @@ class SnapshotStore:
         """The snapshot with this id. Raises Refused if it is not stored."""
         rows = self._read(self._manifests, name)
         if rows is None:
-            raise Refused("its uploaded files are deleted; submit again")
+            raise Refused("its uploaded files have been deleted; submit again")
         return parse_snapshot(rows)
 
     def missing(self, snapshot: Snapshot) -> list[str]:

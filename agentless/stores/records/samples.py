@@ -144,7 +144,7 @@ class SampleStore:
             os.replace(self._path, f"{self._path}.damaged")
             Path(f"{self._path}-wal").unlink(missing_ok=True)
             self.warning = (
-                f"{self._path} was damaged; it is now {self._path}.damaged, and a new history of GPU samples starts"
+                f"{self._path} was damaged; renamed it to {self._path}.damaged and started a new history of GPU samples"
             )
 
 

@@ -59,11 +59,11 @@ ACTIONS = (
         "kill",
         "K",
         "Kill",
-        "kill the task at once: SIGKILL",
-        "Sends SIGKILL at once: the program cannot save anything.",
+        "kill the task immediately: SIGKILL",
+        "Sends SIGKILL immediately: the program cannot save anything.",
         shown=False,
     ),
-    Action("pause", "p", "Pause", "pause the task, or continue it", shown=False),
+    Action("pause", "p", "Pause", "pause or resume the task", shown=False),
     Action("retry", "R", "Retry", "submit the ended task again"),
     Action(
         "remove",
@@ -79,7 +79,7 @@ ACTIONS = (
         "D",
         "Drain",
         "start no new tasks on the node",
-        "No new tasks start on it until you resume it. Its running tasks continue.",
+        "No new tasks start on it until you resume it. Its running tasks keep running.",
         reason=True,
     ),
     Action(

@@ -66,7 +66,7 @@ class Feed:
                     return
                 except _Stopped:
                     self._wanted.clear()
-                    self._gone("The controller was stopped (tasks continue)", True)
+                    self._gone("The controller was stopped (tasks keep running)", True)
                     self._wait_for_another()
                 except AgentlessError as error:
                     if not self._closed.is_set():
@@ -91,7 +91,7 @@ class Feed:
         except ControllerError:  # it died in the middle of a line
             if first:
                 raise
-        raise ControllerError("Lost the controller (tasks continue); reconnecting")
+        raise ControllerError("Lost the connection to the controller (tasks keep running); reconnecting")
 
     def _wait_for_another(self) -> None:
         while self._client.is_running() and not self._closed.wait(0.05):

@@ -66,7 +66,7 @@ class Incoming:
         """Note when the controller is silent for too long; called once a second."""
         quiet = time.monotonic() - self._heard
         if quiet > QUIET and (self._silent or not self._cluster.gone):
-            self._cluster.gone, self._silent = f"Controller not responding for {quiet:.0f} s", True
+            self._cluster.gone, self._silent = f"No answer from the controller for {quiet:.0f} s", True
 
     def begin(self) -> None:
         """A connection begins: the controller sends all rows."""

@@ -27,7 +27,7 @@ _LOOK = (
     (":  Ctrl+P", "find a command by name"),
     ("c", "colors: dark, light, or the terminal's own"),
     ("S", "start the stopped controller"),
-    ("q  Ctrl+C", "quit the dashboard; tasks continue"),
+    ("q  Ctrl+C", "quit the dashboard; tasks keep running"),
 )
 _READ = (
     ("f", "follow new output"),

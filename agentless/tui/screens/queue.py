@@ -20,7 +20,7 @@ class Queue(TaskListView):
         return (
             TableColumn("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
             TableColumn("ID", lambda task: task["id"]),
-            TableColumn("WANTS", lambda task: task["target"]),
+            TableColumn("REQUEST", lambda task: task["target"]),
             TableColumn("STARTS", ran, lambda task: task["expected_start"] or task["scheduled_for"], right=True),
             TableColumn("OWNER", lambda task: task["owner"], rank=1),
             TableColumn(

@@ -74,7 +74,7 @@ class Tasks(TaskListView):
         ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
         notes = ["only your tasks (press m for all)"] if self._only_mine else []
         if self._only_live:
-            notes.append(f"{ended:,} ended hidden (press a to show)")
+            notes.append(f"{ended:,} ended tasks hidden (press a to show)")
         elif ended >= ENDED:
             notes.append(f"last {ended:,} ended tasks (older: agentless ps --all --limit N)")
         return notes

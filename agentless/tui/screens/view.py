@@ -108,7 +108,7 @@ class View(Vertical):
     def update(self) -> None:
         every = self.all_rows()
         rows = [row for row in every if all(self._has(row, word) for word in self._words)]
-        self._matches = f"{len(rows):,} of {len(every):,} rows match (Esc shows all)" if self._words else ""
+        self._matches = f"{len(rows):,} of {len(every):,} rows match (press Esc for all)" if self._words else ""
         if self._sorted_by is not None:
             rows = _sorted(rows, self._sorted_by, reverse=self._reverse)
         self.table.show(rows)
@@ -124,7 +124,7 @@ class View(Vertical):
     def _describe(self) -> None:
         """Show which rows and columns are left out."""
         hidden = self.table.hidden
-        columns = f"hidden: {', '.join(hidden)} (Enter shows details)" if hidden else ""
+        columns = f"hidden columns: {', '.join(hidden)} (press Enter for details)" if hidden else ""
         words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")

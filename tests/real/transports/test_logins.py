@@ -31,7 +31,7 @@ async def test_a_wrong_key(shared_server, library, tmp_path):
     error = await refusal(node.but(home=home(tmp_path, shared_server.known_hosts.read_text())))
     assert isinstance(error, AuthFailed)
     assert str(error) == (
-        f"node1 (root@127.0.0.1 port {shared_server.port}) rejected the login: it rejected {other}; "
+        f"node1 (root@127.0.0.1 port {shared_server.port}) rejected the login: tried {other}; "
         f"run: ssh-copy-id -p {shared_server.port} root@127.0.0.1"
     )
 
@@ -40,7 +40,7 @@ async def test_no_key_at_all(shared_server, library, tmp_path):
     node = node_of(shared_server, library).but(home=home(tmp_path, shared_server.known_hosts.read_text()))
     error = await refusal(node)
     assert isinstance(error, AuthFailed)
-    assert "no key to offer; run: ssh-keygen -t ed25519 && ssh-copy-id -p" in str(error)
+    assert "no SSH key found; run: ssh-keygen -t ed25519 && ssh-copy-id -p" in str(error)
 
 
 async def test_too_many_keys_are_a_refusal_too(start, library, tmp_path):

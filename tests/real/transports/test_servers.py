@@ -71,7 +71,7 @@ async def test_a_login_that_hangs(start, library, monkeypatch):
     monkeypatch.setattr("agentless.remote.session.START_TIMEOUT", 0.3)
     node = node_of(start("ForceCommand cat >/dev/null"), library)
     async with opened(node) as session:
-        with pytest.raises(Timeout, match=r"node1 started no shell within 0\.3 s"):
+        with pytest.raises(Timeout, match=r"node1 did not start a shell within 0\.3 s"):
             await session.run(Command("true"))
         await until(lambda: not node.processes())
 

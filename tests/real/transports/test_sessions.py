@@ -97,7 +97,7 @@ async def test_a_server_of_one_connection_and_one_session_runs_commands_in_turn(
 
 async def test_a_server_that_allows_no_session_says_so(start, library):
     async with opened(node_of(start("MaxSessions 0"), library)) as session:
-        with pytest.raises(NoSession, match=r"node1 opens no SSH session .* raise MaxSessions"):
+        with pytest.raises(NoSession, match=r"node1 cannot open an SSH session .* raise MaxSessions"):
             await session.run(Command("true"))
 
 

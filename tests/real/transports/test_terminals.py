@@ -50,7 +50,7 @@ async def test_a_terminal_that_is_left_at_once_leaves_nothing(start, library, ma
 
 async def test_a_server_that_gives_no_terminals(start, library):
     async with opened(node_of(start("PermitTTY no"), library)) as session:
-        with pytest.raises(Refused, match=r"node1 opens no terminal; set PermitTTY"):
+        with pytest.raises(Refused, match=r"node1 does not allow terminals; set PermitTTY"):
             async with session.terminal(Command("true"), SIZE):
                 pass
         assert (await session.run(Command("echo usable"))).ok

@@ -48,7 +48,7 @@ def add_to(app: FastAPI, services: FigureServices) -> None:
     async def usage(
         edge: Annotated[list[Annotated[float, Field(ge=0, le=LATEST)]], Query()], by: By = "owner"
     ) -> UsageView:
-        """Return the GPU usage between each two `edge` times (Unix seconds), and in total."""
+        """Return the GPU usage between consecutive `edge` times (Unix seconds), and in total."""
         await services.nodes.heard()
         return await services.usage.view(edge, by)
 

@@ -57,7 +57,7 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 
     @app.get("/v1/nodes/{node}/images")
     async def images(node: str) -> tuple[ImageView, ...]:
-        """The names of its images, the newest first."""
+        """List the image names of a node, newest first."""
         link = known.link(node)
         await known.heard([node])
         commands = link.runtime.images
@@ -71,7 +71,7 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 
     @app.post("/v1/nodes/{node}/resume")
     async def resume_node(node: str, request: ResumeRequest, caller: CurrentCaller) -> ResumeView:
-        """Resume a drained node, or a GPU that was found unhealthy."""
+        """Resume a drained node or an unhealthy GPU."""
         await known.heard([node])
         found, lifted = exclusions.resume(node, request.gpu, by=caller)
         return ResumeView(node_view(found), lifted)

@@ -50,7 +50,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
 
     @app.get("/v1/shares")
     async def shares() -> list[ShareView]:
-        """List the owners with their recent usage, running tasks and pending tasks; the next in line come first."""
+        """List the owners with their recent usage, running tasks and pending tasks; next in line first."""
         await nodes.heard()
         return services.run_history.shares()
 
@@ -62,7 +62,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
-        """Explain why a task does not start."""
+        """Explain why a task is pending."""
         await nodes.heard()
         return services.queue.explain(services.lookup.find(task))
 
@@ -80,7 +80,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
 def _add_reservations(app: FastAPI, known: Reservations) -> None:
     @app.get("/v1/reservations")
     async def reservations() -> list[ReservationView]:
-        """List current and future reservations, ordered by begin."""
+        """List current and future reservations, ordered by start."""
         return await known.views()
 
     @app.post("/v1/reservations")

@@ -130,7 +130,7 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
-        """Stop a task: SIGTERM, then SIGKILL after the grace time."""
+        """Stop a task: SIGTERM, then SIGKILL after the grace period."""
         return views.seen_by(caller, await stops.stop(task, "stop", request.grace, by=caller))
 
     @app.post("/v1/tasks/{task}/kill")

@@ -104,7 +104,7 @@ class _Shared:
         while reader.at == self._next and not self._is_over:
             await self._changed.wait()
         if reader.is_lost:
-            raise NoAnswer("this reader is too slow for the others that follow the log; retry")
+            raise NoAnswer("reading the log too slowly while others follow it; retry")
         if reader.at == self._next:
             if self._error:
                 raise self._error

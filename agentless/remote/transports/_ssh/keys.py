@@ -28,7 +28,7 @@ class Tried:
 
     def refused(self, hop: Hop) -> AuthFailed:
         """The error if the server accepted none of the keys."""
-        parts = [f"it rejected {', '.join(self.offered)}" if self.offered else "no key to offer"]
+        parts = [f"tried {', '.join(self.offered)}" if self.offered else "no SSH key found"]
         parts += self.unusable
         if self.encrypted:
             keys = " ".join(str(path) for path in self.encrypted)
@@ -72,7 +72,7 @@ def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable
 
     named, found = list(read(hop.identities)), list(read(hop.defaults))
     if in_agent:
-        tried.offered.append(f"{len(in_agent)} more keys of the SSH agent")
+        tried.offered.append(f"{len(in_agent)} more keys from the SSH agent")
     return [*named, *in_agent.values(), *found], tried
 
 
