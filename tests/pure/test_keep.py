@@ -111,7 +111,7 @@ def test_the_end_of_a_long_log_fills_the_room_and_each_stream_gets_its_half(out:
 )
 def test_a_note_says_how_much_is_missing_and_why(left_out: dict[int, int], words: str) -> None:
     note = cut_note(left_out, 16 << 20)
-    assert note == f"{words} left out of the middle of this log, of which 16 MiB are kept (keep: log)"
+    assert note == f"{words} omitted from the middle of this log; its limit is 16 MiB (keep: log in the inventory)"
 
 
 def created(name: str, ago: float) -> Container:
