@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from agentless.cli.command import Command, Group, WithCommand
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.rules.views.nearest import nearest
+
+_EXTRA = re.compile(r"Got unexpected extra argument\S* \(([^ )]+)")
 
 PANELS = {
     "Run": {
@@ -205,6 +208,8 @@ def _message(error: Any, arguments: Sequence[str]) -> str:
         flags = [flag for each in command.get_params(error.ctx) if not each.hidden for flag in each.opts]
         hint = other_tools.lead(error.option_name, flags, isinstance(command, WithCommand))
         message = f"unknown option {printable(error.option_name)!r}{hint or nearest(error.option_name, flags)}"
+    if extra := _EXTRA.match(message):
+        message = f"unexpected argument {printable(extra[1])!r}"
     if isinstance(command, WithCommand) and "--" not in arguments:
         message += "; write the command after '--'"
     return message

@@ -165,3 +165,23 @@ def test_a_watched_list_shows_what_comes_and_goes(tasks, tmp_path: Path):
 
 def test_a_list_is_watched_on_a_terminal_only(tasks):
     assert "--watch needs a terminal" in type_("ps", "--watch", code=2).stderr
+
+
+def test_ended_tasks_are_listed_by_their_state(client):
+    failed = Cluster().submit("sh", "-c", "exit 3", target="n1")
+    Cluster().submit("true", target="n1").wait()
+    failed.wait()
+    assert type_("ps", "--state", "failed", "-q").stdout.split() == [failed.id]
+    assert type_("ps", "--state", "failed,completed", "-q").stdout.count("\n") == 2
+    assert "no such state; use one of scheduled, pending" in type_("ps", "--state", "dead", code=2).stderr
+
+
+def test_it_is_certain_what_is_removed_before_the_question(tasks):
+    with at_terminal([*AGENTLESS, "rm", "train", "pod"], os.environ) as keyboard:
+        keyboard.sees(b"no task 'pod'")
+        assert keyboard.ended() == 2
+        assert b"[y/N]" not in keyboard.output
+
+
+def test_a_word_too_many_is_named(client):
+    assert "unexpected argument 'node1'; see agentless show --help" in type_("show", "a", "node1", code=2).stderr

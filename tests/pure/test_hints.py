@@ -14,7 +14,7 @@ from agentless.rules.views.nearest import nearest
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("squeue", "unknown command 'squeue' (did you mean queue?); see agentless --help"),
+        ("squeue", "unknown command 'squeue' (did you mean ps or queue?); see agentless --help"),
         ("-i lab.yaml lgos", "unknown command 'lgos' (did you mean 'logs'?); see agentless --help"),
         ("frobnicate", "unknown command 'frobnicate'; see agentless --help"),
         ("help lgos", "unknown command 'lgos' (did you mean 'logs'?); see agentless --help"),
@@ -29,7 +29,7 @@ from agentless.rules.views.nearest import nearest
         ("--verison", "unknown option '--verison' (did you mean '--version'?); see agentless --help"),
         ("exec train", "no command; write it after the task: agentless exec train nvidia-smi"),
         ("stop --all train", "--all stops all tasks; leave out the task ids and --batch"),
-        ("stop --yes train", "--yes needs --all: agentless stop --all"),
+        ("stop --yes train", "--yes needs --all: agentless stop --all --yes"),
         ("ps -q --json", "--quiet, --watch and -o cannot be combined; use one of them"),
         ("submit 1x --gpus", "Option '--gpus' requires an argument; see agentless submit --help"),
         ("nodes drain", "Missing argument 'NODE...'; see agentless nodes drain --help"),

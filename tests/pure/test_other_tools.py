@@ -12,10 +12,10 @@ from agentless.cli.app import COMMANDS, make, run
 @pytest.mark.parametrize(
     ("typed", "leads"),
     [
-        ("squeue", "did you mean queue?"),
+        ("squeue", "did you mean ps or queue?"),
         ("stats", "did you mean top?"),
         ("undrain node1", "did you mean nodes resume?"),
-        ("submit 1x -v /a:/b -- true", "did you mean --mount or --volume?"),
+        ("submit 1x -v /a:/b -- true", "did you mean --mount?"),
         ("submit 1x --mem 4G -- true", "did you mean --memory?"),
         ("submit 1x -d -- true", "not needed: submit returns once the task runs or is queued"),
         ("stop -t 3 train", "did you mean --grace?"),

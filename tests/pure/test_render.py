@@ -620,7 +620,7 @@ def test_a_shell_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: lis
     assert code == 0
     begin = [*v["docker"], "exec", "--interactive", "--tty", "--detach-keys", "ctrl-@,ctrl-^,ctrl-@,ctrl-^"]
     assert ran[: len(begin) + 3] == [*begin, v["container"], "sh", "-c"]
-    assert ran[len(begin) + 4 :] == [v["mark"], *v["command"]]
+    assert ran[len(begin) + 4 :] == ["sh", v["mark"], *v["command"]]
 
 
 @shells

@@ -149,7 +149,7 @@ def test_a_stop_that_cannot_reach_the_node_says_that_it_is_done_later(agentless,
 def test_a_stop_says_what_it_waits_for(agentless):
     task = agentless.submit("node1", "--stop-grace", "3s", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
     done = agentless("stop", task)
-    assert done.err == f"Sent SIGTERM. Waiting for task {task} to end; SIGKILL follows after 3s\n"
+    assert done.err == f"Stopping task {task}: SIGTERM sent, SIGKILL after 3s\n"
 
 
 def test_a_task_of_an_engine_that_does_not_answer_says_as_of_when_it_is(agentless, node):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
+import time
 from typing import Any
 
 from agentless.cli.app import complain
@@ -59,7 +60,7 @@ def report(
             with output:
                 _follow(served, ids[0])
         if (wait or follow) and started:
-            tasks = [_await(served, task) if task in started else task for task in tasks]
+            tasks = [_await(served, task, followed=follow) if task in started else task for task in tasks]
             code = code or _worst(own_code(task) for task in tasks)
     if as_json:
         with output:
@@ -186,10 +187,11 @@ def _state(task: dict[str, Any]) -> str:
     return f"{'running' if task['container'] else 'starting'} on {task['node']}, {gpus}"
 
 
-def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
+def _await(served: Client, task: dict[str, Any], *, followed: bool) -> dict[str, Any]:
+    """The task once it has ended; `followed`: its output was shown, so the steps of its start are no news."""
     task_id = first_try(task["id"])
     try:
-        since = unix_time(task["created_at"])
+        since = time.time() if followed else unix_time(task["created_at"])
         waiting = f"Waiting for task {task_id}"
         with showing(served, lambda event: first_try(event["task"]["id"]) == task_id, since, waiting):
             ended = served.wait(task_id)

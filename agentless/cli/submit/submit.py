@@ -48,7 +48,7 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="[TARGET]...",
-            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G). Several start one task each",
+            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G); node1 is no GPU",
             autocompletion=complete.targets,
         ),
     ] = None,

@@ -44,7 +44,7 @@ def members(served: Client, batch: str) -> list[dict[str, Any]]:
 def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: bool = False) -> list[str]:
     """The named tasks, or all of a batch; with `live` only those of it that have not ended."""
     if bool(tasks) == bool(batch):
-        raise UsageError("Specify task ids, or --batch with any task of the batch")
+        raise UsageError("Which task? Give ids or names, or --batch NAME; to list tasks, run: agentless ps --all")
     if batch is None:
         return tasks or []
     # Without the number of a try, since another one may run by now.
@@ -85,7 +85,14 @@ def summary(tasks: Sequence[dict[str, Any]]) -> str:
 
 def show_results(tasks: Sequence[dict[str, Any]]) -> None:
     """Print how each task ended, beside the parameters by which it differs from the others."""
+    from agentless.model.tasks.task import FAILED
+
     show([Column("ID", lambda task: task["id"]), *parameters_of(tasks), *_RESULTS], tasks)
+    if sys.stderr.isatty() and (failed := next((task for task in tasks if task["state"] in FAILED), None)):
+        say(
+            f"Output of the first that failed: agentless logs {failed['id']}",
+            f"Retry all that failed: agentless retry --failed --batch {failed['batch']}",
+        )
 
 
 def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:

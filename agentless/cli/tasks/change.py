@@ -19,7 +19,7 @@ from agentless.cli.progress import Progress, progress
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
-from agentless.errors import AgentlessError, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.units import counted, format_duration, parse_duration
 
@@ -52,7 +52,8 @@ def retry(
     """
     served = client(context)
     if failed != (batch is not None):
-        raise UsageError("--failed needs --batch, and --batch needs --failed: agentless retry --failed --batch TASK")
+        lack = "--failed needs --batch" if failed else "--batch needs --failed"
+        raise UsageError(f"{lack}: agentless retry --failed --batch {batch or 'TASK'}")
     if batch is None or tasks:
         wanted = chosen(served, tasks, batch)
     else:
@@ -88,8 +89,9 @@ def stop(
     seconds = None if grace is None else parse_duration(grace)
     if everything and (tasks or batch is not None):
         raise UsageError("--all stops all tasks; leave out the task ids and --batch")
+    flag = "--mine" if mine else "--yes"
     if (mine or yes) and not everything:
-        raise UsageError(f"{'--mine' if mine else '--yes'} needs --all: agentless stop --all")
+        raise UsageError(f"{flag} needs --all: agentless stop --all {flag}")
     served = client(context)
     return _each(
         _all_live(served, mine=mine, yes=yes) if everything else chosen(served, tasks, batch, live=True),
@@ -115,13 +117,13 @@ def _all_live(served: Client, *, mine: bool, yes: bool) -> list[str]:
 
 def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> str:
     if len(tasks) > 1:
-        return f"Sent SIGTERM. Waiting for {len(tasks)} tasks to end; SIGKILL follows after their grace period"
+        return f"Stopping {len(tasks)} tasks: SIGTERM sent, SIGKILL after their grace period"
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
         return f"{found['node']} does not answer; the stop is sent when it does"
     if grace is None:
         grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
-    return f"Sent SIGTERM. Waiting for task {found['id']} to end; SIGKILL follows after {format_duration(grace)}"
+    return f"Stopping task {found['id']}: SIGTERM sent, SIGKILL after {format_duration(grace)}"
 
 
 def kill(
@@ -179,15 +181,25 @@ def rm(
     """
     served = client(context)
     wanted = chosen(served, tasks, batch)
-    if wanted and not (yes or force):
-        what = f"task {wanted[0]}" if len(wanted) == 1 else f"{len(wanted)} tasks"
-        confirm(f"Remove {what}, with containers, logs and records", "Nothing removed")
+    if wanted and not (yes or force) and sys.stdin.isatty():
+        _confirm_removal([served.get(f"/v1/tasks/{task}") for task in wanted])
     return _each(
         wanted,
         as_json,
         lambda task: served.delete(f"/v1/tasks/{task}", force=force),
         "removed",
     )
+
+
+def _confirm_removal(tasks: list[dict[str, Any]]) -> None:
+    """Ask, once it is certain that all words mean tasks that can be removed."""
+    if live := next((task for task in tasks if task["ended_at"] is None), None):
+        raise Refused(
+            f"task {live['id']} is {live['state']}; first run: agentless stop {live['id']}, or use rm --force"
+        )
+    name = f" ({tasks[0]['name']})" if tasks[0]["name"] else ""
+    what = f"task {first_try(tasks[0]['id'])}{name}" if len(tasks) == 1 else f"{len(tasks)} tasks"
+    confirm(f"Remove {what}, with containers, logs and records", "Nothing removed")
 
 
 def _show_wait(shown: Progress, late: list[str], waiting: Callable[[list[str]], str] | None) -> None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from agentless.tui.data.cluster import ClusterState
 
 
+_ALL = 1_000_000
+"""Maximum number of tasks that are searched for a state."""
+
+
 def add_to(app: typer.Typer) -> None:
     app.command()(ps)
 
@@ -29,6 +33,10 @@ def add_to(app: typer.Typer) -> None:
 def ps(
     context: typer.Context,
     ended: Annotated[bool, typer.Option("--all", "-a", help="List ended tasks, too")] = False,
+    states: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="List only tasks in this state, such as failed, also ended ones"),
+    ] = None,
     mine: Annotated[bool, typer.Option("--mine", help="List only your own tasks")] = False,
     batch: Annotated[
         str | None, typer.Option(metavar="TASK", help="List only the batch of this task", autocompletion=complete.tasks)
@@ -45,15 +53,30 @@ def ps(
     if quiet + watch + (as_json or output is not None) > 1:
         raise UsageError("--quiet, --watch and -o cannot be combined; use one of them")
     style = TASKS.format(as_json, "name" if quiet else output)
+    wanted = _checked(states)
     served = client(context)
     if watch:
-        _watch(served, ended=ended, mine=mine, batch=batch)
-    found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
-    none = "No tasks" if ended else "No live tasks. To list ended ones: agentless ps --all"
+        _watch(served, ended=ended or bool(wanted), mine=mine, batch=batch, states=wanted)
+    most = _ALL if wanted else limit
+    found = served.get("/v1/tasks", ended=ended or bool(wanted), mine=mine, batch=batch, limit=most)
+    found = [task for task in found if not wanted or task["state"] in wanted]
+    none = "No tasks" if ended or wanted else "No live tasks. To list ended ones: agentless ps --all"
     with paged():
         style.show(found, columns_for(found), none)
         if style.is_table:
-            _say_notes(found, limit if batch is None else 0)
+            _say_notes(found, limit if batch is None and not wanted else 0)
+
+
+def _checked(states: list[str] | None) -> list[str]:
+    """The states, which may be separated by commas; raises UsageError for one that is none."""
+    if not states:
+        return []
+    from agentless.model.tasks.task import STATES
+
+    found = [each.strip() for word in states for each in word.split(",")]
+    if unknown := [each for each in found if each not in STATES]:
+        raise UsageError(f"--state {unknown[0][:80]!r}: no such state; use one of {', '.join(STATES)}")
+    return found
 
 
 def _say_notes(found: list[dict[str, Any]], limit: int) -> None:
@@ -65,13 +88,14 @@ def _say_notes(found: list[dict[str, Any]], limit: int) -> None:
             say(f"Foreign process on {where(task)}, beside task {task['id']}: {process_words(process)}")
 
 
-def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None) -> None:
+def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None, states: list[str]) -> None:
     from agentless.cli.nodes.watch import watch
 
     ids = None if batch is None else {task["batch"] for task in members(served, batch)}
 
     def wanted(task: dict[str, Any]) -> bool:
-        return (ended or task["ended_at"] is None) and (task["mine"] or not mine) and (not ids or task["batch"] in ids)
+        shown = (task["state"] in states) if states else (ended or task["ended_at"] is None)
+        return shown and (task["mine"] or not mine) and (not ids or task["batch"] in ids)
 
     def print_tasks(cluster: ClusterState) -> None:
         found = sorted(filter(wanted, cluster.tasks.values()), key=lambda task: (task["created_at"], task["id"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Annotated, Any
 
@@ -84,7 +85,7 @@ def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any
 
 def _show(chosen: list[dict[str, Any]], specs: dict[str, Any], *, verbose: bool) -> None:
     """Show the tasks: live ones first, ended ones only as far as a screen has room, unless `verbose`."""
-    with paged():
+    with paged() if verbose else contextlib.nullcontext():
         listed = chosen if verbose else sorted(chosen, key=lambda task: task["ended_at"] is not None)[:_LISTED]
         TASKS.format(as_json=False, output=None).show(listed, columns_for(listed), "")
         for task in chosen if verbose else ():

@@ -96,8 +96,10 @@ class Lookup:
         task, *others = self._found(reference)
         if others:
             ids = sorted({first_try(each.id) for each in (task, *others)})
-            tasks = f"{len(ids)} tasks of a batch ({', '.join(ids[:5])})"
-            raise NotFound(f"{reference!r} is the name of {tasks}; use an id, or --batch {reference}")
+            raise NotFound(
+                f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}, "
+                f"or --batch {reference}"
+            )
         if reference != numbered(task.id):
             while self._tasks.knows(later := next_try(task.id)):
                 task = self.task(later)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from agentless.model.nodes.device import Device
 from agentless.model.tasks.spec import TaskSpec
@@ -18,6 +18,8 @@ StopKind = Literal["stop", "kill", "timeout"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The failed outcomes."""
+STATES: tuple[str, ...] = ("scheduled", "pending", "assigning", "running", "paused", "lost", *get_args(Outcome))
+"""The states of tasks, live ones first."""
 
 
 def outcome_of(exit_code: int | None, *, oom_killed: bool) -> Outcome:

@@ -1,8 +1,9 @@
 begin() {
   sudo docker exec "$@" c1 sh -c '
-    printf "%s;" "$0"
-    export AGENTLESS_TERMINAL="$$.$0"
-    exec "$@"' m4rk echo 'it'"'"'s'
+    printf "%s;" "$1"
+    export AGENTLESS_TERMINAL="$$.$1"
+    shift
+    exec "$@"' sh m4rk echo 'it'"'"'s'
 }
 hang_up() {
   trap '' HUP TERM
