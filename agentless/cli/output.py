@@ -57,8 +57,8 @@ def print_outputs(task: dict[str, Any], *, here: bool = True) -> None:
     """Print which outputs arrived; without `here` only those that did not."""
     for output in task.get("outputs") or ():
         if here or output["state"] != "here":
-            where = f" in {output['local']}" if output["files"] else ""
-            say(f"{task['id']}  {output['path']}: {output['words']}{where}")
+            where = f" copied to {output['local']}" if output["files"] else ""
+            say(f"{task['id']}  output {output['path']}{where}: {output['words']}")
 
 
 def print_json(value: Any, *, indent: int | None = 2, flush: bool = False) -> None:

@@ -43,14 +43,14 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
-    """Print the rows. On a terminal no line is wider than the screen; to a pipe each row is one whole line."""
+    """Print the rows. On a terminal no line is wider than the screen; if `wide`, or to a pipe, each row is one line."""
     columns = [column for column in columns if wide or not column.wide]
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]
     table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
     widths = [max(map(width, cells)) for cells in zip(*table, strict=True)]
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout.isatty() and not wide
     screen = shutil.get_terminal_size().columns
     if terminal:
         widths = _fitted(columns, widths, screen)

@@ -362,6 +362,7 @@ class Week:
             raise Untrue("\n".join([*problems, "", now, *self.trace[-120:], "", *logs]))
 
 
+@pytest.mark.slow
 def test_nothing_runs_that_nobody_submitted_whatever_hostile_nodes_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

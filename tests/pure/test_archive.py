@@ -20,7 +20,7 @@ from agentless.paths import template_dir
 from agentless.remote.node_files import NodeFiles
 from agentless.render import Renderer
 
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 
 

@@ -39,7 +39,9 @@ def segments(eyes) -> list:
     return [each for strip in eyes.app.screen._compositor.render_strips() for each in strip if each.text.strip()]
 
 
-@pytest.mark.parametrize("theme", [*CYCLE, "nord"])
+@pytest.mark.parametrize(
+    "theme", [CYCLE[0], *(pytest.param(each, marks=pytest.mark.slow) for each in (*CYCLE[1:], "nord"))]
+)
 async def test_without_colours_everything_has_the_terminals_own(monkeypatch, theme):
     monkeypatch.setenv("NO_COLOR", "1")
     remember(theme)

@@ -28,7 +28,7 @@ from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images import layers
 
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 forms = pytest.mark.parametrize("form", ["legacy", "oci"])
 renderer = Renderer([template_dir()])

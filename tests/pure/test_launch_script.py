@@ -33,7 +33,7 @@ from tests.pure.build import SIGNER, placement, spec, task, uuid
 pytestmark = pytest.mark.usefixtures("own_gpus")
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 
 
 class Node:

@@ -399,7 +399,7 @@ SCRIPTS |= {
     "env-name.sh.j2": _NAMED,
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 WORDS |= {
     "podman-events.j2": (
         WORDS["docker-events.j2"][0],

@@ -20,7 +20,7 @@ from tests.keyboard import TAKE
 from tests.pure.build import SIGNER
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_exec.py"
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 MARK = "6d61726b"
 WITHIN = 30
 """Seconds in which something must have ended."""

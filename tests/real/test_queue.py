@@ -28,6 +28,7 @@ def held(agentless, lab):
     return {it["agentless.task"]: it["agentless.gpus"].split(",") for it in everywhere if "agentless.task" in it}
 
 
+@pytest.mark.slow
 def test_ten_tasks_on_four_gpus_run_four_at_a_time_and_in_their_order(agentless, lab):
     tasks = [agentless.submit("1x", "--", "sh", "-c", "until [ -e /go ]; do sleep 0.05; done") for _ in range(10)]
     until(lambda: sum(task["state"] == "running" for task in agentless.get("/v1/tasks")) == 4)

@@ -168,6 +168,7 @@ LIFE = (
 )
 
 
+@pytest.mark.slow
 def test_kill_9_between_any_two_commands_changes_nothing(agentless):
     """The next controller shows the same tasks, the same log and the same GPUs as the one that was killed."""
     for words in LIFE:

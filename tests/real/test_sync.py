@@ -187,6 +187,7 @@ async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: Worl
     await world.rest("node1")
 
 
+@pytest.mark.slow
 async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
     world: World, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def test_a_folder_runs_as_if_the_gpu_were_here(ann):
     write(ann.folder, **{"in": "input"})
     ran = ann.here("run", "--", "sh", "train", code=7)
     assert ran.out == "training\n5\n"
-    assert f": 2 files, 7 B in {ann.folder}" in ran.err
+    assert f" copied to {ann.folder}: 2 files, 7 B" in ran.err
     assert ((ann.folder / "out").read_text(), (ann.folder / "m" / "x").read_text()) == ("made\n", "x\n")
     (first,) = ann.json("ps", "--all")
     assert len(first["gpus"]) == 1
@@ -114,7 +114,7 @@ def test_what_a_failed_task_has_made_comes_back_beside_what_is_ones_own(ann):
     task = ann.submit_here("node1", "--output", "results", "--output", "/nope", "--", "sh", "-c", script, "1")
     ended = ann.here("wait", task, code=3)
     assert "skipped: out (link to '/etc', outside the output)" in ended.err
-    assert f"{task}  /nope: no /nope in its container" in ended.err
+    assert f"{task}  output /nope: no /nope in its container" in ended.err
     found = {path.name: path.read_text() for path in (ann.folder / "results").iterdir()}
     assert found == {"mine": "mine", "a": "mine too", "b": "1\n", f"a.{task}": "new\n"}
     task = ann.submit_here(
@@ -160,7 +160,7 @@ def test_outputs_come_when_the_controller_died_and_the_node_was_away(ann, lab):
     node.sh(f"docker exec agentless-{second} touch /go; docker wait agentless-{second}")
     node.start_sshd()
     ann("doctor")
-    assert f"1 file, 5 B in {ann.folder}/deep/folder/\n" in ann.here("wait", second).err
+    assert f" copied to {ann.folder}/deep/folder/: 1 file, 5 B\n" in ann.here("wait", second).err
     assert (ann.folder / "deep" / "folder" / "late").read_text() == "late\n"
     assert not (ann.folder / "bad").exists()
     assert sorted(path.name for path in ann.folder.iterdir()) == ["came", f"came.{task}", "deep"]

@@ -105,7 +105,10 @@ def distinct(keys: Keys) -> Keys:
 
 def confirm_keys(count: int) -> bool:
     """Ask whether these keys are the right ones."""
-    say("To print the fingerprint on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    say(
+        "To print the fingerprint on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+        "agentless keeps trusted keys in its own file; ~/.ssh/known_hosts stays as it is.",
+    )
     question = "Does it match? Trust this key" if count == 1 else f"Do they match? Trust all {count} keys"
     return typer.confirm(question, default=False, err=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +70,14 @@ def _agree(keys: Keys, *, yes: bool) -> bool:
     shown = distinct(keys)
     say("", "Host keys that are not in your known_hosts:", "")
     with contextlib.redirect_stdout(sys.stderr):
-        show([Column("HOST", lambda key: key["host"]), Column("KEY", lambda key: key["fingerprint"])], shown)
+        show(
+            [
+                Column("NODE", itemgetter("node")),
+                Column("HOST", itemgetter("host")),
+                Column("KEY", itemgetter("fingerprint")),
+            ],
+            shown,
+        )
     say("")
     return yes or (sys.stdin.isatty() and confirm_keys(len(shown)))
 
