@@ -32,7 +32,8 @@ replay: $(STAMP)  ## the queue against first come, first served, on jobs as a pu
 
 slow: $(STAMP)  ## the tests that `make test` leaves out since it has cheaper ones of the same; as root, some minutes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/fleet tests/pure
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow tests/fleet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/pure
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s --timeout 0 tests/fleet/test_truth.py tests/fleet/test_hostile_week.py
