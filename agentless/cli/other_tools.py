@@ -89,7 +89,7 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
     "-w": ["--node"],
     "-x": ["--exclude"],
 }
-_NEEDLESS: Mapping[str, str] = {
+_OF_A_START: Mapping[str, str] = {
     "-d": "not needed: submit returns once the task runs or is queued",
     "--detach": "not needed: submit returns once the task runs or is queued",
     "-i": "to open a terminal in a task: agentless shell TASK",
@@ -111,7 +111,7 @@ def lead(option: str, flags: Collection[str], starts: bool) -> str:
 
     `flags`: the options of the command. `starts`: it takes a command to start.
     """
-    if starts and option in _NEEDLESS:
-        return f" ({_NEEDLESS[option]})"
+    if starts and option in _OF_A_START:
+        return f" ({_OF_A_START[option]})"
     ours = [flag for flag in _OPTIONS.get(option, ()) if flag in flags]
     return f" (did you mean {' or '.join(ours)}?)" if ours else ""

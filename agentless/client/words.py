@@ -12,6 +12,9 @@ from typing import Any
 from agentless.model.moment import format_moment
 from agentless.model.units import counted, format_duration, format_indices, format_size
 
+WAITING = ("pending", "scheduled")
+"""The states of a task that has not started."""
+
 
 def state(task: dict[str, Any]) -> str:
     """The state, with an exit code that is not 0."""

@@ -19,8 +19,8 @@ from agentless.formats.archive import Unpacker, pack
 from agentless.paths import template_dir
 from agentless.remote.node_files import NodeFiles
 from agentless.render import Renderer
+from tests.pure.shells import SHELLS
 
-SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 
 

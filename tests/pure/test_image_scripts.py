@@ -27,8 +27,8 @@ from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images import layers
+from tests.pure.shells import SHELLS
 
-SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 forms = pytest.mark.parametrize("form", ["legacy", "oci"])
 renderer = Renderer([template_dir()])

@@ -29,11 +29,11 @@ from agentless.render import Renderer
 from tests.engines import docker_engine
 from tests.proc import process_files
 from tests.pure.build import SIGNER, placement, spec, task, uuid
+from tests.pure.shells import SHELLS
 
 pytestmark = pytest.mark.usefixtures("own_gpus")
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
-SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 
 
 class Node:

@@ -22,6 +22,7 @@ from agentless.model.nodes.engine import Injection, Toolkit
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.pure.shells import SHELLS
 
 NASTY = [
     "", " ", "-", "--rm", "-e", "a b", "'", '"', "''", "\\", "\\n", "a\nb", "\n", "\t", "$HOME", "${IFS}", "$(exit 9)",
@@ -399,7 +400,6 @@ SCRIPTS |= {
     "env-name.sh.j2": _NAMED,
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
-SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 WORDS |= {
     "podman-events.j2": (
         WORDS["docker-events.j2"][0],

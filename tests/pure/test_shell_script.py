@@ -18,9 +18,9 @@ from agentless.render import Renderer
 from tests.engines import docker_engine
 from tests.keyboard import TAKE
 from tests.pure.build import SIGNER
+from tests.pure.shells import SHELLS
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_exec.py"
-SHELLS = [["dash"], pytest.param(["bash"], marks=pytest.mark.slow), ["busybox", "sh"]]
 MARK = "6d61726b"
 WITHIN = 30
 """Seconds in which something must have ended."""

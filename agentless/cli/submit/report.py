@@ -14,10 +14,10 @@ from agentless.cli.output import is_quiet, print_end, print_json, print_line, pr
 from agentless.cli.submit.steps import showing
 from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import own_code, worst
-from agentless.cli.tasks.interrupted import WAITS, saying_what_stays
+from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
-from agentless.client.words import local, unix_time
+from agentless.client.words import WAITING, local, unix_time
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
@@ -164,7 +164,7 @@ def _follow(served: Client, task_id: str) -> None:
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
     """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
     task_id = first_try(task["id"])  # the id for all its tries: the first may have failed already
-    waits, words = task["state"] in WAITS, _state(task)
+    waits, words = task["state"] in WAITING, _state(task)
     if sys.stdout.isatty() and not follow and not is_quiet():
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)

@@ -182,7 +182,7 @@ def rm(
     served = client(context)
     wanted = chosen(served, tasks, batch)
     if wanted and not (yes or force) and sys.stdin.isatty():
-        _confirm_removal([served.get(f"/v1/tasks/{task}") for task in wanted])
+        _confirm_removal(members(served, batch) if batch else [served.get(f"/v1/tasks/{task}") for task in wanted])
     return _each(
         wanted,
         as_json,

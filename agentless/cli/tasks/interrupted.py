@@ -8,10 +8,8 @@ from typing import Any
 
 from agentless.cli.output import say
 from agentless.client.client import Client
+from agentless.client.words import WAITING
 from agentless.errors import AgentlessError
-
-WAITS = ("pending", "scheduled")
-"""The states of a task that has not started."""
 
 
 @contextlib.contextmanager
@@ -29,7 +27,7 @@ def _what_stays(served: Client, task: str) -> str:
     found: dict[str, Any] = {}
     with contextlib.suppress(AgentlessError):
         found = served.get(f"/v1/tasks/{task}")
-    if found.get("state") in WAITS:
+    if found.get("state") in WAITING:
         return f"The task stays in the queue. See when it starts: agentless explain {task}"
     if found.get("ended_at") is not None:
         return f"The task has ended. See its output: agentless logs {task}"

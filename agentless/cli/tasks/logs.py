@@ -15,8 +15,9 @@ from agentless.cli.arguments import TaskArguments, moment
 from agentless.cli.client import client
 from agentless.cli.output import say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
-from agentless.cli.tasks.interrupted import WAITS, saying_what_stays
+from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.client.client import Client
+from agentless.client.words import WAITING
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
@@ -71,7 +72,7 @@ def logs(
 
 def _say_that_it_waits(served: Client, name: str) -> None:
     task = served.get(f"/v1/tasks/{name}")
-    if task["state"] in WAITS:
+    if task["state"] in WAITING:
         why = f" ({task['reason']})" if task["reason"] else ""
         say(f"task {task['id']} is {task['state']}{why}; its output appears here once it starts")
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from agentless.tui.data.cluster import ClusterState
 
 
-_ALL = 1_000_000
-"""Maximum number of tasks that are searched for a state."""
+_MOST = 1_000_000
+"""Maximum number of ended tasks that are listed, or searched for a state."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def ps(
         str | None, typer.Option(metavar="TASK", help="List only the batch of this task", autocompletion=complete.tasks)
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=0, max=1_000_000, metavar="N", help="With --all: list at most N ended tasks")
+        int, typer.Option(min=0, max=_MOST, metavar="N", help="With --all: list at most N ended tasks")
     ] = 100,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print task ids only")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the list until Ctrl-C")] = False,
@@ -55,12 +55,12 @@ def ps(
     style = TASKS.format(as_json, "name" if quiet else output)
     wanted = _checked(states)
     served = client(context)
+    ended = ended or bool(wanted)
     if watch:
-        _watch(served, ended=ended or bool(wanted), mine=mine, batch=batch, states=wanted)
-    most = _ALL if wanted else limit
-    found = served.get("/v1/tasks", ended=ended or bool(wanted), mine=mine, batch=batch, limit=most)
+        _watch(served, ended=ended, mine=mine, batch=batch, states=wanted)
+    found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=_MOST if wanted else limit)
     found = [task for task in found if not wanted or task["state"] in wanted]
-    none = "No tasks" if ended or wanted else "No live tasks. To list ended ones: agentless ps --all"
+    none = "No tasks" if ended else "No live tasks. To list ended ones: agentless ps --all"
     with paged():
         style.show(found, columns_for(found), none)
         if style.is_table:
@@ -94,7 +94,7 @@ def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None, states
     ids = None if batch is None else {task["batch"] for task in members(served, batch)}
 
     def wanted(task: dict[str, Any]) -> bool:
-        shown = (task["state"] in states) if states else (ended or task["ended_at"] is None)
+        shown = (ended or task["ended_at"] is None) and (not states or task["state"] in states)
         return shown and (task["mine"] or not mine) and (not ids or task["batch"] in ids)
 
     def print_tasks(cluster: ClusterState) -> None:

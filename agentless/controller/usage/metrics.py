@@ -15,13 +15,12 @@ from prometheus_client.registry import Collector
 
 from agentless import __version__
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
-from agentless.model.tasks.task import Outcome, Pending
+from agentless.model.tasks.task import LIVE, Outcome, Pending
 
 OWNERS = 100
 """So many owners have a series of their own, those that have come first; all others share one."""
 OTHERS = "(others)"
 
-_LIVE = ("scheduled", "pending", "assigning", "running", "paused", "lost")
 _GPU = ("node", "gpu", "uuid")
 _READINGS = (
     (
@@ -88,7 +87,7 @@ def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
 
 def _queue(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     states = Counter(task.state for task in snapshot.tasks)
-    yield _gauge("tasks", "Live tasks of this controller.", [((state,), states[state]) for state in _LIVE], "state")
+    yield _gauge("tasks", "Live tasks of this controller.", [((state,), states[state]) for state in LIVE], "state")
     since = [task.created_at for task in snapshot.tasks if isinstance(task.status, Pending)]
     yield _gauge("queue_length", "Pending tasks.", [((), len(since))])
     oldest = [((), max(0.0, snapshot.cluster.at - min(since)))] if since else []

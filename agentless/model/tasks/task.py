@@ -18,8 +18,9 @@ StopKind = Literal["stop", "kill", "timeout"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The failed outcomes."""
-STATES: tuple[str, ...] = ("scheduled", "pending", "assigning", "running", "paused", "lost", *get_args(Outcome))
-"""The states of tasks, live ones first."""
+LIVE = ("scheduled", "pending", "assigning", "running", "paused", "lost")
+"""The states of a task that has not ended."""
+STATES: tuple[str, ...] = (*LIVE, *get_args(Outcome))
 
 
 def outcome_of(exit_code: int | None, *, oom_killed: bool) -> Outcome:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
-from agentless.client.words import command_line, running, state, where
+from agentless.client.words import WAITING, command_line, running, state, where
+from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import numbered
 from agentless.tui.data.cluster import Row
-
-LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
-WAITS = frozenset({"pending", "scheduled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def applies(act: str, target: Target) -> bool:
         case "again" | "describe":
             return target.task is not None
         case "logs":
-            return target.task is not None and now not in WAITS
+            return target.task is not None and now not in WAITING
         case "shell":
             return now == "running"
         case "stop" | "kill":

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import process_words, unix_time
+from agentless.client.words import WAITING, process_words, unix_time
 from agentless.model.tasks.task import FAILED
 
 Row = dict[str, Any]
@@ -100,7 +100,7 @@ class ClusterState:
 
     def queue(self) -> list[Row]:
         """The pending tasks in their order, then the scheduled ones."""
-        waiting = [task for task in self.tasks.values() if task["state"] in ("pending", "scheduled")]
+        waiting = [task for task in self.tasks.values() if task["state"] in WAITING]
         return sorted(waiting, key=lambda t: (t["position"] or 1 << 30, t["scheduled_for"] or "", t["id"]))
 
     def holders(self, gpu: Row) -> list[Row]:

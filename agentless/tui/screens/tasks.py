@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.words import command_line, ran, state, unix_time, where, why
+from agentless.client.words import WAITING, command_line, ran, state, unix_time, where, why
 from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
@@ -50,7 +50,7 @@ class Tasks(TaskListView):
         """The live ones, newest first; then the queue; then the ended ones, the last one first."""
         self._count()
         tasks = self.cluster.tasks.values()
-        there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
+        there = [task for task in tasks if task["ended_at"] is None and task["state"] not in WAITING]
         ended = [task for task in tasks if task["ended_at"] is not None]
         rows = [
             *sorted(there, key=lambda task: task["id"], reverse=True),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from textual.content import Content
 from textual.widgets import Static
 
+from agentless.client.words import WAITING
 from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
@@ -65,7 +66,7 @@ class Summary(Static):
             parts += [("read only", "dim"), " │ "]
         if problems := len(self._cluster.problems()):
             parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
-        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
+        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         parts += [(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]
         free, foreign = count(gpus, "free"), count(gpus, "foreign")
         parts += [" │ ", (f"{free}/{len(gpus)} {noun}free", "$text-success")]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.client.words import command_line, happened, local, process_words, ran, short_target, state, where
+from agentless.client.words import (
+    WAITING,
+    command_line,
+    happened,
+    local,
+    process_words,
+    ran,
+    short_target,
+    state,
+    where,
+)
 from agentless.model.moment import format_moment
 from agentless.model.text import printable
 from agentless.model.units import format_duration, format_size
@@ -75,7 +85,7 @@ class TaskDetails(Details):
     def asked(self) -> list[Part]:
         task = self.about_task
         parts: list[Part] = []
-        if task["state"] in ("pending", "scheduled"):
+        if task["state"] in WAITING:
             parts += [("\nWhy it is pending\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
         parts += [("\nEvents\n", "bold"), *_events(self.get(f"{path_of(task)}/events"))]
         parts += [("\nScript run on the node\n", "bold"), *_script(self.get(f"{path_of(task)}/script"))]
