@@ -30,7 +30,7 @@ bench: $(STAMP)
 replay: $(STAMP)  ## the queue against first come, first served, on jobs as a public trace has them
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay --real
 
-slow: $(STAMP)  ## the tests that `make test` leaves out since it has cheaper ones of the same; as root, some minutes
+slow: $(STAMP)  ## the tests that `make test` leaves out since they cost the most; as root, some minutes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow tests/fleet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/pure

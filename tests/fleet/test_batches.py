@@ -40,6 +40,7 @@ async def test_what_a_batch_printed_has_its_values_in_front(agentless):
     assert out.splitlines()[:2] == ["lr=0.1 arg4=1 | lr=0.1 1", "lr=0.1 arg4=2 | lr=0.1 2"]
 
 
+@pytest.mark.slow
 async def test_those_that_failed_are_tried_again(agentless):
     ids = await batch_of(agentless, *SEEDS)
     await typed(agentless, "wait", "--batch", ids[0], code=1)
@@ -55,6 +56,7 @@ async def test_those_that_failed_are_tried_again(agentless):
     ]
 
 
+@pytest.mark.slow
 async def test_a_name_that_many_tasks_of_a_batch_have_means_none_of_them(agentless):
     ids = await batch_of(agentless, "--name", "sweep", *SEEDS)
     await typed(agentless, "wait", "--batch", "sweep", code=1)

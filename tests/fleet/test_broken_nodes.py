@@ -68,6 +68,7 @@ async def test_the_broken_node_of_eight_is_degraded_at_its_first_failure_and_the
         assert not broken["n1"].containers
 
 
+@pytest.mark.slow
 async def test_a_sweep_costs_no_task_a_try_and_the_broken_node_no_second_launch(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
@@ -98,6 +99,7 @@ async def test_who_names_the_broken_node_waits_without_losing_a_try_until_it_wor
         assert (node(controller).state, broken["n1"].refused) == ("online", 1)
 
 
+@pytest.mark.slow
 async def test_where_every_node_is_broken_each_is_tried_once_and_explain_says_why_of_each(desk, broken, monkeypatch):
     monkeypatch.setattr("agentless.rules.nodes.breakdown.FIRST", 3600.0)  # longer than a busy machine takes for this
     for engine in broken.values():
@@ -124,6 +126,7 @@ async def test_one_of_those_who_wait_tries_a_broken_node_again_and_the_others_wa
         assert {task.state for task in tasks(controller, [first, *others])} == {"pending"}
 
 
+@pytest.mark.slow
 async def test_a_task_without_gpus_says_nothing_about_a_node_that_cannot_hand_them_out(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
@@ -156,6 +159,7 @@ async def test_doctor_and_the_events_name_it(desk, broken):
         assert [event["node"] for event in events if event.get("state") == "degraded"] == ["n1"]
 
 
+@pytest.mark.slow
 async def test_what_runs_on_a_broken_node_runs_on(desk, broken):
     async with desk.running() as controller:
         broken["n1"].refusal = None
@@ -170,6 +174,7 @@ async def test_what_runs_on_a_broken_node_runs_on(desk, broken):
 OLD_DRIVER = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver"
 
 
+@pytest.mark.slow
 async def test_an_image_for_which_a_driver_is_too_old_goes_to_another_node_and_the_first_one_stays_online(desk, broken):
     broken["n1"].refusal = broken["n2"].refusal = OLD_DRIVER
     async with desk.running() as controller:
@@ -178,6 +183,7 @@ async def test_an_image_for_which_a_driver_is_too_old_goes_to_another_node_and_t
         assert [node(controller, name).state for name in ("n1", "n2")] == ["online", "online"]
 
 
+@pytest.mark.slow
 async def test_an_image_for_which_every_driver_is_too_old_fails_in_words(desk, broken):
     for engine in broken.values():
         engine.refusal = OLD_DRIVER

@@ -60,6 +60,7 @@ def shell(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Itera
         yield tmux
 
 
+@pytest.mark.slow
 def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: str) -> None:
     for typed, completed in (
         ("agentless unres", "agentless unreserve"),

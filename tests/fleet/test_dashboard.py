@@ -54,6 +54,7 @@ def submit(client: Client, target: str = "n1::0", script: str = LONG, **spec: ob
 # ------------------------------------------------------------------------ what is seen
 
 
+@pytest.mark.slow
 async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why(client):
     submit(client, name="resnet")
     submit(client, "n1 4x")
@@ -71,6 +72,7 @@ async def test_what_another_shell_submits_appears_and_disappears_by_itself(clien
         await eyes.see(lambda: task not in eyes.text)
 
 
+@pytest.mark.slow
 async def test_each_view_shows_its_own(client):
     runs, waits = submit(client, name="first"), submit(client, "n1::0", name="second")
     async with looking((160, 40)) as eyes:
@@ -115,6 +117,7 @@ async def test_top_shows_the_overview_alone_and_changes_nothing(client):
 # ----------------------------------------------------------------------------- tables
 
 
+@pytest.mark.slow
 async def test_a_filter_leaves_only_the_rows_that_have_its_words(client):
     tasks = [submit(client, f"n1::{at}", name=name) for at, name in enumerate(("alpha", "beta", "gamma"))]
     submit(client, "n1::0", name="waits")
@@ -131,6 +134,7 @@ async def test_a_filter_leaves_only_the_rows_that_have_its_words(client):
         await eyes.see("gamma", "waits")
 
 
+@pytest.mark.slow
 async def test_rows_are_sorted_by_the_title_that_is_clicked_and_twice_the_other_way_round(client):
     for at, name in enumerate(("beta", "alpha", "gamma")):
         submit(client, f"n1::{at}", name=name)
@@ -151,6 +155,7 @@ async def test_rows_are_sorted_by_the_title_that_is_clicked_and_twice_the_other_
         await eyes.see(lambda: order() == ["gamma", "beta", "alpha"])
 
 
+@pytest.mark.slow
 async def test_the_cursor_stays_on_its_row_when_others_come_and_go(client):
     first, second = submit(client, "n1::0"), submit(client, "n1::1")
     async with looking() as eyes:
@@ -164,6 +169,7 @@ async def test_the_cursor_stays_on_its_row_when_others_come_and_go(client):
         assert eyes.app.target.task["id"] == first
 
 
+@pytest.mark.slow
 async def test_a_key_does_nothing_to_the_neighbour_of_a_row_that_has_gone(client):
     first, second = submit(client, "n1::0"), submit(client, "n1::1")
     async with looking() as eyes:
@@ -180,6 +186,7 @@ async def test_a_key_does_nothing_to_the_neighbour_of_a_row_that_has_gone(client
         await eyes.see(chosen)
 
 
+@pytest.mark.slow
 async def test_a_row_that_comes_above_the_first_one_is_not_what_is_meant(client):
     first = submit(client, "n1::0")
     async with looking() as eyes:
@@ -234,6 +241,7 @@ async def test_a_task_is_submitted_from_the_form_and_shown(client):
         assert next(frames) == (1, b"green\n")
 
 
+@pytest.mark.slow
 async def test_the_form_begins_with_the_free_gpu_that_is_chosen_and_can_repeat_a_task(client):
     task = submit(client, "n1::3", name="again", env={"SEED": "7"}, labels={"project": "mice"}, workdir="/tmp")
     async with looking() as eyes:
@@ -283,6 +291,7 @@ async def test_a_stop_is_asked_for_first(client):
         await eyes.see("stopped")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "state"), [(("K", "y"), "killed"), (("p",), "paused"), (("p", "p"), "running")])
 async def test_a_key_brings_a_task_into_another_state(client, keys, state):
     task = submit(client)
@@ -298,6 +307,7 @@ async def test_a_key_brings_a_task_into_another_state(client, keys, state):
         assert client.get(f"/v1/tasks/{task}")["state"] == state
 
 
+@pytest.mark.slow
 async def test_an_ended_task_is_tried_again_and_one_is_forgotten(client):
     task = submit(client, script="exit 1")
     client.wait(task)
@@ -342,6 +352,7 @@ async def test_a_terminal_that_cannot_be_lent_to_a_shell_is_told_so(client):
         await eyes.see("This terminal cannot open a shell", task)
 
 
+@pytest.mark.slow
 async def test_commands_of_the_palette_are_those_of_the_screen(client):
     submit(client, script="echo hello; sleep 600")
     async with looking() as eyes:
@@ -362,6 +373,7 @@ async def test_a_theme_that_there_is_not_any_more_is_passed_over(client):
         await eyes.see("n1 online")
 
 
+@pytest.mark.slow
 async def test_a_controller_that_says_nothing_is_told(client):
     async with looking() as eyes:
         await eyes.see("n1 online")
@@ -434,6 +446,7 @@ async def test_a_log_is_followed_searched_and_saved(client, tmp_path):
         assert sorted(saved) == sorted([*(f"line {n}" for n in range(1, 41)), "oops"])
 
 
+@pytest.mark.slow
 async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_exact_command(client):
     runs = submit(client, name="holder", env={"SEED": "7"})
     waits = submit(client, name="waiter")
@@ -450,6 +463,7 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.see(lambda: all(line in str(eyes.app.screen.query_one("#asked").content) for line in lines))
 
 
+@pytest.mark.slow
 async def test_the_details_of_a_gpu_and_of_a_node(client):
     task = submit(client)
     async with looking((120, 50)) as eyes:
@@ -462,6 +476,7 @@ async def test_the_details_of_a_gpu_and_of_a_node(client):
 # ------------------------------------------------------------------------- controller
 
 
+@pytest.mark.slow
 async def test_a_controller_that_dies_is_started_again_and_everything_is_there_again(client, monkeypatch):
     monkeypatch.setattr("agentless.tui.data.feed.AGAIN", 3.0)  # long enough to be seen on a busy machine
     task = submit(client)
@@ -475,6 +490,7 @@ async def test_a_controller_that_dies_is_started_again_and_everything_is_there_a
         )
 
 
+@pytest.mark.slow
 async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(client):
     task = submit(client)
     async with looking() as eyes:

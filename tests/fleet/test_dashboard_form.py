@@ -46,6 +46,7 @@ def tmux(client, tmp_path) -> Iterator[Tmux]:
 # ------------------------------------------------------- keys that come all at once
 
 
+@pytest.mark.slow
 async def test_a_refusal_stays_although_the_change_that_it_is_about_is_reported_late(client, monkeypatch):
     monkeypatch.setattr("agentless.tui.screens.submit.LOOK_AFTER", 0.001)
     async with looking() as eyes:
@@ -71,6 +72,7 @@ async def test_a_refusal_stays_although_a_preview_was_due(client):
         await eyes.see("Enter a command")
 
 
+@pytest.mark.slow
 @in_tmux
 def test_a_submit_takes_all_that_was_typed_before_it(client, tmux):
     tmux.press("3", "n")
@@ -91,6 +93,7 @@ def test_enter_goes_on_before_the_next_key(client, tmux):
     tmux.see("Where        1x\n", "Command      sleep 500")
 
 
+@pytest.mark.slow
 @in_tmux
 def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
     for name in ("multi", "other"):
@@ -111,6 +114,7 @@ def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
 # ------------------------------------------------------------------------- leaving
 
 
+@pytest.mark.slow
 async def test_a_form_that_is_left_at_once_is_just_left(client):
     async with looking() as eyes:
         for _ in range(3):
@@ -124,6 +128,7 @@ async def test_an_empty_form_says_that_it_will_look(client):
         await eyes.see("A preview appears here as you type.")
 
 
+@pytest.mark.slow
 async def test_what_was_typed_is_lost_only_after_a_yes(client):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "escape")
@@ -134,6 +139,7 @@ async def test_what_was_typed_is_lost_only_after_a_yes(client):
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
 
+@pytest.mark.slow
 async def test_escape_closes_the_images_before_the_form(client):
     (start,) = client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], "image": IMAGE}})
     async with looking() as eyes:
@@ -179,6 +185,7 @@ def hanging(client) -> Iterator[Callable[[], None]]:
     os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 async def test_a_controller_that_hangs_keeps_nobody(client, monkeypatch, hanging):
     asked, ended, post = threading.Event(), threading.Event(), Client.post
 
@@ -212,6 +219,7 @@ def slow(client, monkeypatch) -> threading.Event:
     return slow
 
 
+@pytest.mark.slow
 async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
@@ -222,6 +230,7 @@ async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
         await eyes.see(lambda: "is running on n1" in eyes.messages and len(eyes.app.screen_stack) == 1)
 
 
+@pytest.mark.slow
 async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
@@ -234,6 +243,7 @@ async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
 
+@pytest.mark.slow
 @in_tmux
 def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux, hanging):
     tmux.press("3", "n")
@@ -262,6 +272,7 @@ def argv(client: Client) -> list[str]:
         ('sh -c "sleep 600 # it\'s \\\\n\\\n"', ["sh", "-c", "sleep 600 # it's \\n"]),
     ],
 )
+@pytest.mark.slow
 async def test_a_command_of_several_lines_is_read_as_a_shell_reads_it(client, pasted, words):
     async with looking((80, 24)) as eyes:
         await eyes.press("3", "n", "1x", "tab")
@@ -276,6 +287,7 @@ async def test_a_command_of_several_lines_is_read_as_a_shell_reads_it(client, pa
 SPAN = r"\\span:{1..2}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [["sleep 600\n\necho 'it''s'\n"], ["sleep 600", SPAN]])
 async def test_a_task_like_another_one_has_exactly_its_command(client, more):
     words = ["sh", "-c", *more]
@@ -292,6 +304,7 @@ async def test_a_task_like_another_one_has_exactly_its_command(client, more):
     assert client.get(f"/v1/tasks/{waits['id']}")["command"] == words
 
 
+@pytest.mark.slow
 async def test_a_task_like_one_without_a_container_has_none(client):
     for environment in ({"image": IMAGE}, {"container": "NULL"}):
         client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **environment}})

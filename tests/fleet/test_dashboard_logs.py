@@ -49,6 +49,7 @@ async def reading(client: Client, script: str) -> AsyncIterator[Eyes]:
         yield eyes
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
     there = tmp_path / "results"
     there.write_text("of a month")
@@ -131,6 +132,7 @@ async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
         await eyes.see(lambda: not (tmp_path / "log").exists())
 
 
+@pytest.mark.slow
 async def test_a_browser_is_given_the_same_bytes(client, monkeypatch):
     async with reading(client, "printf '\\033[31mred'") as eyes:
         given = []

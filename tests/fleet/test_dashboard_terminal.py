@@ -72,6 +72,7 @@ def test_it_says_what_it_needs_where_there_is_no_terminal(world, tmux):
     tmux.see("a dashboard needs a terminal")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complaints", ["2>&-", "2>/dev/full", "2>complaints"])
 def test_it_is_on_the_terminal_wherever_complaints_go(world, tmux, complaints):
     tmux.press(f"{shlex.join([sys.executable, '-m', 'agentless', 'dashboard'])} {complaints}", "Enter")
@@ -80,6 +81,7 @@ def test_it_is_on_the_terminal_wherever_complaints_go(world, tmux, complaints):
     tmux.see("ready$")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["NO_COLOR=1", "TERM=vt100", "TERM=linux"])
 def test_on_a_terminal_with_few_colours_or_none_it_uses_no_others(world, tmux, start):
     """None from a palette of 256 or of 16 million, as tmux writes the screen down; without colours none at all."""
@@ -92,6 +94,7 @@ def test_on_a_terminal_with_few_colours_or_none_it_uses_no_others(world, tmux, s
     tmux.see("ready$")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["q", "C-c"])
 def test_top_shows_all_gpus_until_a_key_and_so_does_gpus_watch(world, tmux, keys):
     Client.found(None).get("/v1/nodes")
@@ -106,6 +109,7 @@ def test_top_shows_all_gpus_until_a_key_and_so_does_gpus_watch(world, tmux, keys
     assert "MODEL" not in tmux.text
 
 
+@pytest.mark.slow
 def test_it_has_another_size_when_the_window_has(world, tmux):
     tmux.agentless("dashboard")
     tmux.see("n1 online")
@@ -115,6 +119,7 @@ def test_it_has_another_size_when_the_window_has(world, tmux):
     tmux.see("n1 online", "Queue empty, no problems")
 
 
+@pytest.mark.slow
 def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
     tmux.agentless("submit", "n1::0", "--name", "bold", "--", "sleep", "600")
     tmux.agentless("dashboard")

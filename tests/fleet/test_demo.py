@@ -45,6 +45,7 @@ def test_nodes_without_an_input_end_in_a_sentence_or_at_once(tmp_path, stdin, co
     assert said in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
 def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
     with Tmux(tmp_path, {"HOME": str(tmp_path)}) as tmux:
@@ -56,6 +57,7 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
         tmux.see("ready$")
 
 
+@pytest.mark.slow
 def test_nodes_that_are_kept_are_unplugged_and_plugged_in_again_by_a_line(tmp_path):
     home = {**os.environ, "HOME": str(tmp_path)}
     with subprocess.Popen([*DEMO, "--keep"], env=home, stdin=-1, stdout=-1, stderr=-1, text=True, bufsize=1) as demo:

@@ -51,6 +51,7 @@ def run(*command: str | Path) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_the_sweep_in_shell_finds_the_best_run(training):
     assert run("sh", EXAMPLES / "sweep.sh", *training) == "lr=0.01 seed=1 | loss 0.2\n"
 
@@ -82,6 +83,7 @@ def test_the_template_adds_one_argument_to_the_packaged_one(world):
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 def test_the_unit_runs_a_controller(world, tmp_path):
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str

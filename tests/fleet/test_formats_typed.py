@@ -67,6 +67,7 @@ async def test_events_have_every_format(busy):
     assert (await typed(busy, "events", "t", "-o", "name"))[0] == plain[0]["task"]["id"] + "\n"
 
 
+@pytest.mark.slow
 async def test_names_can_be_given_to_another_command(busy):
     names = (await typed(busy, "gpus", "--free", "-o", "name"))[0].split()
     assert names[:2] == ["n1::1", "n1::2"]
@@ -81,6 +82,7 @@ async def test_an_unknown_field_is_a_sentence(agentless, verb):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 async def test_quiet_prints_nothing_when_it_went_well(busy):
     assert await typed(busy, "pause", "t", "--quiet") == ("", "")
     assert await typed(busy, "kill", "t", "-q") == ("", "")

@@ -55,6 +55,7 @@ def events(controller, task):
     ]
 
 
+@pytest.mark.slow
 async def test_idle_gpus_are_reported_in_ps_gpus_and_events_and_nothing_is_stopped(desk):
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60)
@@ -86,6 +87,7 @@ async def test_a_gpu_that_works_again_is_reported_too(desk):
         assert controller.views.view(controller.lookup.find(task)).reason is None
 
 
+@pytest.mark.slow
 async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60, stop=120)
@@ -105,6 +107,7 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
         assert asked == ("stop-asked", "idle rule of the inventory")
 
 
+@pytest.mark.slow
 async def test_a_busy_or_paused_task_is_not_idle(desk):
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60, stop=120)
@@ -121,6 +124,7 @@ async def test_a_busy_or_paused_task_is_not_idle(desk):
         assert events(controller, busy) == []
 
 
+@pytest.mark.slow
 async def test_the_time_begins_anew_with_a_new_controller(desk):
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60)

@@ -63,6 +63,7 @@ async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longe
         assert controller.lookup.find(again).state == "pending"
 
 
+@pytest.mark.slow
 async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(desk):
     async with desk.running() as controller:
         task = await submit(controller, "ann", "n1::0,1")

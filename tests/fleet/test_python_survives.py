@@ -25,6 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster()
 
 
+@pytest.mark.slow
 def test_a_wait_goes_on_over_several_deaths(cluster):
     task = cluster.submit("sh", "-c", "sleep 600 & wait", target="n1")
     with ThreadPoolExecutor(1) as pool:
@@ -37,6 +38,7 @@ def test_a_wait_goes_on_over_several_deaths(cluster):
         assert waiting.result(PATIENCE).state == "killed"
 
 
+@pytest.mark.slow
 def test_a_log_that_is_followed_has_every_line_once_and_in_order(cluster):
     task = cluster.submit("sh", "-c", LINES, target="n1")
     seen = []

@@ -85,6 +85,7 @@ async def test_who_is_stopped_in_the_queue_never_starts(desk):
         assert controller.lookup.find(second).placement is None
 
 
+@pytest.mark.slow
 async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monkeypatch, caplog):
     """The queue may be looked at again before the submit is answered."""
     async with desk.running() as controller:

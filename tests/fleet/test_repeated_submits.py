@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 
+import pytest
+
 from agentless.client.client import Client
 from agentless.controller.submit.request import Submit
 from agentless.model.caller import Caller
@@ -71,6 +73,7 @@ async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_m
         )
 
 
+@pytest.mark.slow
 async def test_a_controller_serves_others_when_who_has_started_it_was_killed(desk):
     """As a submit that is repeated, and killed meanwhile."""
     reader, writer = os.pipe()

@@ -65,6 +65,7 @@ def test_all_files_of_a_session_are_0600(controller_state, umask):
     assert modes(folder) == {}
 
 
+@pytest.mark.slow
 def test_what_an_earlier_version_left_open_is_closed_at_the_start(controller_state):
     folder = used()
     end_controller(15)

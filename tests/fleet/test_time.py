@@ -130,6 +130,7 @@ async def test_what_can_never_be_had_is_not_had_later(desk):
 # -------------------------------------------------------------------------- tries
 
 
+@pytest.mark.slow
 async def test_a_task_is_tried_until_it_succeeds(desk, tmp_path):
     async with desk.running() as controller:
         count = tmp_path / "count"
@@ -165,6 +166,7 @@ async def test_a_stopped_task_is_not_tried_again(desk):
         assert not controller.tasks.knows(f"{task}-2")
 
 
+@pytest.mark.slow
 async def test_secrets_are_there_for_each_try_and_gone_after_the_last(desk):
     async with desk.running() as controller:
         task = await started(

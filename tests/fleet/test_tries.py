@@ -29,6 +29,7 @@ async def test_the_id_that_a_script_gets_means_all_tries(agentless):
     assert json.loads(out)[0]["attempt"] == 3
 
 
+@pytest.mark.slow
 async def test_a_single_try_is_shown_with_its_own_history(agentless):
     out, _ = await typed(agentless, "submit", *FAILS_TWICE)
     task = out.strip()
@@ -50,6 +51,7 @@ async def test_a_task_is_removed_with_all_its_tries(agentless, words):
     assert json.loads(out) == []
 
 
+@pytest.mark.slow
 async def test_a_single_try_is_removed_alone(agentless):
     out, _ = await typed(agentless, "submit", *FAILS_TWICE)
     task = out.strip()
@@ -99,6 +101,7 @@ def to_a_full_disk(environment, words):
 @pytest.mark.parametrize(
     ("words", "code"), [("", 1), ("--json", 1), ("--wait", 3), ("--follow", 3), ("--wait --json", 3)]
 )
+@pytest.mark.slow
 async def test_what_was_started_is_told_and_waited_for_where_no_output_can_be_written(
     environment, agentless, words, code
 ):
@@ -110,6 +113,7 @@ async def test_what_was_started_is_told_and_waited_for_where_no_output_can_be_wr
     assert f"agentless: Cannot write the output: No space left on device; started tasks: {task['id']}" in said.stderr
 
 
+@pytest.mark.slow
 async def test_a_sweep_whose_ids_cannot_be_written_is_waited_for(environment, agentless):
     done = await asyncio.to_thread(to_a_full_disk, environment, "submit n1 --wait -- sh -c 'exit $0' 'span:[0,3]'")
     tasks = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])

@@ -15,6 +15,7 @@ from tests.fleet.client import gone
 from tests.fleet.web import LINK, ended, shown
 
 
+@pytest.mark.slow
 async def test_who_comes_when_all_places_are_taken_is_told_so(visitor):
     async with visitor.connect() as one, visitor.connect() as two:
         await shown(one, "counted")
@@ -24,6 +25,7 @@ async def test_who_comes_when_all_places_are_taken_is_told_so(visitor):
             await ended(three)
 
 
+@pytest.mark.slow
 async def test_the_place_of_one_who_has_left_is_free_again(visitor):
     async with visitor.connect() as one, visitor.connect() as two:
         await shown(one, "counted")
@@ -33,6 +35,7 @@ async def test_the_place_of_one_who_has_left_is_free_again(visitor):
             await shown(three, "counted")
 
 
+@pytest.mark.slow
 async def test_each_visitor_has_an_app_of_their_own(served, visitor):
     async with visitor.connect() as one, visitor.connect() as two:
         await shown(one, "counted")

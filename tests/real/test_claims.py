@@ -144,6 +144,7 @@ def test_labels_that_a_container_lacks_claim_nothing(agentless, node):
     assert (old["owner"], old["gpu_uuids"]) == ("unknown", [node.gpu_uuids[1]])
 
 
+@pytest.mark.slow
 def test_ps_shows_tasks_of_everybody(agentless, bob):
     """With their owner; `--mine` only one's own."""
     task = agentless.submit("node1::0", "--name", "theirs", "--", "sleep", "60")

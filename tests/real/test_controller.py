@@ -84,6 +84,7 @@ def test_its_end_ends_no_task(alone):
     assert alone.task(task)["state"] == "running"
 
 
+@pytest.mark.slow
 def test_in_the_foreground_for_a_service_manager(alone):
     process = alone.start("controller", "run")
     assert process.stdout.readline() == f"serving {alone.inventory} on {alone.state}/controller.sock\n"
@@ -93,6 +94,7 @@ def test_in_the_foreground_for_a_service_manager(alone):
     assert not (alone.state / "controller.sock").exists()
 
 
+@pytest.mark.slow
 def test_a_stale_socket_is_no_obstacle(alone):
     alone("nodes")
     alone.kill_controller()
@@ -106,6 +108,7 @@ def test_only_its_user_can_reach_it(alone):
     assert stat.S_IMODE((alone.state / "controller.sock").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_it_may_open_more_files_than_the_shell_that_started_it(alone):
     """Who follows a log is one, and at the limit nobody would be answered."""
     assert alone.shell("ulimit -S -n 64 && agentless nodes").code == 0
@@ -138,6 +141,7 @@ def test_events_tell_a_tasks_life(agentless):
 # ---------------------------------------------------------------------- killed in the middle
 
 
+@pytest.mark.slow
 def test_a_wait_goes_on_with_the_next_controller(agentless):
     task = agentless.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 5")
     process = agentless.start_request("wait", task)
@@ -147,6 +151,7 @@ def test_a_wait_goes_on_with_the_next_controller(agentless):
     assert finish(process).code == 5
 
 
+@pytest.mark.slow
 def test_a_log_that_is_cut_off_is_no_end(agentless):
     """Nobody takes the death of the controller for the end of the task."""
     task = agentless.submit("node1::0", "--", "sh", "-c", "echo begin; until [ -e /go ]; do sleep 0.05; done; echo end")

@@ -186,6 +186,7 @@ def copies(node) -> list[str]:
     return [command for _, command in node.leftovers() if "tar" in command or "rsync" in command]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_coming", [False, True], ids=["there", "back"])
 def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
     agentless, lab, far, way, tmp_path, is_coming
@@ -284,6 +285,7 @@ def test_files_of_a_container_running_or_ended(agentless, lab, tmp_path):
 WARNING = "WARNING: Error loading config file: /root/.docker/config.json: unexpected end of JSON input"
 
 
+@pytest.mark.slow
 def test_what_the_engines_command_warns_of_fails_no_copy_and_is_nothing_that_a_task_said(lab, tmp_path):
     program = lab.nodes["node1"].dir / "bin/docker"
     program.write_text(f"#!/bin/sh\necho '{WARNING}' >&2\nexec /usr/bin/docker \"$@\"\n")
@@ -309,6 +311,7 @@ def test_what_the_engines_command_warns_of_fails_no_copy_and_is_nothing_that_a_t
         cli.close()
 
 
+@pytest.mark.slow
 def test_a_sparse_file_stays_sparse_and_no_bit_to_write_comes_that_the_umask_forbids(agentless, far, way, tmp_path):
     with (far / "sparse").open("wb") as file:
         file.write(b"begin")

@@ -79,6 +79,7 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
     until(lambda: containers(node) == [])
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless, node, link):
     with chromium() as browser:

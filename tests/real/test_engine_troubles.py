@@ -113,6 +113,7 @@ def test_no_docker_command(with_keys, docker, command):
 # ---------------------------------------------------------------------- Docker goes away
 
 
+@pytest.mark.slow
 def test_a_daemon_that_does_not_run(agentless, node):
     node.stop_docker()
     assert "the Docker daemon on node1 is not running or listens elsewhere; on the node, run: " in reason(agentless)
@@ -135,6 +136,7 @@ def test_a_submit_in_the_moment_in_which_the_daemon_dies(agentless, node):
     agentless.settle()
 
 
+@pytest.mark.slow
 def test_a_daemon_that_comes_back_is_used_again(agentless, node):
     node.stop_docker()
     reason(agentless)
@@ -143,6 +145,7 @@ def test_a_daemon_that_comes_back_is_used_again(agentless, node):
     assert serves(agentless)
 
 
+@pytest.mark.slow
 def test_a_power_cut_ends_a_task_with_its_exit_code(agentless, node):
     """What Docker says after its return is what counts, and the GPU is free again."""
     task = agentless.submit("node1::0", "--", "sleep", "300")
@@ -213,6 +216,7 @@ def test_a_node_that_cannot_hand_out_gpus_keeps_no_task(agentless, node, hookles
     assert (toolkit["node"], toolkit["check"]) == ("node1", "toolkit")
 
 
+@pytest.mark.slow
 def test_who_names_it_is_refused_in_words_or_waits_for_its_repair(agentless, hookless):
     said = agentless("submit", "node1::0", "--no-queue", "--", "true", code=3).err
     assert "Docker on node1 cannot use NVIDIA GPUs" in said
@@ -265,6 +269,7 @@ def unlimited(agentless, node):
     restart()
 
 
+@pytest.mark.slow
 def test_a_limit_that_docker_would_leave_out_with_a_mere_warning_is_refused(agentless, unlimited):
     """And who does not insist on the node is limited on the other one."""
     said = agentless("submit", "node1::0", "--memory", "64M", "--", "true", code=3).err
@@ -277,6 +282,7 @@ def test_a_limit_that_docker_would_leave_out_with_a_mere_warning_is_refused(agen
     assert limits["detail"].startswith("Docker cannot pin to a NUMA node, limit memory: missing control groups: ")
 
 
+@pytest.mark.slow
 def test_a_pause_that_docker_cannot_do_is_a_sentence_and_the_task_runs_on(agentless, unlimited):
     task = agentless.submit("node1::0", "--", "sleep", "300")
     said = agentless("pause", task, code=1).err
@@ -348,6 +354,7 @@ def test_a_cable_that_is_out_for_a_moment(agentless, node):
     assert containers(node) == [f"agentless-{done.out.strip()}"]
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_while_its_node_is_away(agentless, node):
     task = agentless.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 3")
     node.stop_sshd()

@@ -96,6 +96,7 @@ def test_a_gpu_is_shared_across_engines_as_within_one(ann, sam):
     assert "GPU 0 has no share left" in refused(ann, *SHARE)
 
 
+@pytest.mark.slow
 def test_who_wants_the_node_alone_does_not_get_it_beside_another_engines_task(ann, sam):
     task = ann.submit("twin", "--", "sleep", "300")
     assert "twin cannot be shared with container" in refused(sam, "--exclusive")
@@ -127,6 +128,7 @@ def test_docker_and_podman_refuse_each_others_gpus(lab, node, ann, made):
     pat("submit", "twin::0", "--wait", "--", "true")
 
 
+@pytest.mark.slow
 def test_an_engine_that_may_not_be_asked_degrades_the_node_until_it_is_accepted(bob, request):
     """It has come since the node was last looked at: the launch finds it."""
     settled(bob)
@@ -142,6 +144,7 @@ def test_an_engine_that_may_not_be_asked_degrades_the_node_until_it_is_accepted(
     settled(bob)("submit", "twin::0", "--wait", "--", "true")
 
 
+@pytest.mark.slow
 def test_root_is_told_what_a_rootless_engine_has_given_away(ann, alice):
     task = settled(alice).submit("twin::0", "--", "sleep", "300")
     assert f"GPU 0 is held by task {task} of {alice.task(task)['owner']}" in refused(ann)
@@ -149,6 +152,7 @@ def test_root_is_told_what_a_rootless_engine_has_given_away(ann, alice):
     ann("submit", "twin::0", "--wait", "--", "true")
 
 
+@pytest.mark.slow
 def test_a_rootless_engine_is_told_what_roots_has_given_away(ann, alice):
     task = ann.submit("twin::0", "--", "sleep", "300")
     assert f"held by container {ann.task(task)['container'][:12]} (in another engine)" in refused(settled(alice))

@@ -93,6 +93,7 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_after_a_small_change_a_push_sends_about_one_layer(agentless):
     made(agentless, "small", "head -c 3000000 /dev/urandom >/big")
     (first,) = agentless.json("env", "push", "small", "node2", "node2")["nodes"]  # a node named twice is one
@@ -102,6 +103,7 @@ def test_after_a_small_change_a_push_sends_about_one_layer(agentless):
     assert 20_000 < second["sent"] < 60_000
 
 
+@pytest.mark.slow
 def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, node2):
     made(agentless, "carried", "echo 1 >/which")
     changed(agentless, "carried", "echo 2 >/which")
@@ -120,6 +122,7 @@ def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, 
         assert (plain["env"], plain["exit_code"]) == (None, 0)
 
 
+@pytest.mark.slow
 def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, node2):
     agentless("env", "create", "named", "--from", "busybox", "--on", "node1")
     changed(agentless, "named", "true")
@@ -138,6 +141,7 @@ def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, n
     )
 
 
+@pytest.mark.slow
 def test_a_version_of_a_node_that_is_away_is_refused_in_a_sentence(agentless, node1):
     made(agentless, "away")
     node1.stop_sshd()
@@ -147,6 +151,7 @@ def test_a_version_of_a_node_that_is_away_is_refused_in_a_sentence(agentless, no
     assert agentless.json("env", "list")[0]["offline"] == ["node1"]
 
 
+@pytest.mark.slow
 def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
     made(agentless, "slow", "head -c 100000 /dev/urandom >/big")
     slow = lab.root / "slow"
@@ -187,6 +192,7 @@ def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     assert sorted(versions(agentless, "older")) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_says_so(agentless, node1):
     made(agentless, "rolled", "echo 1 >/which")
     changed(agentless, "rolled", "echo 2 >/which")
@@ -207,6 +213,7 @@ def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_
     assert (said.out, "assumed" in said.err) == ("1\n", False)
 
 
+@pytest.mark.slow
 def test_an_env_that_an_ended_task_keeps_says_which(agentless):
     made(agentless, "keeps", "echo 1 >/which")
     task = agentless.submit("node2::0", "--container", "keeps", "--wait", "--", "true")
@@ -216,6 +223,7 @@ def test_an_env_that_an_ended_task_keeps_says_which(agentless):
     agentless("env", "rm", "--force", "keeps")
 
 
+@pytest.mark.slow
 def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     made(agentless, "gone", "echo 1 >/which")
     changed(agentless, "gone", "echo 2 >/which")
@@ -263,6 +271,7 @@ def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2)
     assert containers(node2)[1:] == []
 
 
+@pytest.mark.slow
 def test_a_build_container_that_somebody_removed_is_made_again(agentless, node1):
     made(agentless, "again", "echo here >/which")
     node1.sh("docker rm --force agentless-env-again")

@@ -51,6 +51,7 @@ def test_a_state_file_that_is_torn_with_its_copy(alone):
     assert "is damaged, and so is the previous copy; move both away, then run: agentless recover" in said
 
 
+@pytest.mark.slow
 def test_a_state_folder_that_somebody_removed(alone):
     """The nodes know what runs on them, and whose it is."""
     task = alone.submit("node1::0", "--name", "kept", "--", "sleep", "60")
@@ -113,6 +114,7 @@ def test_a_full_disk_later(small_disk):
     small_disk.submit("node1::0", "--", "true")
 
 
+@pytest.mark.slow
 def test_what_ends_work_is_possible_with_a_full_disk(small_disk):
     """And doctor tells of the disk."""
     runs, killed, waits = (small_disk.submit(f"node1::{gpu}", "--", "sleep", "600") for gpu in (0, 1, 0))
@@ -130,6 +132,7 @@ def test_what_ends_work_is_possible_with_a_full_disk(small_disk):
     assert all(check["ok"] for check in small_disk.json("doctor"))
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(small_disk):
     small_disk.settle()
     task = small_disk.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 5")
@@ -184,6 +187,7 @@ def test_an_inventory_that_is_broken_while_it_is_used(alone):
     assert alone("submit", "node1", "--", "true", code=2).err.startswith(f"agentless: {alone.inventory}:2:")
 
 
+@pytest.mark.slow
 def test_a_tasks_node_that_is_taken_out_of_the_inventory(alone):
     task = alone.submit("node2::0", "--", "sleep", "60")
     alone.write_inventory(inventory_of(alone.lab).partition("  node2:")[0])
@@ -203,6 +207,7 @@ def template(alone):
     return file
 
 
+@pytest.mark.slow
 def test_an_admins_template_is_used_from_the_next_launch_on(alone, template):
     """Also by a controller that has used the packaged one already."""
     assert inspect(alone.lab.nodes["node1"], alone.submit("node1", "--", "true"))["HostConfig"].get("Init") is None
@@ -211,6 +216,7 @@ def test_an_admins_template_is_used_from_the_next_launch_on(alone, template):
     assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
 
 
+@pytest.mark.slow
 def test_a_broken_template_is_told_and_holds_no_gpu(alone, template):
     template.write_text("{{ docker }} run {% if %}")
     said = alone("submit", "node1::0", "--", "true", code=1).err

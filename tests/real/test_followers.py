@@ -93,6 +93,7 @@ def test_followers_go_on_over_an_sshd_and_a_controller_that_are_restarted(agentl
     assert said.endswith("its output continues here when the node answers")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_middle_of_a_line(agentless, node, tmp_path):
     script = (
         f"i=0; until [ -e /end ]; do i=$((i + 1)); printf '%s' {LONG}; echo \" $i\"; echo $i >&2; usleep 20000; done"
@@ -108,6 +109,7 @@ def test_a_run_goes_on_in_the_middle_of_a_line(agentless, node, tmp_path):
     assert run.lines(1) == [f"{LONG} {number}" for number in range(1, len(numbers) + 1)]
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_while_its_node_is_away_is_followed_to_its_end(agentless, node, tmp_path):
     follower = Follower(
         agentless, tmp_path / "ends", "submit", "-f", "--name", "ends", "node1", "--", "sh", "-c", COUNTS
@@ -134,6 +136,7 @@ def test_a_shell_cannot_go_on_and_says_how_to_open_another_one(agentless, node):
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_stop_that_cannot_reach_the_node_says_that_it_is_done_later(agentless, node):
     task = agentless.submit("node1", "--", "sleep", "60")
     node.stop_sshd()
@@ -152,6 +155,7 @@ def test_a_stop_says_what_it_waits_for(agentless):
     assert done.err == f"Stopping task {task}: SIGTERM sent, SIGKILL after 3s\n"
 
 
+@pytest.mark.slow
 def test_a_task_of_an_engine_that_does_not_answer_says_as_of_when_it_is(agentless, node):
     task = agentless.submit("node1", "--", "sleep", "60")
     node.kill_docker()
@@ -180,11 +184,13 @@ def odd(lab, tmp_path):
     cli.close()
 
 
+@pytest.mark.slow
 def test_a_task_that_cannot_be_followed_ends_the_command_with_its_own_code(odd):
     done = odd("submit", "-f", "node1", "--", "sh", "-c", "sleep 1; exit 5", code=5)
     assert "Cannot show the output of task" in done.err
 
 
+@pytest.mark.slow
 def test_of_two_equal_submits_each_shows_its_own_progress(odd, tmp_path):
     odd.get("/v1/nodes")
     words = ("agentless", "submit", "node1", "--pull", "always", "--wait")
@@ -205,6 +211,7 @@ def test_the_id_of_a_task_that_is_waited_for_is_on_stdout(agentless):
     assert done.out.split() == [agentless.get("/v1/tasks", ended=True)[-1]["id"]]
 
 
+@pytest.mark.slow
 def test_a_refusal_in_a_batch_hides_nothing_of_the_others(agentless):
     """Their ids are told, they are waited for, and the exit code says that not all were taken."""
     words = ("node1::0", "node1::7", "--wait")

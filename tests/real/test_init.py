@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.keyboard import at_terminal
@@ -39,6 +40,7 @@ def written(newcomer):
     return yaml.safe_load(newcomer.inventory.read_text())
 
 
+@pytest.mark.slow
 def test_it_asks_once_leaves_out_what_fails_and_its_last_command_works(newcomer):
     """One key is known to ssh, one is not, and one host is not there."""
     first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
@@ -58,6 +60,7 @@ def test_it_asks_once_leaves_out_what_fails_and_its_last_command_works(newcomer)
     assert newcomer(*shlex.split(command)[1:]).out == "hello\n"
 
 
+@pytest.mark.slow
 def test_a_key_behind_a_jump_host_is_a_second_question_and_no_key_is_shown_twice(newcomer):
     first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
     configure(newcomer, f"Host behind\n  HostName {second.host}\nHost behind node2\n  ProxyJump node1")

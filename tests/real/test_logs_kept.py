@@ -71,6 +71,7 @@ def log(cli: Cli, task: str, *words: str) -> tuple[bytes, bytes]:
     return ran.stdout, ran.stderr
 
 
+@pytest.mark.slow
 def test_both_streams_are_whole_after_the_container_was_removed_by_hand(exact, node):
     task = kept(exact, BINARY)
     gone(exact, node, task)
@@ -79,6 +80,7 @@ def test_both_streams_are_whole_after_the_container_was_removed_by_hand(exact, n
     assert log(exact, task, "--stdout", "--follow") == (OUT, b"")
 
 
+@pytest.mark.slow
 def test_the_last_lines_are_those_that_docker_gives(alone, node):
     """Also of a line that is so long that Docker counts it as several."""
     task = kept(alone, "seq 5; head -c 40000 /dev/zero | tr '\\0' x; echo; seq 3; printf end")
@@ -87,6 +89,7 @@ def test_the_last_lines_are_those_that_docker_gives(alone, node):
     assert {n: log(alone, task, "--tail", n)[0] for n in counts} == from_docker
 
 
+@pytest.mark.slow
 def test_a_log_of_20_mb_is_cut_exactly_and_says_so(alone, node):
     task = kept(alone, LONG)
     whole = "".join(f"{n:0999}\n" for n in range(20_000)).encode()
@@ -108,6 +111,7 @@ def digest(data: bytes) -> tuple[int, str]:
     return len(data), hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_container_goes_after_its_time_and_the_log_stays(alone, node):
     keep(alone, "containers: 1s")
     task = kept(alone, f"{BOTH}; exit 3", code=3)
@@ -118,6 +122,7 @@ def test_the_container_goes_after_its_time_and_the_log_stays(alone, node):
     assert "has no timestamps, and its container is gone" in alone("logs", task, "--since", "1h", code=3).err
 
 
+@pytest.mark.slow
 def test_a_running_container_and_one_of_somebody_else_stay(alone, node):
     keep(alone, "containers: 1s")
     other = Cli(alone.lab, "other")
@@ -131,6 +136,7 @@ def test_a_running_container_and_one_of_somebody_else_stay(alone, node):
         other.close()
 
 
+@pytest.mark.slow
 def test_a_log_of_a_task_that_ended_while_no_controller_ran(alone, node):
     task = alone.submit("node1", "--", "sh", "-c", f"until [ -e /go ]; do sleep .05; done; {BOTH}")
     alone.kill_controller()
@@ -141,6 +147,7 @@ def test_a_log_of_a_task_that_ended_while_no_controller_ran(alone, node):
     assert log(alone, task) == (PLAIN, ERR)
 
 
+@pytest.mark.slow
 def test_a_kept_log_needs_no_node(alone, node):
     """Neither one that answers, nor one in the inventory."""
     task = kept(alone, BOTH)
@@ -151,6 +158,7 @@ def test_a_kept_log_needs_no_node(alone, node):
     assert log(alone, task) == (PLAIN, ERR)
 
 
+@pytest.mark.slow
 def test_the_oldest_logs_are_given_up_for_the_disk_budget(alone, node):
     keep(alone, "logs: 10KiB")
     tasks = [kept(alone, f"echo {n}") for n in range(3)]
@@ -165,6 +173,7 @@ def test_the_oldest_logs_are_given_up_for_the_disk_budget(alone, node):
     assert [log(alone, task) for task in tasks[1:]] == [(b"1\n", b""), (b"2\n", b"")]
 
 
+@pytest.mark.slow
 def test_a_log_whose_container_was_removed_too_early_is_told(alone, node):
     task = alone.submit("node1", "--", "sleep", "600")
     node.sh(f"docker rm -f agentless-{task}")
@@ -191,6 +200,7 @@ def small_disk(lab):
     cli.close()
 
 
+@pytest.mark.slow
 def test_a_log_for_which_the_disk_has_no_room_waits_on_its_node(small_disk, node):
     """The controller goes on and says so; the log comes when there is room."""
     small_disk.settle()

@@ -210,6 +210,7 @@ def person_without_waiting(lab, name):
     return Cli(lab, name, inventory(lab))
 
 
+@pytest.mark.slow
 def test_a_controller_that_dies_in_a_launch_neither_loses_the_task_nor_starts_it_twice(agentless, node):
     holder = node.sh("exec 9</; flock 9; sleep 300 >/dev/null 2>&1 & echo $!").stdout.strip()
     starting = agentless.start(

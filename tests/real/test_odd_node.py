@@ -71,6 +71,7 @@ def task(agentless):
     return found
 
 
+@pytest.mark.slow
 def test_doctor_tells_that_there_is_no_flock(person):
     """Without it nothing can be launched."""
     (failed,) = [check for check in person.json("doctor", code=1) if check["ok"] is False]
@@ -95,6 +96,7 @@ def test_a_shell_has_a_terminal(agentless, task):
     assert (code, screen.splitlines()[0]) == (0, "/dev/pts/0")
 
 
+@pytest.mark.slow
 def test_files_are_copied_there_and_back(agentless, task, odd, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / NAME).write_text("x\n")
@@ -105,6 +107,7 @@ def test_files_are_copied_there_and_back(agentless, task, odd, tmp_path):
         shutil.rmtree(tmp_path / "back")
 
 
+@pytest.mark.slow
 def test_uploads_and_outputs_come_and_go(agentless, tmp_path):
     (tmp_path / NAME).write_text("x\n")
     ways = ("--upload", f"{tmp_path}:/in", "--output", f"/out:{tmp_path}/back/")

@@ -44,6 +44,7 @@ def output(ann, task: str) -> dict:
 WORDS = ("node1", "--gpus", "0", "--workdir", "/w", "--output")
 
 
+@pytest.mark.slow
 def test_a_large_sparse_file_and_a_copy_that_hangs_delay_nobody(ann, program, tmp_path):
     """Neither what others bring nor their logs; whoever waits is told for whom."""
     go, begin = tmp_path / "go", tmp_path / "begin"
@@ -90,6 +91,7 @@ LEVELS = b"".join(member("r" + "/d" * depth, tarfile.DIRTYPE) for depth in (1, 2
     ],
     ids=["chained headers", "garbage in the middle", "3,000 levels", "a long name"],
 )
+@pytest.mark.slow
 def test_what_can_never_be_unpacked_is_said_once(ann, program, tmp_path, archive, state, words):
     (tmp_path / "archive").write_bytes(archive + bytes(1024))
     asked = tmp_path / "asked"
@@ -104,6 +106,7 @@ def test_what_can_never_be_unpacked_is_said_once(ann, program, tmp_path, archive
     assert asked.read_text() == "\n"
 
 
+@pytest.mark.slow
 def test_a_file_of_a_tebibyte_of_zeros_is_refused_and_the_limit_is_told(ann):
     task = ann.submit_here(*WORDS, "huge", "--", "truncate", "-s", "1024G", "huge")
     ann.here("wait", task, code=1)

@@ -87,6 +87,7 @@ def test_a_page_can_be_typed_from_top_to_bottom(name, reader):
         pytest.fail(f"{name}\n{wrong}", pytrace=False)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_table_of_envs_can_be_typed(reader, lab):
     lab.nodes["node1"].sh(f"docker save --output {lab.home}/project/saved.tar busybox").check_returncode()
     page = (ROOT / "docs/how-to/files/env.md").read_text()
@@ -102,6 +103,7 @@ def test_the_commands_of_the_table_of_envs_can_be_typed(reader, lab):
         ("docs/uninstall.md", "docker images"),
     ],
 )
+@pytest.mark.slow
 def test_a_command_can_be_typed(name, words, reader):
     command = next(step.command for step in steps((ROOT / name).read_text()) if words in step.command)
     helps = {"docker*": Help(keys=[("[y/N] ", "y\n")])}

@@ -93,6 +93,7 @@ def test_what_wants_more_memory_than_it_may_have_is_killed_for_that(agentless):
     assert not Path.home().joinpath("oom").exists()
 
 
+@pytest.mark.slow
 def test_a_task_is_followed_paused_resumed_and_stopped_with_grace(agentless):
     task = agentless.submit("pod::0", "--", "sh", "-c", STUBBORN)
     following = agentless.start("logs", "-f", task)
@@ -136,6 +137,7 @@ def test_a_shell_has_a_terminal_and_what_was_begun_in_it_ends_with_it(agentless,
     assert agentless("shell", task, "--", "cat", stdin="typed").out == "typed"
 
 
+@pytest.mark.slow
 def test_everything_comes_back_from_the_node_when_the_state_is_deleted(agentless):
     running = agentless.submit("pod::0", "--name", "kept", "--", "sleep", "300")
     ended = agentless.submit("pod", "--", "sh", "-c", "echo out; exit 4")
@@ -170,6 +172,7 @@ def test_a_gpu_that_another_users_podman_has_given_is_refused_by_the_node(agentl
     bob("submit", "pod::0", "--wait", "--", "true")
 
 
+@pytest.mark.slow
 def test_what_ran_when_the_power_went_has_failed_and_never_runs_again(agentless, node):
     task = agentless.submit("pod::0", "--", "sleep", "300")
     node.reboot_podman()
@@ -182,6 +185,7 @@ def test_what_ran_when_the_power_went_has_failed_and_never_runs_again(agentless,
     assert node.sh("podman ps --quiet").stdout == ""
 
 
+@pytest.mark.slow
 def test_files_go_into_a_container_and_come_out_of_it(agentless, lab, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("hello\n")

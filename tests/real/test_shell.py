@@ -113,6 +113,7 @@ def test_with_the_command_a_program_without_a_terminal_ends(agentless, node, tas
     assert only_the_task_is_left(node, task)
 
 
+@pytest.mark.slow
 def test_with_the_controller_its_programs_end(agentless, node, task):
     piped = agentless.start("shell", task, "--", "sh", "-c", BEGUN)
     assert piped.stdout.readline() == "begun\n"
@@ -135,6 +136,7 @@ def test_with_the_connection_its_programs_end(agentless, node, task):
     assert only_the_task_is_left(node, task)
 
 
+@pytest.mark.slow
 def test_a_program_that_will_not_hear_of_it_is_killed(agentless, node, task):
     with at(agentless, task, "--", "sh", "-c", f"trap '' HUP TERM; {BEGUN}") as keyboard:
         keyboard.sees(b"begun")
@@ -174,6 +176,7 @@ def test_sudo_docker(lab, node):
         cli.close()
 
 
+@pytest.mark.slow
 def test_on_this_machine_keys_and_hang_ups_arrive_also_under_a_controller_that_ignores_signals(lab, node):
     """As one that `nohup`, cron or a script in the background has started."""
     inventory = "version: 1\ndefaults: {image: busybox}\nnodes: {node1: {connection: local}}\n"
@@ -204,6 +207,7 @@ def test_a_task_that_does_not_run_has_no_shell(agentless, task):
     assert "is killed: a shell needs a running task" in agentless("shell", task, code=3).err
 
 
+@pytest.mark.slow
 def test_an_engine_that_has_gone_is_a_sentence(agentless, node, task):
     node.stop_docker()
     done = agentless("shell", task, code=None)

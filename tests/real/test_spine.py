@@ -41,6 +41,7 @@ def test_trust_shows_the_fingerprint_that_ssh_keygen_shows(newcomer):
     assert newcomer.node("node1")["state"] == "offline"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "code", "state"), [("y", 0, "online"), ("n", 3, "offline")])
 def test_trust_asks(newcomer, answer, code, state):
     newcomer("init", "--all")
@@ -62,6 +63,7 @@ def test_a_changed_host_key_is_refused_until_it_is_trusted(newcomer):
     assert newcomer.node("node1")["state"] == "online"
 
 
+@pytest.mark.slow
 def test_trust_all_asks_once_for_what_ssh_does_not_know(newcomer):
     """Of the two nodes one is in ~/.ssh/known_hosts, hashed."""
     newcomer("init", "--all")
@@ -91,6 +93,7 @@ def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
 # ---------------------------------------------------------------------- the main job
 
 
+@pytest.mark.slow
 def test_the_newcomers_path(newcomer):
     """init, trust, gpus, submit, logs: with nothing but an ssh configuration, of which no file is written to."""
     newcomer("init", "--all")

@@ -92,6 +92,7 @@ def test_those_who_follow_the_same_share_a_session(agentless, node):
     agentless("kill", task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "allowed"), [("asyncssh", 1), pytest.param("paramiko", 2, marks=pytest.mark.slow)])
 def test_a_node_with_few_sessions_stays_online_and_does_its_work(agentless, node, allowed):
     node.allow_sessions(allowed)

@@ -199,6 +199,7 @@ async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
     assert world.has() == [image]
 
 
+@pytest.mark.slow
 async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: World, image: str) -> None:
     store = (
         'case "$*" in "info --format driver"*) echo io.containerd.snapshotter.v1 ;; '
@@ -213,6 +214,7 @@ async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: 
     assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
 
 
+@pytest.mark.slow
 async def test_nodes_that_reach_each_other_need_nobody_between_them(
     world: World, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +231,7 @@ async def test_a_node_that_does_not_know_the_other_is_not_asked_twice(world: Wor
     assert "cannot ssh to node2" in str(failed(await world.send(image, via="straight")))
 
 
+@pytest.mark.slow
 async def test_a_shared_folder_holds_the_archive_until_it_is_read(world: World, image: str, tmp_path: Path) -> None:
     folder = tmp_path / "shared folder"
     folder.mkdir()
@@ -258,6 +261,7 @@ async def test_a_file_that_somebody_has_changed_in_the_shared_folder_is_refused(
 @pytest.mark.parametrize(
     "share", [pytest.param(0.1, marks=pytest.mark.slow), 0.5, pytest.param(0.9, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 async def test_a_cut_link_costs_no_layer_that_was_there(world: World, image: str, share: float) -> None:
     cut = At(share, world.node().kill_connections)
     assert isinstance(failed(await world.send(image, tell=cut)), Unreachable)
@@ -271,6 +275,7 @@ async def test_a_cut_link_costs_no_layer_that_was_there(world: World, image: str
     assert world.has() == [image], "what held the layers meanwhile is still there"
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_said_and_nothing_is_kept(world: World, image: str) -> None:
     node = world.node()
     with small_disk(node, 12 * MB):
@@ -281,6 +286,7 @@ async def test_a_full_disk_is_said_and_nothing_is_kept(world: World, image: str)
         assert world.has() == []
 
 
+@pytest.mark.slow
 async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: str) -> None:
     gone = layer(world.node("node1"), "busybox", "gone:1")
     links = world.controller.nodes.links
@@ -291,12 +297,14 @@ async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: s
     await world.rest()
 
 
+@pytest.mark.slow
 async def test_two_pushes_at_once_are_one(world: World, image: str) -> None:
     both = await asyncio.gather(world.send(image), world.send(image))
     assert sorted(sent(found).how for found in both) == ["current", "layers"]
     assert world.has() == [image]
 
 
+@pytest.mark.slow
 async def test_two_controllers_end_well(world: World, image: str) -> None:
     links = world.controller.nodes.links
     other = ImageDistribution()
@@ -326,6 +334,7 @@ async def test_a_tampered_layer_is_refused_and_nothing_of_it_is_kept(world: Worl
     assert world.has() == []
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_cancelled_ends_everything_on_the_nodes(world: World, image: str) -> None:
     begun = asyncio.Event()
     sending = asyncio.create_task(world.send(image, tell=At(0.2, begun.set)))

@@ -111,6 +111,7 @@ def test_ctrl_c_of_a_submit_that_follows_does_not_end_the_task(agentless):
     assert f"agentless stop {task['id']}" in done.err
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_error(agentless):
     task = ended(agentless, "seq", "100000")
     process = agentless.start("logs", task)

@@ -45,6 +45,7 @@ def test_who_does_not_listen_is_killed_after_the_grace_time(agentless):
     assert agentless("logs", task).out == "asked\n"
 
 
+@pytest.mark.slow
 def test_the_start_that_explain_names_comes_true(agentless):
     """It is when the first of those that run comes to its limit: not before, and then, since that has ended."""
     limits = ("--time-limit", "20s", "--stop-grace", "1s")
@@ -117,6 +118,7 @@ def test_a_task_that_ran_out_of_memory_is_tried_again(agentless):
     assert {each["state"] for each in tries} == {"killed_oom"}
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_batch_of_six(agentless):
     command = ("sh", "-c", 'echo "$2 $4"', "t", "--lr", "span:[0.1,0.01]", "--seed", "span:{1..3}")
     done = agentless("submit", "--gpus", "1", "--wait", "--json", "--", *command)

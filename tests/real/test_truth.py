@@ -123,6 +123,7 @@ def test_an_end_that_nobody_saw_has_the_engines_code_and_times(agentless, node):
     assert agentless("logs", task).out == "last words\n"
 
 
+@pytest.mark.slow
 def test_a_task_that_an_older_state_does_not_know_is_taken_in_again(alone):
     """The newest state was torn, and the copy before it is used."""
     running(alone, "node1::0")
@@ -180,6 +181,7 @@ def test_recover_names_the_nodes_that_do_not_answer(alone, node):
 # ---------------------------------------------------------------------- a node that left
 
 
+@pytest.mark.slow
 def test_a_task_on_a_node_that_left_the_inventory_is_lost_until_it_comes_back(agentless, lab):
     task = running(agentless, "node2::0")
     whole = inventory_of(lab)
@@ -208,6 +210,7 @@ def test_a_task_on_a_node_that_is_gone_for_good_can_be_forgotten(agentless, lab)
 # ---------------------------------------------------------------------- somebody else
 
 
+@pytest.mark.slow
 def test_two_people_see_each_others_tasks_and_only_their_own_with_mine(agentless, bob):
     mine, theirs = running(agentless, "node1::0"), running(bob, "node1::1")
     until(lambda: {task["id"] for task in agentless.json("ps")} == {mine, theirs})
@@ -217,6 +220,7 @@ def test_two_people_see_each_others_tasks_and_only_their_own_with_mine(agentless
     assert agentless.json("recover", "--yes") == []  # what is bob's is not ours to remember
 
 
+@pytest.mark.slow
 def test_the_loser_of_a_race_gets_a_sentence(agentless, bob):
     both = [cli.start("submit", "node1::0", "--no-queue", "--", "sleep", "60") for cli in (agentless, bob)]
     done = [finish(process) for process in both]
@@ -287,6 +291,7 @@ def test_events_tell_what_happened_to_a_task_and_why(agentless, node):
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.slow
 def test_events_follow_and_go_on_with_the_next_controller(agentless):
     agentless("wait", agentless.submit("node1", "--", "true"))
     follower = agentless.start("events", "--follow", "--json", "-n", "1")

@@ -47,6 +47,7 @@ def test_a_volume_outlives_its_tasks_and_later_ones_go_where_it_is(agentless):
     assert volumes(agentless) == {}
 
 
+@pytest.mark.slow
 def test_a_volume_is_made_where_it_is_wanted_and_once(agentless):
     agentless("volume", "create", "scratch", "--on", "node2")
     assert "already has a volume scratch" in agentless("volume", "create", "scratch", "--on", "node2", code=3).err
@@ -62,6 +63,7 @@ def test_a_volume_is_made_where_it_is_wanted_and_once(agentless):
     assert set(volumes(agentless)) == {("node1", "scratch"), ("node1", "other")}
 
 
+@pytest.mark.slow
 def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(agentless, lab):
     submit = ("submit", "--gpus", "0", "--volume", "data:/data")
     agentless("submit", "node2", "--wait", "--volume", "data:/data", "--", "true")
@@ -88,6 +90,7 @@ def test_a_strangers_volume_is_neither_used_nor_shown_nor_removed(agentless, lab
     assert "theirs" in lab.nodes["node1"].sh("docker volume ls -q").stdout
 
 
+@pytest.mark.slow
 def test_folders_of_the_node_are_seen_by_every_task(lab):
     folders = {name: lab.nodes[name].dir / "scratch" for name in lab.nodes}
     shared = lab.root / "shared"

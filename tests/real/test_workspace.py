@@ -84,6 +84,7 @@ def test_a_folder_runs_as_if_the_gpu_were_here(ann):
     assert again[0][2].endswith(" B")
 
 
+@pytest.mark.slow
 def test_a_task_has_its_files_as_they_were_at_the_submit_and_is_tried_with_them(ann):
     """Links, modes, an owner by number, several places; however often it is tried, and on whichever node."""
     write(ann.folder, code__main="echo one", config="c")
@@ -107,6 +108,7 @@ def test_a_task_has_its_files_as_they_were_at_the_submit_and_is_tried_with_them(
     ]
 
 
+@pytest.mark.slow
 def test_what_a_failed_task_has_made_comes_back_beside_what_is_ones_own(ann):
     """Also of a sweep, each apart; what was changed here is not written over, and what an output left here is."""
     write(ann.folder, results__mine="mine", results__a="mine too")
@@ -186,6 +188,7 @@ def hold(ann, go, at) -> None:
         pytest.param(IN_THE_MIDDLE, id="in the middle"),
     ],
 )
+@pytest.mark.slow
 def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path, at):
     """The controller is killed then; nothing half is left."""
     node, go = lab.nodes["node1"], tmp_path / "go"
@@ -208,6 +211,7 @@ def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of
     assert len(node.sh("docker images --quiet 'agentless-files/*'").stdout.split()) == 1
 
 
+@pytest.mark.slow
 def test_what_only_older_uploads_needed_goes(ann, lab):
     node = lab.nodes["node1"]
     write(ann.folder, first="first")
