@@ -14,6 +14,14 @@ from pathlib import Path
 from agentless.errors import InventoryError, StateError, UsageError
 
 _PACKAGE = Path(__file__).parent
+HTTP_SOCKET = "controller.sock"
+"""In the state folder: where the controller answers requests."""
+SSH_SOCKET = "ssh.sock"
+"""In the state folder: where the controller speaks SSH to the user's own ssh."""
+SSH_KNOWN_HOSTS = "ssh_known_hosts"
+"""In the state folder: the host key of all containers."""
+SSH_HOST = "agentless"
+"""The host whose key that is."""
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:

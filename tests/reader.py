@@ -42,6 +42,8 @@ ON_ENGINES = frozenset(
         "docs/how-to/files/upload.md",
         "docs/how-to/files/volumes.md",
         "docs/how-to/run/folder.md",
+        "docs/how-to/work/forward.md",
+        "docs/how-to/work/ssh.md",
     }
 )
 """Pages about images and volumes, which simulated nodes do not have."""

@@ -38,12 +38,17 @@ PANELS = {
         "ps": "tasks.ps",
         "show": "tasks.show",
         "logs": "tasks.logs",
-        "shell": "tasks.shell",
         "wait": "tasks.wait",
         "events": "tasks.events",
         "top": "setup.dashboard",
         "dashboard": "setup.dashboard",
         "usage": "usage.usage",
+    },
+    "Work in a task": {
+        "shell": "tasks.shell",
+        "ssh": "ssh.ssh",
+        "ssh-config": "ssh.ssh_config",
+        "forward": "ssh.forward",
     },
     "Queue": {
         "queue": "scheduling.queue",

@@ -92,7 +92,8 @@ _HAPPENED = {
     "thawed": "Resumed", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",
     "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
     "intruded": "GPU used by a foreign process", "unhealthy": "GPU unhealthy", "idle": "GPUs idle",
-    "busy-again": "GPUs in use", "brought": "Outputs copied", "shell-opened": "Shell opened", "removed": "Removed",
+    "busy-again": "GPUs in use", "brought": "Outputs copied", "shell-opened": "Shell opened",
+    "ssh-opened": "Logged in by ssh", "removed": "Removed",
 }  # fmt: skip
 
 

@@ -41,6 +41,8 @@ from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
 from agentless.controller.served_inventory import ServedInventory
+from agentless.controller.ssh.entrance import Entrance
+from agentless.controller.ssh.logins import Logins
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -122,7 +124,7 @@ class Controller:
         self._build_files(state, store)
         self._build_submission()
         self._build_commands(state)
-        self._build_process()
+        self._build_process(state)
         self.status = Status(
             state,
             self.inventory,
@@ -215,12 +217,13 @@ class Controller:
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
-    def _build_process(self) -> None:
+    def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
         tasks, outputs, bus, clock = self.tasks, self.expected_outputs, self.bus, self.clock
         self.traffic = Traffic(clock)
         self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
         self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
+        self.ssh = Entrance(state, tasks.owner, Logins(self.terminals, self.builds), self.traffic)
         self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
 
     # ---------------------------------------------------------------- life cycle

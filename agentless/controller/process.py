@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import filelock
@@ -22,6 +22,8 @@ from agentless.controller.http.server import Server
 from agentless.controller.periodic import PeriodicJob, keep_doing
 from agentless.controller.traffic import Counting
 from agentless.errors import ControllerError, StateError
+from agentless.paths import HTTP_SOCKET, SSH_SOCKET
+from agentless.remote.concurrency import cancel
 from agentless.signals import defaults_for_children
 from agentless.stores import private
 
@@ -55,12 +57,13 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
     sys.setswitchinterval(TURN)
     with lock:
         controller = Controller(state, inventory, SystemClock())
-        listener = _listen(state)
+        listeners = [_listen(state, name) for name in (HTTP_SOCKET, SSH_SOCKET)]
         try:
-            asyncio.run(_serve(controller, listener, ready, for_ever))
+            asyncio.run(_serve(controller, listeners, ready, for_ever=for_ever))
         finally:
-            listener.close()
-            (state / "controller.sock").unlink(missing_ok=True)
+            for listener, name in zip(listeners, (HTTP_SOCKET, SSH_SOCKET), strict=True):
+                listener.close()
+                (state / name).unlink(missing_ok=True)
 
 
 def _open_many_files() -> None:
@@ -75,15 +78,15 @@ def _open_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def _listen(state: Path) -> socket.socket:
+def _listen(state: Path, name: str) -> socket.socket:
     """A 0600 socket. Bound by its short name from within the folder, since a socket's path has at most 107 bytes."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     back = os.open(".", os.O_RDONLY)
     mask = os.umask(0o177)
     try:
         os.chdir(state)
-        Path("controller.sock").unlink(missing_ok=True)  # the lock is ours: whoever made it is dead
-        listener.bind("controller.sock")
+        Path(name).unlink(missing_ok=True)  # the lock is ours: whoever made it is dead
+        listener.bind(name)
         listener.listen(256)
     finally:
         os.umask(mask)
@@ -92,7 +95,10 @@ def _listen(state: Path) -> socket.socket:
     return listener
 
 
-async def _serve(controller: Controller, listener: socket.socket, ready: Callable[[], None], for_ever: bool) -> None:
+async def _serve(
+    controller: Controller, listeners: Sequence[socket.socket], ready: Callable[[], None], *, for_ever: bool
+) -> None:
+    http, ssh = listeners
     server, lifetime = Server(Counting(api.make(controller), controller.traffic)), controller.lifetime
     lifetime.begin(server.ask_to_leave)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -100,11 +106,10 @@ async def _serve(controller: Controller, listener: socket.socket, ready: Callabl
     defaults_for_children()
     await controller.start()
     jobs = controller.jobs if for_ever else [*controller.jobs, PeriodicJob("leaving", lifetime.leave_if_idle)]
-    ticking = asyncio.create_task(keep_doing(jobs))
+    working = asyncio.create_task(keep_doing(jobs)), asyncio.create_task(controller.ssh.serve(ssh))
     ready()
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[http])
     finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
+        await cancel(*working)
         await controller.close()

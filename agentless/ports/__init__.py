@@ -11,11 +11,12 @@ from agentless.ports.engine_parts import (
     VolumeCommands,
 )
 from agentless.ports.gpus import GpuVendor, Probe, ScriptRenderer
-from agentless.ports.transport import Shell, Terminal, Transport
+from agentless.ports.transport import Duplex, Shell, Terminal, Transport
 
 __all__ = [
     "Clock",
     "ContainerEngine",
+    "Duplex",
     "Engine",
     "EnvCommands",
     "FileCommands",

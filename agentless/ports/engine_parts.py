@@ -11,6 +11,7 @@ from agentless.model.files.files_image import FilesImage
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, Sight
 from agentless.model.images.image import Image, ImageDefaults, ImagePresence
 from agentless.model.tasks.log_query import LogPosition
+from agentless.model.terminal import Attachment, InputKind
 from agentless.model.view import ImageView
 
 
@@ -28,14 +29,17 @@ class Reading(Protocol):
 class TerminalCommands(Protocol):
     """Interactive programs in containers."""
 
-    def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
+    def shell(self, container: str, command: Sequence[str], mark: str, attached: Attachment) -> Command:
         """A program in the container, on the script's input and terminal; it ends when those break off.
 
-        Its output begins with the mark and a semicolon. Without a terminal, the script reads its input in lines: bytes
-        as `escaped` writes them, or a dot for the end. Without a command it is bash, or sh if there is none.
+        Its output begins with the mark and a semicolon. Input in lines is bytes as `escaped` writes them, or a dot for
+        the end. Without a command it is bash, or sh if there is none.
         """
 
-    def reading(self, *, terminal: bool) -> Reading:
+    def inside(self, template: str) -> Sequence[str]:
+        """The command that runs this template as a script of the container's own `sh`."""
+
+    def reading(self, kind: InputKind) -> Reading:
         """Reads the program's own output from what `shell` prints."""
 
 

@@ -8,8 +8,8 @@ from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 
 
-class Shell(Protocol):
-    """A running POSIX `sh` on a node with its three streams. It ends when its stdin ends, or with the connection."""
+class Duplex(Protocol):
+    """A running program with its three streams."""
 
     async def read(self) -> tuple[int, bytes] | None:
         """The next bytes and the stream they came on (1 or 2), as they arrive; None when both streams have ended.
@@ -25,6 +25,10 @@ class Shell(Protocol):
 
     async def wait(self) -> int:
         """Its exit code, 128 + signal for a signal, 255 when the server gave none."""
+
+
+class Shell(Duplex, Protocol):
+    """A running POSIX `sh` on a node. It ends when its stdin ends, or with the connection."""
 
     async def close(self) -> None:
         """Let go of it: its stdin ends and nothing more is read. Never raises."""

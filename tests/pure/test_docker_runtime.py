@@ -21,6 +21,7 @@ from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import Mount, Volume
 from agentless.model.tasks.task import Placement, Task
+from agentless.model.terminal import Attachment, InputKind, Size
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
@@ -99,10 +100,17 @@ def test_whether_it_can_hand_out_gpus_is_asked_by_the_programs_that_it_needs_for
     assert asked in script
 
 
-@pytest.mark.parametrize("name", ["shell-on-a-terminal", "shell-without-a-terminal"])
-def test_the_script_of_a_shell_is_the_one_on_record(name: str) -> None:
+ATTACHED = {
+    "shell-on-a-terminal": Attachment(InputKind.TERMINAL, Size(80, 24), {"TERM": "xterm"}),
+    "shell-without-a-terminal": Attachment(InputKind.LINES),
+    "shell-on-a-pipe": Attachment(InputKind.PIPE, None, {"A": "it's"}),
+}
+
+
+@pytest.mark.parametrize(("name", "attached"), ATTACHED.items(), ids=ATTACHED)
+def test_the_script_of_a_shell_is_the_one_on_record(name: str, attached: Attachment) -> None:
     commands = docker("sudo", "docker").terminal
-    text = commands.shell("c1", ("echo", "it's"), "m4rk", terminal=name == "shell-on-a-terminal").script
+    text = commands.shell("c1", ("echo", "it's"), "m4rk", attached).script
     file = DATA / f"{name}.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)

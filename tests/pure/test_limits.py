@@ -40,6 +40,7 @@ from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
+from agentless.model.terminal import InputKind
 from agentless.ports import Shell
 from agentless.remote import host_facts
 from agentless.remote.session import Session
@@ -348,7 +349,7 @@ async def test_a_script_that_never_says_its_mark_is_given_up(fd: int) -> None:
     with pytest.raises(TooMuch):
         await conversed(Endless(fd), "mark", nothing())  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
-        await Program(Endless(fd), AsItIs()).begin("mark")  # type: ignore[arg-type]
+        await Program(Endless(fd), AsItIs(), InputKind.LINES).begin("mark")  # type: ignore[arg-type]
 
 
 async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:

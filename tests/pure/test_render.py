@@ -326,8 +326,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "container": values,
         "mark": values,
         "command": some,
-        "terminal": st.booleans(),
+        "input": st.sampled_from(["terminal", "lines", "pipe"]),
+        "variables": st.lists(values.map(lambda text: f"A={text}"), max_size=2),
     },
+    "container-command.sh.j2": {},
+    "container-files.sh.j2": {},
+    "container-listen.sh.j2": {},
+    "container-relay.sh.j2": {},
+    "container-write.sh.j2": {},
     "systemd-journal.sh.j2": {**UNIT, "identifier": values},
     "systemd-launch.sh.j2": {
         "docker": lists,
@@ -614,13 +620,13 @@ def test_reading_the_ends_of_a_log_gives_docker_every_value_as_it_was(
 @given(data=st.data())
 @settings(max_examples=15)
 def test_a_shell_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
-    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-shell.sh.j2"])) | {"terminal": True}
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-shell.sh.j2"])) | {"input": "terminal"}
     script = renderer.script("docker-shell.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
     code, [ran] = fake.run(script, shell)
     assert code == 0
     begin = [*v["docker"], "exec", "--interactive", "--tty", "--detach-keys", "ctrl-@,ctrl-^,ctrl-@,ctrl-^"]
     assert ran[: len(begin) + 3] == [*begin, v["container"], "sh", "-c"]
-    assert ran[len(begin) + 4 :] == ["sh", v["mark"], *v["command"]]
+    assert ran[len(begin) + 4 :] == ["sh", v["mark"], *v["variables"], "--", *v["command"]]
 
 
 @shells

@@ -13,6 +13,7 @@ import pytest
 
 from agentless.model.command import escaped
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.terminal import Attachment, InputKind, Size
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
@@ -38,7 +39,7 @@ class Node:
 
     def piped(self, *command: str) -> subprocess.Popen[bytes]:
         """Begin a program without a terminal; what it prints from its own beginning on is left to be read."""
-        script = self._docker.terminal.shell("c1", command, MARK, terminal=False).script
+        script = self._docker.terminal.shell("c1", command, MARK, Attachment(InputKind.LINES)).script
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running = subprocess.Popen([*self._shell, "-c", script], env=self._env, bufsize=0, **pipes)
         assert running.stdout.read(len(MARK) + 1) == f"{MARK};".encode()
@@ -46,7 +47,7 @@ class Node:
 
     def on_terminal(self, *command: str) -> tuple[subprocess.Popen[bytes], int]:
         """Begin one on a terminal, and our end of that."""
-        script = self._docker.terminal.shell("c1", command, MARK, terminal=True).script
+        script = self._docker.terminal.shell("c1", command, MARK, Attachment(InputKind.TERMINAL, Size(80, 24))).script
         ours, theirs = os.openpty()
         argv = ["sh", "-c", TAKE, os.ttyname(theirs), *self._shell, "-c", script]
         running = subprocess.Popen(argv, env=self._env, stdin=theirs, start_new_session=True)

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.pages import ROOT
-from tests.reader import ON_ENGINES, Help, Reader, steps
+from tests.reader import CTRL_C, ON_ENGINES, Help, Reader, steps
 from tests.real.cli import Cli, inventory_of
 
 IMAGE = "python:3.12-slim"
@@ -38,6 +38,8 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless rm*": Help(first=["agentless wait TASK"], keys=[("[y/N]: ", "y\n")]),
         "agentless volume rm*": Help(keys=[("[y/N]: ", "y\n")]),
     },
+    "docs/how-to/work/forward.md": {"agentless forward*": Help(keys=[("leads to port", CTRL_C)])},
+    "docs/how-to/work/ssh.md": {"agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")])},
     "docs/how-to/run/folder.md": {"agentless run*": Help(first=["touch train.py"])},
 }
 """By page and command."""

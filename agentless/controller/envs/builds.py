@@ -8,11 +8,13 @@ import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
@@ -32,7 +34,7 @@ from agentless.model.images.env import (
     parse_ref,
 )
 from agentless.model.tasks.claim import TASK
-from agentless.model.terminal import Size
+from agentless.model.terminal import Attachment
 from agentless.rules.images.envs import env_named, next_number, version_named
 
 _T = TypeVar("_T")
@@ -78,16 +80,27 @@ class Builds:
         return {"env": name, "node": link.node.name, "image": image}
 
     @asynccontextmanager
-    async def open(self, name: str, command: Sequence[str], size: Size | None, by: Caller) -> AsyncIterator[Program]:
+    async def open(self, name: str, command: Sequence[str], attached: Attachment, by: Caller) -> AsyncIterator[Program]:
         """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
+        async with self._entered(name) as (link, container), started(link, container, command, attached) as program:
+            self._envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
+            yield program
+
+    @asynccontextmanager
+    async def log_in(self, name: str, by: Caller) -> AsyncIterator[Login]:
+        """Let somebody run any number of programs in the build container."""
+        async with self._entered(name) as (link, container):
+            yield Login(link, container, partial(self._envs.publish, name, "ssh-opened", f"agentless ssh, by {by}"))
+
+    @asynccontextmanager
+    async def _entered(self, name: str) -> AsyncIterator[tuple[NodeLink, str]]:
+        """The build container, which stays while somebody is in it."""
         envs = self._envs
         async with envs.working(name):
             link, container = await self._container(name)
             envs.programs[name] += 1
         try:
-            async with started(link, container.id, command, size) as program:
-                envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
-                yield program
+            yield link, container.id
         finally:
             envs.programs[name] -= 1
 

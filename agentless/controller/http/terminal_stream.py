@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from fastapi import Response
@@ -20,23 +20,8 @@ from agentless.controller.nodes.program import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.formats.frames import DATA, END, RESIZE, FrameDecoder, frame
 from agentless.model.terminal import Size
+from agentless.ports import Duplex
 from agentless.remote.concurrency import cancel
-
-
-class Duplex(Protocol):
-    """A running program that is read and written."""
-
-    async def read(self) -> tuple[int, bytes] | None:
-        """As `Shell.read`."""
-
-    async def write(self, data: bytes) -> None:
-        """As `Shell.write`."""
-
-    async def write_eof(self) -> None:
-        """As `Shell.write_eof`."""
-
-    async def wait(self) -> int:
-        """As `Shell.wait`."""
 
 
 class TerminalStream(Response):

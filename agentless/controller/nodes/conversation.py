@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable
 from agentless.errors import RuntimeFailed, TooMuch
 from agentless.model.command import ANSWER, Result
 from agentless.model.text import last_words
-from agentless.ports import Shell
+from agentless.ports import Duplex, Shell
 from agentless.remote.concurrency import feed
 from agentless.remote.worker import GREETING
 
@@ -20,7 +20,7 @@ class NoMark(Exception):
         self.out, self.err = out, err
 
 
-async def until_mark(shell: Shell, mark: str, flood: str) -> tuple[bytes, bytes]:
+async def until_mark(shell: Duplex, mark: str, flood: str) -> tuple[bytes, bytes]:
     """Read until a script has printed its mark and a semicolon: what has followed, and its standard error so far.
 
     Raises NoMark, and TooMuch with the words in `flood` for more than a shell may print before it begins.

@@ -6,15 +6,17 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import cast
 
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import RuntimeFailed, Timeout, Unreachable
-from agentless.model.command import escaped
+from agentless.model.command import Command, escaped
 from agentless.model.nodes.node import unreachable
-from agentless.model.terminal import Size
-from agentless.ports import Reading, Shell, Terminal
+from agentless.model.terminal import Attachment, InputKind, Size
+from agentless.ports import Duplex, Reading, Terminal
+from agentless.remote.session import Session
 from agentless.remote.worker import GREETING
 
 BEGIN_WITHIN = 20.0
@@ -22,14 +24,14 @@ BEGIN_WITHIN = 20.0
 
 
 class Program:
-    """A running program, with a terminal or without. Its exit code is `wait()`.
+    """A running program. Its exit code is `wait()`.
 
     `reading` takes what the engine itself prints out of the output.
     """
 
-    def __init__(self, shell: Shell, reading: Reading, terminal: Terminal | None = None) -> None:
+    def __init__(self, shell: Duplex, reading: Reading, kind: InputKind) -> None:
         self._shell = shell
-        self._terminal = terminal
+        self._kind = kind
         self._printed: deque[tuple[int, bytes]] = deque()
         self._own = reading
         self.wait = shell.wait
@@ -49,38 +51,42 @@ class Program:
 
     async def write(self, data: bytes) -> None:
         """Send input."""
-        await self._shell.write(data if self._terminal else escaped(data) + b"\n")
+        await self._shell.write(escaped(data) + b"\n" if self._kind is InputKind.LINES else data)
 
     async def write_eof(self) -> None:
         """End the input. On a terminal the user types a key for that."""
-        if not self._terminal:
+        if self._kind is InputKind.LINES:
             await self._shell.write(b".\n")
+        elif self._kind is InputKind.PIPE:
+            await self._shell.write_eof()
 
     async def resize(self, size: Size) -> None:
-        """Resize the terminal."""
-        if self._terminal:
-            await self._terminal.resize(size)
+        """Resize the terminal, if it has one."""
+        if self._kind is InputKind.TERMINAL:
+            await cast(Terminal, self._shell).resize(size)
 
 
 @asynccontextmanager
-async def started(link: NodeLink, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
+async def started(
+    link: NodeLink, container: str, command: Sequence[str], attached: Attachment
+) -> AsyncIterator[Program]:
     """Start a program in this container."""
     await link.ready()
     if not link.online:
         raise Unreachable(unreachable(link.node.name, link.observation.error))
     mark = secrets.token_hex(16)
-    commands, typed = link.runtime.terminal, size is not None
-    script, reading = commands.shell(container, command, mark, terminal=typed), commands.reading(terminal=typed)
-    if size is None:
-        async with link.session.dialogue(script) as shell:
-            program = Program(shell, reading)
-            await _begin(link, program, mark)
-            yield program
-    else:
-        async with link.session.terminal(script, size) as terminal:
-            program = Program(terminal, reading, terminal)
-            await _begin(link, program, mark)
-            yield program
+    commands = link.runtime.terminal
+    script, reading = commands.shell(container, command, mark, attached), commands.reading(attached.input)
+    async with _opened(link.session, script, attached) as shell:
+        program = Program(shell, reading, attached.input)
+        await _begin(link, program, mark)
+        yield program
+
+
+def _opened(session: Session, script: Command, attached: Attachment) -> AbstractAsyncContextManager[Duplex]:
+    if attached.size:
+        return session.terminal(script, attached.size)
+    return session.pipe(script) if attached.input is InputKind.PIPE else session.dialogue(script)
 
 
 async def _begin(link: NodeLink, program: Program, mark: str) -> None:

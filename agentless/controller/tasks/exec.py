@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
+from agentless.controller.nodes.login import Login
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
@@ -12,8 +15,8 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Running
-from agentless.model.terminal import Size
+from agentless.model.tasks.task import Running, Task
+from agentless.model.terminal import Attachment
 
 
 class Terminals:
@@ -27,9 +30,23 @@ class Terminals:
 
     @asynccontextmanager
     async def open(
-        self, reference: str, command: Sequence[str], size: Size | None, by: Caller
+        self, reference: str, command: Sequence[str], attached: Attachment, by: Caller
     ) -> AsyncIterator[Program]:
-        """Run a command (none: a shell) in the container of a task, without a `size` without a terminal."""
+        """Run a command (none: a shell) in the container of a task."""
+        task, link = self._running(reference)
+        async with started(link, task.container_ref, command, attached) as program:
+            self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")
+            yield program
+
+    @asynccontextmanager
+    async def log_in(self, reference: str, by: Caller) -> AsyncIterator[Login]:
+        """Let somebody run any number of programs in the container of a task."""
+        task, link = self._running(reference)
+        opened = partial(self._ledger.publish, task, "ssh-opened", f"agentless ssh, by {by}")
+        yield Login(link, task.container_ref, opened)
+
+    def _running(self, reference: str) -> tuple[Task, NodeLink]:
+        """The task and its node; raises Refused if nothing can be run in it."""
         task = self._lookup.find(reference)
         if not isinstance(task.status, Running):
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
@@ -40,6 +57,4 @@ class Terminals:
                 f"task {task.id} has no container for a shell (--container NULL); log in to {link.node.name} and set "
                 f"{variables}"
             )
-        async with started(link, task.container_ref, command, size) as program:
-            self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")
-            yield program
+        return task, link

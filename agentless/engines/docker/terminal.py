@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings
 from agentless.engines.docker.commands import Commands
 from agentless.model.command import Command
+from agentless.model.terminal import Attachment, InputKind
 from agentless.ports import Reading
 
 
@@ -17,7 +18,7 @@ class DockerTerminal:
         self._commands = commands
         self._warnings = warnings
 
-    def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
+    def shell(self, container: str, command: Sequence[str], mark: str, attached: Attachment) -> Command:
         """Run a program in the container with the script's input and terminal; it ends when they break off."""
         return self._commands.script(
             "docker-shell.sh.j2",
@@ -25,9 +26,14 @@ class DockerTerminal:
             container=container,
             command=command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"),
             mark=mark,
-            terminal=terminal,
+            input=attached.input.value,
+            variables=[f"{name}={value}" for name, value in attached.variables.items()],
         )
 
-    def reading(self, *, terminal: bool) -> Reading:
+    def inside(self, template: str) -> Sequence[str]:
+        """The command that runs this template as a script of the container's own `sh`."""
+        return "sh", "-c", self._commands.text(template)
+
+    def reading(self, kind: InputKind) -> Reading:
         """Reads the program's own output from what `shell` prints."""
-        return AsItIs() if terminal else WithoutWarnings(AsItIs(), self._warnings())
+        return AsItIs() if kind is InputKind.TERMINAL else WithoutWarnings(AsItIs(), self._warnings())

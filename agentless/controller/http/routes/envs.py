@@ -24,7 +24,7 @@ from agentless.controller.http.schemas import (
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.controller.lifetime import Lifetime
 from agentless.model.images.env import parse_ref
-from agentless.model.terminal import Size
+from agentless.model.terminal import Attachment, Size
 from agentless.model.view import EnvView
 
 
@@ -97,7 +97,7 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
         env: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """Run a program in the build container of an env. Without `size`, it has no terminal."""
-        opening = builds.open(env, command, None if size is None else Size.parse(size), caller)
+        opening = builds.open(env, command, Attachment.sized(None if size is None else Size.parse(size)), caller)
         stopped = "the controller stopped and closed the terminal; the env keeps its changes"
         return TerminalStream(services.lifetime, opening, stopped)
 

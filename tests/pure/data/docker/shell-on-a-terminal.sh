@@ -3,10 +3,15 @@ begin() {
     printf "%s;" "$1"
     export AGENTLESS_TERMINAL="$$.$1"
     shift
-    exec "$@"' sh m4rk echo 'it'"'"'s'
+    for variable; do
+      shift
+      [ "$variable" != -- ] || break
+      export "$variable"
+    done
+    exec "$@"' sh m4rk TERM=xterm -- echo 'it'"'"'s'
 }
 hang_up() {
-  trap '' HUP TERM
+  trap '' HUP TERM PIPE
   sudo docker exec c1 sh -c '
     signal=HUP seen=
     for second in 1 2 3 4; do
@@ -30,7 +35,7 @@ hang_up() {
       sleep 1
     done' m4rk </dev/null >/dev/null 2>&1
 }
-trap 'hang_up; exit 129' HUP TERM
+trap 'hang_up; exit 129' HUP TERM PIPE
 # In the background, since a shell hears of no signal while a program in front of it runs; it has no input there.
 exec 3<&0
 # Docker's own keys to leave a program alone, Ctrl-P Ctrl-Q, belong to the program; there is no way to have none.

@@ -3,10 +3,15 @@ begin() {
     printf "%s;" "$1"
     export AGENTLESS_TERMINAL="$$.$1"
     shift
-    exec "$@"' sh m4rk echo 'it'"'"'s'
+    for variable; do
+      shift
+      [ "$variable" != -- ] || break
+      export "$variable"
+    done
+    exec "$@"' sh m4rk  -- echo 'it'"'"'s'
 }
 hang_up() {
-  trap '' HUP TERM
+  trap '' HUP TERM PIPE
   sudo docker exec c1 sh -c '
     signal=HUP seen=
     for second in 1 2 3 4; do

@@ -1,0 +1,67 @@
+"""`agentless ssh`: the user's own ssh, into the container of a task."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Annotated
+
+import typer
+
+from agentless import paths
+from agentless.cli.arguments import TaskArgument
+from agentless.cli.command import WithCommand, command_of
+from agentless.cli.ssh.settings import inventory_or_none
+from agentless.errors import Refused
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(cls=_Ssh)(ssh)
+
+
+class _Ssh(WithCommand):
+    """A shell, or a command instead."""
+
+    after_options = ("[-- COMMAND...]",)
+
+
+def ssh(
+    context: typer.Context,
+    task: TaskArgument,
+    local: Annotated[
+        list[str] | None,
+        typer.Option("-L", metavar="[HOST:]PORT:HOST:PORT", help="Forward a port of this machine into the container"),
+    ] = None,
+    remote: Annotated[
+        list[str] | None,
+        typer.Option("-R", metavar="[HOST:]PORT:HOST:PORT", help="Forward a port of the container to this machine"),
+    ] = None,
+    dynamic: Annotated[
+        list[str] | None, typer.Option("-D", metavar="[HOST:]PORT", help="Be a SOCKS proxy into the container")
+    ] = None,
+    no_command: Annotated[bool, typer.Option("-N", help="Run nothing; only forward ports")] = False,
+    terminal: Annotated[bool, typer.Option("-t", help="Give the command a terminal")] = False,
+    option: Annotated[
+        list[str] | None, typer.Option("-o", metavar="KEY=VALUE", help="Any option of ssh_config(5)")
+    ] = None,
+) -> int:
+    """Log in to the container of a running task with your own ssh.
+
+    Needs nothing in the image but sh. Runs a command instead if you write one after --. To have plain ssh, scp, sftp
+    and rsync reach containers as TASK.agentless, run: agentless ssh-config --install
+
+    agentless ssh train
+    agentless ssh train -- nvidia-smi
+    agentless ssh train -L 8888:localhost:8888
+    """
+    from agentless.client.ssh.options import arguments
+    from agentless.client.ssh.proxy import SUFFIX
+
+    program = shutil.which("ssh")
+    if program is None:
+        raise Refused("no ssh on this machine; install OpenSSH's client, or use: agentless shell")
+    words = arguments(paths.state_dir(), inventory_or_none(context))
+    for flag, values in (("-L", local), ("-R", remote), ("-D", dynamic), ("-o", option)):
+        words += [word for value in values or () for word in (flag, value)]
+    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal)) if wanted]
+    os.execv(program, [program, *words, "--", f"{task}{SUFFIX}", *command_of(context)])  # noqa: S606

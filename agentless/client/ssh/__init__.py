@@ -1,0 +1,1 @@
+"""The user's own `ssh`, led to the controller."""

@@ -1,0 +1,101 @@
+"""The ProxyCommand of the user's ssh: `python -IS proxy.py STATE INVENTORY HOST`.
+
+It asks the controller for a connection with a container. ssh itself wants the connection by `ProxyUseFdpass`, and then
+this process is out of the way. Other clients, such as paramiko, have the bytes passed through.
+
+It is a program of its own that imports next to nothing: ssh waits for it.
+"""
+
+import array
+import json
+import os
+import selectors
+import socket
+import stat
+import sys
+
+SUFFIX = ".agentless"
+CHUNK = 256 * 1024
+FAILED = 255
+
+
+def main() -> int:
+    """Connect standard input and output with the container."""
+    state, inventory, host = sys.argv[1:4]
+    connection = reach(state, inventory, host.removesuffix(SUFFIX))
+    if stat.S_ISSOCK(os.fstat(1).st_mode):
+        with socket.socket(fileno=1) as ssh:
+            ssh.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))])
+        return 0
+    _pass_through(connection)
+    return 0
+
+
+def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
+    """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
+    connection = _connected(state, inventory)
+    greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
+    connection.sendall(json.dumps(greeting).encode() + b"\n")
+    answer = b""
+    while not answer.endswith(b"\n"):
+        byte = connection.recv(1)
+        if not byte:
+            raise ConnectionError("the controller closed the connection")
+        answer += byte
+    if not answer.startswith(b"+"):
+        raise ConnectionError(answer[1:].decode(errors="replace").strip())
+    return connection
+
+
+def _connected(state: str, inventory: str) -> socket.socket:
+    """A connection to the controller, which is started if none answers."""
+    try:
+        return _connect(state)
+    except (FileNotFoundError, ConnectionRefusedError):
+        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+        from pathlib import Path  # noqa: PLC0415 - a controller runs, nearly always
+
+        from agentless.client.connection import Connector  # noqa: PLC0415
+
+        Connector(Path(state), Path(inventory) if inventory else None).connected().close()
+        return _connect(state)
+
+
+def _connect(state: str) -> socket.socket:
+    """From within the folder: the path of a socket has at most 107 bytes."""
+    os.chdir(state)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect("ssh.sock")
+    return connection
+
+
+def _pass_through(connection: socket.socket) -> None:
+    """Copy both directions until the controller has sent everything."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(connection, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == 0:
+                    data = os.read(0, CHUNK)
+                    if data:
+                        connection.sendall(data)
+                    else:
+                        selector.unregister(0)
+                        connection.shutdown(socket.SHUT_WR)
+                else:
+                    data = connection.recv(CHUNK)
+                    if not data:
+                        return
+                    while data:
+                        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except Exception as error:  # noqa: BLE001 - whatever it is, ssh shows this line
+        sys.stderr.write(f"agentless: {error}\n")
+        code = FAILED
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,169 @@
+"""One channel of a connection: a shell, a command or a file server in the container."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import asyncssh
+from asyncssh.channel import SSHChannel
+from asyncssh.stream import SSHServerStreamSession
+
+from agentless.controller.nodes.login import Login
+from agentless.controller.nodes.program import Program
+from agentless.controller.ssh.sftp import OpenEnd, serve_files
+from agentless.errors import AgentlessError
+from agentless.model.terminal import Attachment, InputKind, Size
+from agentless.remote.concurrency import cancel
+
+CHUNK = 256 * 1024
+FAILED = 255
+"""The exit code of ssh where the connection failed."""
+_SFTP = "sftp"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_MOST_VARIABLES = 64
+_LONGEST = 4096
+_FATAL = frozenset({"HUP", "INT", "QUIT", "TERM", "KILL"})
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The user's side of a program."""
+
+    stdin: asyncssh.SSHReader[bytes]
+    stdout: asyncssh.SSHWriter[bytes]
+    stderr: asyncssh.SSHWriter[bytes]
+
+
+class Channel(SSHServerStreamSession[bytes]):
+    """Begins the program that is asked for, and ends it when the user leaves."""
+
+    def __init__(self, login: Login) -> None:
+        super().__init__(None)
+        self._login = login
+        self._running: asyncio.Task[None] | None = None
+
+    def connection_made(self, chan: SSHChannel[bytes]) -> None:
+        """Remember the channel."""
+        super().connection_made(chan)
+        self._channel = cast(asyncssh.SSHServerChannel[bytes], chan)
+
+    def shell_requested(self) -> bool:
+        """Accept a shell."""
+        return True
+
+    def exec_requested(self, command: str) -> bool:
+        """Accept a command."""
+        del command
+        return True
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        """Accept sftp."""
+        return subsystem == _SFTP
+
+    def session_started(self) -> None:
+        """Begin."""
+        chan = self._channel
+        errors = asyncssh.SSHWriter(self, chan, asyncssh.EXTENDED_DATA_STDERR)
+        streams = Streams(asyncssh.SSHReader(self, chan), asyncssh.SSHWriter(self, chan), errors)
+        self._running = asyncio.create_task(self._run(streams))
+
+    async def _run(self, streams: Streams) -> None:
+        """Run the program to its end."""
+        try:
+            code = await (self._serve_files(streams) if self._channel.get_subsystem() else self._run_program(streams))
+        except AgentlessError as error:
+            code = FAILED
+            with contextlib.suppress(OSError):
+                streams.stderr.write(f"agentless: {error}\r\n".encode())
+        if code is None:
+            self._channel.close()
+        else:
+            self._channel.exit(code)
+
+    async def _run_program(self, streams: Streams) -> int | None:
+        async with self._login.shell(self._channel.get_command(), self._attachment()) as program:
+            return await _carry(program, streams)
+
+    async def _serve_files(self, streams: Streams) -> int | None:
+        """By the container's own sftp-server; by ours, which asks a shell there, if it has none."""
+        async with self._login.files() as program:
+            answer = b""
+            while not answer:
+                chunk = await program.read()
+                if chunk is None:
+                    return FAILED
+                answer += chunk[1] if chunk[0] == 1 else b""
+            if answer[:1] == b"+":
+                streams.stdout.write(answer[1:])
+                return await _carry(program, streams)
+            shell = program, answer[1:]
+            await serve_files(self._login, shell, self._channel, (streams.stdin, OpenEnd(self, self._channel)))
+            return 0
+
+    def _attachment(self) -> Attachment:
+        variables = _variables(self._channel.get_environment())
+        kind = self._channel.get_terminal_type()
+        if kind is None:
+            return Attachment(InputKind.PIPE, None, variables)
+        columns, rows, *_ = self._channel.get_terminal_size()
+        return Attachment(InputKind.TERMINAL, _size(columns, rows), _variables({"TERM": kind}) | variables)
+
+
+async def _carry(program: Program, streams: Streams) -> int | None:
+    """Pass on both directions. Returns the exit code, None if the user has left."""
+    printing = asyncio.create_task(_print(program, streams))
+    typing = asyncio.create_task(_type(program, streams.stdin))
+    left = asyncio.create_task(streams.stdout.channel.wait_closed())
+    try:
+        while not printing.done():
+            running = {task for task in (printing, typing, left) if not task.done()}
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if left.done() or (typing.done() and typing.result()):
+                return None
+        printing.result()
+        return await program.wait()
+    finally:
+        await cancel(printing, typing, left)
+
+
+async def _print(program: Program, streams: Streams) -> None:
+    while chunk := await program.read():
+        with contextlib.suppress(OSError):  # the user has left
+            stream = streams.stderr if chunk[0] == 2 else streams.stdout
+            stream.write(chunk[1])
+            await stream.drain()
+
+
+async def _type(program: Program, stdin: asyncssh.SSHReader[bytes]) -> bool:
+    """Pass on input to its end; true if the user has ended the program by a signal."""
+    while True:
+        try:
+            data = await stdin.read(CHUNK)
+        except asyncssh.TerminalSizeChanged as change:
+            await program.resize(_size(change.width, change.height))
+        except asyncssh.SignalReceived as received:
+            if received.signal in _FATAL:
+                return True
+        except asyncssh.BreakReceived:
+            continue
+        else:
+            if not data:
+                await program.write_eof()
+                return False
+            await program.write(data)
+
+
+def _size(columns: int, rows: int) -> Size:
+    """A terminal without a size, as a script has it, has the usual one."""
+    return Size(min(columns, 9999) or 80, min(rows, 9999) or 24)
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that can be passed on."""
+    good = [(name, value) for name, value in env.items() if _NAME.fullmatch(name) and len(value) <= _LONGEST]
+    return {name: value for name, value in good[:_MOST_VARIABLES] if "\0" not in value}

@@ -1,0 +1,90 @@
+"""Connections with ports in a container, each through a program there; its template has the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from agentless.controller.nodes.login import Login
+from agentless.controller.nodes.program import Program
+from agentless.controller.ssh.warm import Warm
+from agentless.errors import Refused
+from agentless.model.text import printable
+from agentless.remote.concurrency import cancel
+
+ANSWER = 4096
+"""Bytes of a reason why a port cannot be reached."""
+KEPT = 60.0
+"""Seconds for which a program is still ready after the last connection."""
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A connection. `first` is what the port has sent already; `end` closes it."""
+
+    program: Program
+    end: Callable[[], object]
+    first: bytes
+
+
+class Relays:
+    """The connections with the ports of one container."""
+
+    def __init__(self, login: Login) -> None:
+        self._warm = Warm(login.relay)
+        self.close = self._warm.close
+
+    async def connect(self, host: str, port: int) -> Relay:
+        """Reach a port from within the container; raises Refused with the reason."""
+        if not host.isprintable() or not host or " " in host:
+            raise Refused("no such host")
+        taken = await self._warm.take()
+        try:
+            await taken.program.write(f"{host} {port}\n".encode())
+            answer = b""
+            while not answer.startswith(b"+"):
+                chunk = await taken.program.read()
+                if chunk is None or len(answer) > ANSWER:
+                    why = printable(answer[1:].decode("utf-8", "replace"))
+                    raise Refused(why or "the program in the container ended")
+                answer += chunk[1] if chunk[0] == 1 else b""
+        except BaseException:
+            taken.end()
+            raise
+        return Relay(taken.program, taken.end, answer[1:])
+
+
+class SharedRelays:
+    """The relays of all containers. All who connect with ports of one container share its ready program."""
+
+    def __init__(self) -> None:
+        self._relays: dict[str, Relays] = {}
+        self._users: Counter[str] = Counter()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def of(self, login: Login) -> AsyncIterator[Relays]:
+        """Those of one container, while somebody uses them."""
+        key = login.container
+        self._users[key] += 1
+        try:
+            yield self._relays.setdefault(key, Relays(login))
+        finally:
+            self._users[key] -= 1
+            closing = asyncio.create_task(self._close_later(key))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """End all of them."""
+        await cancel(*self._closing)
+        for relays in self._relays.values():
+            await relays.close()
+
+    async def _close_later(self, key: str) -> None:
+        await asyncio.sleep(KEPT)
+        if not self._users[key] and key in self._relays:
+            await self._relays.pop(key).close()

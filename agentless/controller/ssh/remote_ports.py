@@ -1,0 +1,154 @@
+"""Ports in a container that lead to the user's machine (`ssh -R`); the template has the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncssh
+
+from agentless.controller.nodes.login import Login
+from agentless.controller.nodes.program import Program
+from agentless.errors import AgentlessError, Refused
+from agentless.model.text import printable
+from agentless.remote.concurrency import cancel
+
+CHUNK = 64 * 1024
+LINE = 4096
+"""Bytes of the first line."""
+_HEADER = struct.Struct("!IBI")
+_NEW, _DATA, _END, _CLOSED = range(4)
+_ANY = {"": "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}  # noqa: S104 - the user asks for it
+"""Addresses of a port, as ssh asks for them."""
+
+
+class RemotePort(asyncssh.SSHListener):
+    """One port. Each connection to it is a channel to the client."""
+
+    def __init__(self, stack: AsyncExitStack, program: Program, connection: asyncssh.SSHServerConnection) -> None:
+        super().__init__()
+        self._stack = stack
+        self._program = program
+        self._connection = connection
+        self._seen = b""
+        self._port = 0
+        self._asked: tuple[str, int] = ("", 0)
+        self._writers: dict[int, asyncio.Task[asyncssh.SSHWriter[bytes] | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def begin(cls, login: Login, connection: asyncssh.SSHServerConnection, host: str, port: int) -> RemotePort:
+        """Listen in the container; raises Refused with the reason."""
+        if not host.isprintable() or " " in host:
+            raise Refused("no such host")
+        stack = AsyncExitStack()
+        listener = cls(stack, await stack.enter_async_context(login.listener()), connection)
+        try:
+            await listener._listen(host, port)
+        except BaseException:
+            await stack.aclose()
+            raise
+        return listener
+
+    def get_port(self) -> int:
+        """The port that was chosen."""
+        return self._port
+
+    def close(self) -> None:
+        """Stop listening, and close its connections."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until that is done."""
+        await cancel(*self._tasks)
+
+    async def _listen(self, host: str, port: int) -> None:
+        self._asked = host, port
+        await self._program.write(f"{_ANY.get(host, host)} {port}\n".encode())
+        while b"\n" not in self._seen:
+            if not await self._more() or len(self._seen) > LINE:
+                raise Refused(printable(self._seen[1:LINE].decode("utf-8", "replace")) or "the listening program ended")
+        line, _, self._seen = self._seen.partition(b"\n")
+        self._port = int(line[1:])
+        self._begin(self._serve())
+
+    async def _serve(self) -> None:
+        """Take what the container sends, until it ends or this is closed."""
+        try:
+            with contextlib.suppress(AgentlessError):
+                while await self._has(_HEADER.size):
+                    number, kind, size = _HEADER.unpack(self._seen[: _HEADER.size])
+                    if size > CHUNK or not await self._has(_HEADER.size + size):
+                        return
+                    data = self._seen[_HEADER.size : _HEADER.size + size]
+                    self._seen = self._seen[_HEADER.size + size :]
+                    await self._take(number, kind, data)
+        finally:
+            for task in self._tasks - {asyncio.current_task()}:
+                task.cancel()
+            await self._stack.aclose()
+
+    async def _take(self, number: int, kind: int, data: bytes) -> None:
+        if kind == _NEW:
+            self._writers[number] = asyncio.create_task(self._open(number))
+            return
+        opening = self._writers.get(number)
+        writer = await opening if opening else None
+        if writer is None:
+            return
+        with contextlib.suppress(OSError):
+            if kind == _DATA:
+                writer.write(data)
+                await writer.drain()
+            elif kind == _END:
+                writer.write_eof()
+        if kind == _CLOSED:
+            writer.close()
+            del self._writers[number]
+
+    async def _open(self, number: int) -> asyncssh.SSHWriter[bytes] | None:
+        """A channel to the client for a new connection; None if it refuses."""
+        try:
+            reader, writer = await self._connection.open_connection(*self._asked_or_chosen(), encoding=None)
+        except asyncssh.Error:
+            await self._put(number, _CLOSED)
+            return None
+        self._begin(self._send(number, reader))
+        return writer
+
+    def _asked_or_chosen(self) -> tuple[str, int]:
+        return self._asked[0], self._asked[1] or self._port
+
+    async def _send(self, number: int, reader: asyncssh.SSHReader[bytes]) -> None:
+        """Pass on what the client sends."""
+        with contextlib.suppress(OSError, asyncssh.Error, AgentlessError):
+            while data := await reader.read(CHUNK):
+                await self._put(number, _DATA, data)
+            await self._put(number, _END)
+            await reader.channel.wait_closed()
+            await self._put(number, _CLOSED)
+
+    async def _put(self, number: int, kind: int, data: bytes = b"") -> None:
+        await self._program.write(_HEADER.pack(number, kind, len(data)) + data)
+
+    async def _has(self, size: int) -> bool:
+        while len(self._seen) < size:
+            if not await self._more():
+                return False
+        return True
+
+    async def _more(self) -> bool:
+        chunk = await self._program.read()
+        if chunk and chunk[0] == 1:
+            self._seen += chunk[1]
+        return chunk is not None
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,88 @@
+"""The server's side of one SSH connection, whose user has been named by the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+
+import asyncssh
+from asyncssh.stream import SSHTCPStreamSession
+
+from agentless.controller.nodes.login import Login
+from agentless.controller.ssh.channel import CHUNK, Channel
+from agentless.controller.ssh.relays import Relay, Relays
+from agentless.controller.ssh.remote_ports import RemotePort
+from agentless.errors import AgentlessError
+from agentless.remote.concurrency import cancel
+
+
+class Server(asyncssh.SSHServer):
+    """Leads channels to programs in a container."""
+
+    def __init__(self, login: Login, relays: Relays) -> None:
+        self._login = login
+        self._relays = relays
+
+    def begin_auth(self, username: str) -> bool:
+        """Ask for no key: only the controller's own user can reach the socket."""
+        del username
+        return False
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        """Remember the connection."""
+        self._connection = conn
+
+    def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
+        """Begin a channel for a program."""
+        return self._connection.create_server_channel(encoding=None), Channel(self._login)
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
+        """Connect with a port as seen from within the container."""
+        del orig_host, orig_port
+        return self._connect(dest_host, dest_port)
+
+    async def server_requested(self, listen_host: str, listen_port: int) -> asyncssh.SSHListener | bool:
+        """Listen in the container, and pass each connection on to the client."""
+        try:
+            return await RemotePort.begin(self._login, self._connection, listen_host, listen_port)
+        except AgentlessError as error:
+            self._connection.send_debug(f"agentless: {error}", always_display=True)
+            return False
+
+    async def _connect(self, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
+        try:
+            relay = await self._relays.connect(host, port)
+        except AgentlessError as error:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, str(error)) from None
+        return SSHTCPStreamSession(lambda reader, writer: _carry(relay, reader, writer))
+
+
+async def _carry(relay: Relay, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
+    """Pass on both directions until the port or the user closes the connection."""
+    sending = asyncio.create_task(_send(relay, reader))
+    receiving = asyncio.create_task(_receive(relay, writer))
+    left = asyncio.create_task(writer.channel.wait_closed())
+    try:
+        await asyncio.wait((receiving, left), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel(sending, receiving, left)
+        relay.end()
+        writer.close()
+
+
+async def _send(relay: Relay, reader: asyncssh.SSHReader[bytes]) -> None:
+    while data := await reader.read(CHUNK):
+        await relay.program.write(data)
+    await relay.program.write_eof()
+
+
+async def _receive(relay: Relay, writer: asyncssh.SSHWriter[bytes]) -> None:
+    with contextlib.suppress(OSError, AgentlessError):  # the user has left, or the node
+        writer.write(relay.first)
+        while chunk := await relay.program.read():
+            if chunk[0] == 1:
+                writer.write(chunk[1])
+                await writer.drain()

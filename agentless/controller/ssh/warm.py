@@ -1,0 +1,74 @@
+"""Programs in a container of which one is always ready to be used next.
+
+To start a program takes as long as the engine needs, which a browser or a copy of many files would wait for each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+
+from agentless.controller.nodes.program import Program
+from agentless.errors import AgentlessError
+from agentless.remote.concurrency import cancel
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A running program, and what ends it."""
+
+    program: Program
+    end: Callable[[], object]
+
+
+class Warm:
+    """Starts programs of one kind. After the first one, another one waits."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Program]]) -> None:
+        self._start = start
+        self._spare: asyncio.Task[Taken] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def take(self) -> Taken:
+        """A program, to be ended by who takes it. Raises what its start raises."""
+        spare, self._spare = self._spare, None
+        try:
+            taken = await (spare or self._begin())
+        except AgentlessError:
+            if spare is None:
+                raise
+            taken = await self._begin()  # the spare may have failed long ago
+        self._spare = asyncio.create_task(self._begin())
+        return taken
+
+    async def close(self) -> None:
+        """End all of them."""
+        if self._spare:
+            await cancel(self._spare)
+        await cancel(*self._running)
+
+    async def _begin(self) -> Taken:
+        begun: asyncio.Future[Program] = asyncio.get_running_loop().create_future()
+        running = asyncio.create_task(self._run(begun))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        try:
+            return Taken(await begun, running.cancel)
+        except BaseException:
+            running.cancel()
+            raise
+
+    async def _run(self, begun: asyncio.Future[Program]) -> None:
+        """Keep one running until it is cancelled."""
+        async with AsyncExitStack() as stack:
+            try:
+                program = await stack.enter_async_context(self._start())
+            except AgentlessError as error:
+                if not begun.cancelled():
+                    begun.set_exception(error)
+                return
+            if not begun.cancelled():
+                begun.set_result(program)
+                await asyncio.Event().wait()
