@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
@@ -57,13 +57,8 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
     sys.setswitchinterval(TURN)
     with lock:
         controller = Controller(state, inventory, SystemClock())
-        listeners = [_listen(state, name) for name in (HTTP_SOCKET, SSH_SOCKET)]
-        try:
-            asyncio.run(_serve(controller, listeners, ready, for_ever=for_ever))
-        finally:
-            for listener, name in zip(listeners, (HTTP_SOCKET, SSH_SOCKET), strict=True):
-                listener.close()
-                (state / name).unlink(missing_ok=True)
+        with _listening(state, HTTP_SOCKET) as http, _listening(state, SSH_SOCKET) as ssh:
+            asyncio.run(_serve(controller, http, ssh, ready, for_ever=for_ever))
 
 
 def _open_many_files() -> None:
@@ -76,6 +71,29 @@ def _open_many_files() -> None:
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         with contextlib.suppress(OSError, ValueError):  # a system may have yet another limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+@contextlib.contextmanager
+def _listening(state: Path, name: str) -> Iterator[socket.socket]:
+    """A socket in the state folder, which is removed in the end unless it is another controller's by then.
+
+    So it is when somebody has removed the folder, and has started the next controller.
+    """
+    with _listen(state, name) as listener:
+        ours = _identity(state / name)
+        try:
+            yield listener
+        finally:
+            if _identity(state / name) == ours:
+                (state / name).unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _listen(state: Path, name: str) -> socket.socket:
@@ -96,9 +114,8 @@ def _listen(state: Path, name: str) -> socket.socket:
 
 
 async def _serve(
-    controller: Controller, listeners: Sequence[socket.socket], ready: Callable[[], None], *, for_ever: bool
+    controller: Controller, http: socket.socket, ssh: socket.socket, ready: Callable[[], None], *, for_ever: bool
 ) -> None:
-    http, ssh = listeners
     server, lifetime = Server(Counting(api.make(controller), controller.traffic)), controller.lifetime
     lifetime.begin(server.ask_to_leave)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -119,6 +119,9 @@ HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/watch/exit-code.md": {"agentless submit 1x --time-limit*": Help(code=137)},
     "docs/how-to/watch/logs.md": {"agentless logs TASK": Help(first=["agentless submit node1 -- echo hello"])},
     "docs/how-to/watch/pause.md": {"agentless pause*": Help(first=[STANDING])},
+    "docs/how-to/watch/usage.md": {
+        "agentless usage": Help(first=[STANDING, "until agentless usage | grep -q '%  *[0-9.]*%$'; do sleep 0.2; done"])
+    },
     "docs/how-to/work/shell.md": {
         "agentless shell TASK": Help(first=[STANDING], keys=[("~", "touch results.json; exit\n")]),
         "agentless shell TASK -- tar*": Help(first=["tar cf more-data.tar results.json"]),

@@ -52,8 +52,9 @@ def _connected(state: str, inventory: str) -> socket.socket:
     try:
         return _connect(state)
     except (FileNotFoundError, ConnectionRefusedError):
-        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         from pathlib import Path  # noqa: PLC0415 - a controller runs, nearly always
+
+        sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
         from agentless.client.connection import Connector  # noqa: PLC0415
 

@@ -55,9 +55,19 @@ class Flow:
         fd, data = self._chunks.popleft()
         self._size -= len(data)
         if self._paused and self._size <= HIGH_WATER // 2:
-            self._paused = False
-            self.hold(False)
+            self._go_on()
         return fd, data
+
+    def _go_on(self) -> None:
+        """Resume the sender.
+
+        What asyncssh has kept meanwhile comes at once, a window of it at most. It is taken in whole: asyncssh lets the
+        node send a whole window more for the first of it, so that what is left in its buffer would only ever grow.
+        """
+        self.hold(False)
+        self._paused = self._size > HIGH_WATER
+        if self._paused:
+            self.hold(True)
 
     def pause_writing(self) -> None:
         """Called by the event loop or the library: too much waits to be sent."""

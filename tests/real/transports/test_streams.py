@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 
 import pytest
 
@@ -43,6 +44,18 @@ async def test_100_mb(session, tmp_path):
             digest.update(chunk)
     assert digest.digest() == hashlib.sha256(data.read_bytes()).digest()
     data.unlink()
+
+
+async def test_a_slow_reader_slows_the_node_down_and_nothing_piles_up_here(session):
+    """What has come and is not read yet is bounded, however long the node could go on."""
+    tracemalloc.start()
+    try:
+        async with session.stream(Command("yes 0123456789abcdef | head -c 50000000")) as stream:
+            async for _ in stream:
+                await asyncio.sleep(0.0005)
+        assert tracemalloc.get_traced_memory()[1] < 24 * MB
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_stream_that_has_ended_leaves_nothing(session, node):
