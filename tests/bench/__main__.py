@@ -30,6 +30,7 @@ NAMES = (
     "figures",
     "dashboard",
     "envs",
+    "ssh",
 )
 
 

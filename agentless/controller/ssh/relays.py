@@ -17,8 +17,10 @@ from agentless.remote.concurrency import cancel
 
 ANSWER = 4096
 """Bytes of a reason why a port cannot be reached."""
+SPARES = 3
+"""Programs that are ready for the next connections: a browser opens several at once."""
 KEPT = 60.0
-"""Seconds for which a program is still ready after the last connection."""
+"""Seconds for which programs are still ready after the last connection."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Relays:
     """The connections with the ports of one container."""
 
     def __init__(self, login: Login) -> None:
-        self._warm = Warm(login.relay)
+        self._warm = Warm(login.relay, SPARES)
         self.close = self._warm.close
 
     async def connect(self, host: str, port: int) -> Relay:

@@ -43,7 +43,7 @@ async def serve_files(
     streams: tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]],
 ) -> None:
     """Serve until the user leaves. `shell` is a program of `Login.files`, and what it has printed already."""
-    files, writers = Files(*shell), Warm(login.writer)
+    files, writers = Files(*shell), Warm(login.writer, 1)
     try:
         await run_sftp_server(_Server(channel, files, writers, await files.begin()), *streams, 3)
     finally:

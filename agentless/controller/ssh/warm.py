@@ -1,4 +1,4 @@
-"""Programs in a container of which one is always ready to be used next.
+"""Programs in a container of which some are always ready to be used next.
 
 To start a program takes as long as the engine needs, which a browser or a copy of many files would wait for each time.
 """
@@ -6,6 +6,7 @@ To start a program takes as long as the engine needs, which a browser or a copy 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -24,30 +25,30 @@ class Taken:
 
 
 class Warm:
-    """Starts programs of one kind. After the first one, another one waits."""
+    """Starts programs of one kind. After the first one, `spares` others wait."""
 
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Program]]) -> None:
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Program]], spares: int) -> None:
         self._start = start
-        self._spare: asyncio.Task[Taken] | None = None
+        self._most = spares
+        self._spares: deque[asyncio.Task[Taken]] = deque()
         self._running: set[asyncio.Task[None]] = set()
 
     async def take(self) -> Taken:
         """A program, to be ended by who takes it. Raises what its start raises."""
-        spare, self._spare = self._spare, None
+        spare = self._spares.popleft() if self._spares else None
         try:
             taken = await (spare or self._begin())
         except AgentlessError:
             if spare is None:
                 raise
             taken = await self._begin()  # the spare may have failed long ago
-        self._spare = asyncio.create_task(self._begin())
+        while len(self._spares) < self._most:
+            self._spares.append(asyncio.create_task(self._begin()))
         return taken
 
     async def close(self) -> None:
         """End all of them."""
-        if self._spare:
-            await cancel(self._spare)
-        await cancel(*self._running)
+        await cancel(*self._spares, *self._running)
 
     async def _begin(self) -> Taken:
         begun: asyncio.Future[Program] = asyncio.get_running_loop().create_future()
