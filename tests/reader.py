@@ -44,6 +44,7 @@ ON_ENGINES = frozenset(
         "docs/how-to/run/folder.md",
         "docs/how-to/work/forward.md",
         "docs/how-to/work/ssh.md",
+        "docs/how-to/work/vps.md",
     }
 )
 """Pages about images and volumes, which simulated nodes do not have."""

@@ -49,6 +49,7 @@ PANELS = {
         "ssh": "ssh.ssh",
         "ssh-config": "ssh.ssh_config",
         "forward": "ssh.forward",
+        "vps": "vps.vps",
     },
     "Queue": {
         "queue": "scheduling.queue",

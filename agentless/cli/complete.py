@@ -85,6 +85,11 @@ def places(incomplete: str) -> _Found:
     return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]
 
 
+def vps(incomplete: str) -> _Found:
+    """VPS, each with its state."""
+    return _offered(((each["name"], each["state"]) for each in _ask("/v1/vps")), incomplete)
+
+
 def volumes(incomplete: str) -> _Found:
     """Volumes, each with its node."""
     found = _ask("/v1/volumes", sizes=False)

@@ -71,6 +71,8 @@ from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
+from agentless.controller.vps.starts import VpsStarts
+from agentless.controller.vps.vps import Vps
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
@@ -97,6 +99,7 @@ from agentless.stores.state.node_records import NodeRecordStore
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
+from agentless.stores.state.vps import VpsStore
 
 VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
 """GPU vendors. To add one, write a `ports.GpuVendor` in a folder of `gpus/` and name it here."""
@@ -117,6 +120,7 @@ class Controller:
         self._known_hosts = paths.config_dir() / "known_hosts"
         self.host_keys = HostKeys(self._known_hosts)
         store, key = TaskStore(state / "state.json"), KeyFile(state / "key")
+        self._store = store
         self._signer = Signer(store.controller, key.key)
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         self._build_reading(state, store, owner)
@@ -214,6 +218,9 @@ class Controller:
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
+        starts = VpsStarts(nodes, ledger, self.reconciler, bus)
+        changes = self.submission, self.stops, self.removal, starts
+        self.vps = Vps(changes, lookup, VpsStore(self._store.storage), self._stores, bus)
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 

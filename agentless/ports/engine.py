@@ -10,7 +10,7 @@ from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Placement, Task
 from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
@@ -108,6 +108,9 @@ class Engine(Protocol):
 
 class ContainerEngine(Engine, Protocol):
     """An engine for containers: it lists them, describes each by its id, and reports changes."""
+
+    def revival(self, task: Task, placement: Placement) -> Command:
+        """Start its container again: under the node's lock, unless somebody holds its GPUs; see `parse_launch`."""
 
     @property
     def images(self) -> ImageCommands:

@@ -63,6 +63,8 @@ def _run(v: dict[str, Any]) -> list[str]:
     for option in ("workdir", "user", "network"):
         argv += [f"--{option}", v[option]] if v[option] else []
     argv += ["--privileged"] if v["privileged"] else []
+    for option in ("hostname", "entrypoint"):
+        argv += [f"--{option}", v[option]] if v[option] else []
     return [*argv, "--stop-timeout", str(v["stop_grace"]), v["image"], *v["command"]]
 
 
@@ -168,6 +170,8 @@ WORDS: dict[str, Case] = {
             "user": maybe,
             "network": maybe,
             "privileged": st.booleans(),
+            "hostname": maybe,
+            "entrypoint": maybe,
             "stop_grace": st.integers(1),
             "cgroup_parent": maybe,
             "image": values,
@@ -329,6 +333,25 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "input": st.sampled_from(["terminal", "lines", "pipe"]),
         "variables": st.lists(values.map(lambda text: f"A={text}"), max_size=2),
     },
+    "docker-revive.sh.j2": {
+        "docker": lists,
+        **CLAIMS,
+        **LIVE,
+        "lock_wait": st.just(60),
+        "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
+        "live_format": values,
+        "state_format": values,
+        "id_format": values,
+        "start": values,
+        "container": values.filter(bool),
+        "claimed": values,
+    },
+    "docker-revived.sh.j2": {
+        "docker": lists,
+        "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),
+        "id_format": values,
+    },
+    "container-idle.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -44,7 +45,7 @@ def ssh(
     option: Annotated[
         list[str] | None, typer.Option("-o", metavar="KEY=VALUE", help="Any option of ssh_config(5)")
     ] = None,
-) -> int:
+) -> None:
     """Log in to the container of a running task with your own ssh.
 
     Needs nothing in the image but sh. Runs a command instead if you write one after --. To have plain ssh, scp, sftp
@@ -54,14 +55,20 @@ def ssh(
     agentless ssh train -- nvidia-smi
     agentless ssh train -L 8888:localhost:8888
     """
+    words: list[str] = []
+    for flag, values in (("-L", local), ("-R", remote), ("-D", dynamic), ("-o", option)):
+        words += [word for value in values or () for word in (flag, value)]
+    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal)) if wanted]
+    log_in(context, task, command_of(context), words)
+
+
+def log_in(context: typer.Context, task: str, command: Sequence[str], words: Sequence[str] = ()) -> NoReturn:
+    """Become ssh, with these words of its own before the host."""
     from agentless.client.ssh.options import arguments
     from agentless.client.ssh.proxy import SUFFIX
 
     program = shutil.which("ssh")
     if program is None:
         raise Refused("no ssh on this machine; install OpenSSH's client, or use: agentless shell")
-    words = arguments(paths.state_dir(), inventory_or_none(context))
-    for flag, values in (("-L", local), ("-R", remote), ("-D", dynamic), ("-o", option)):
-        words += [word for value in values or () for word in (flag, value)]
-    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal)) if wanted]
-    os.execv(program, [program, *words, "--", f"{task}{SUFFIX}", *command_of(context)])  # noqa: S606
+    ours = arguments(paths.state_dir(), inventory_or_none(context))
+    os.execv(program, [program, *ours, *words, "--", f"{task}{SUFFIX}", *command])  # noqa: S606

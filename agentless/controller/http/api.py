@@ -30,6 +30,7 @@ from agentless.controller.http.routes import (
     terminal,
     uploads,
     volumes,
+    vps,
     watch,
 )
 from agentless.controller.served_inventory import ServedInventory
@@ -46,6 +47,7 @@ class Services(
     uploads.UploadServices,
     volumes.VolumeServices,
     envs.EnvServices,
+    vps.VpsServices,
     queue.QueueServices,
     nodes.NodeServices,
     watch.WatchServices,
@@ -124,7 +126,21 @@ def make(services: Services) -> FastAPI:
     app.add_middleware(_Warnings)
 
     _answer_errors(app)
-    for routes in (controller, tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures, events):
+    for routes in (
+        controller,
+        tasks,
+        terminal,
+        files,
+        uploads,
+        volumes,
+        envs,
+        vps,
+        queue,
+        nodes,
+        watch,
+        figures,
+        events,
+    ):
         routes.add_to(app, services)
     return app
 

@@ -73,6 +73,8 @@ class Reconciler:
                 if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
                     container = container_of(task, sighting.containers)
                     unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
+                    if _is_before_its_start(task, container, sighting):
+                        continue
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
                             self._reconcile(task, container, seen.booted_at)
@@ -140,6 +142,11 @@ def _cause(node: str, event: TaskEvent) -> str:
 def _is_another(task: Task, sighting: Sighting) -> bool:
     # Others with its label were asked for. Of one that has just been started the link may not have heard yet.
     return sighting.about is not None and task.container is not None and task.container not in sighting.about
+
+
+def _is_before_its_start(task: Task, container: Container | None, sighting: Sighting) -> bool:
+    # It has been started again since: this is how it was.
+    return task.spec.traits.comes_back and container is not None and container.over and _is_newer(task, sighting)
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:

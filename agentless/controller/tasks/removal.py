@@ -37,12 +37,16 @@ class Removal:
         self._outputs = outputs
         self._logs = logs
 
-    async def remove(self, reference: str, *, by: Caller, force: bool = False) -> TaskView:
+    async def remove(self, reference: str, *, by: Caller, force: bool = False, vps: bool = False) -> TaskView:
         """Remove an ended task with its container and log, and all tries unless the number of one is given.
 
         `force` kills a live one first.
         """
         task = self._lookup.find(reference)
+        if task.spec.traits.comes_back and not vps:
+            raise Refused(
+                f"task {task.id} is a VPS; to remove it with its files, run: agentless vps rm {task.spec.name}"
+            )
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
         if late := next((each for each in tries if self._outputs.open(each) and not force), None):
             raise Refused(

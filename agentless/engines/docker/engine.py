@@ -36,7 +36,7 @@ from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import SIGNATURE, Signer
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Placement, Task
 from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
@@ -47,6 +47,7 @@ _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
 """What `docker start` says after the cause."""
+_CLAIM = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
 _DETACH = frozenset({"-d", "--detach", "--detach=true"})
 _ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
@@ -258,12 +259,11 @@ class DockerEngine:
         task, placement, spec = wanted.task, wanted.placement, wanted.task.spec
         name = self._dialect.container_name(task, placement)
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        claim = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
         return {
             "create": self._create(wanted, docker, name, labels),
             "name": name,
             "signature": labels[SIGNATURE],
-            "claimed": "|".join(labels[label] for label in claim),
+            "claimed": "|".join(labels[label] for label in _CLAIM),
             "gpu_uuids": placement.claimed,
             "gpu_total": placement.gpu_total,
             "exclusive": spec.needs.exclusive,
@@ -278,6 +278,9 @@ class DockerEngine:
         """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
         spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
+        # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
+        idle = () if spec.command or spec.traits.needs_command else ("sh",)
+        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else spec.command
         create = self._commands.argv(
             "docker-run.j2",
             docker=list(docker),
@@ -303,9 +306,32 @@ class DockerEngine:
             stop_grace=max(1, round(spec.stop_grace)),
             cgroup_parent=beside.group(task, placement, parent) if parent else None,
             image=prepared.image if prepared else spec.image,
-            command=spec.command,
+            hostname=spec.name if spec.workload == "vps" and not spec.network else None,
+            entrypoint=command[0] if idle else None,
+            command=command[1:] if idle else command,
         )
-        return [*docker, *_not_started(create[len(docker) :], len(spec.command))]
+        return [*docker, *_not_started(create[len(docker) :], len(command) - len(idle))]
+
+    def revival(self, task: Task, placement: Placement) -> Command:
+        """Lock, check, and start the task's container again, unless somebody holds its GPUs; see `parse_launch`."""
+        labels, sharing = labels_of(task, placement, self._signer.controller), task.spec.needs.sharing
+        start = self._commands.text(
+            "docker-revived.sh.j2", begin=self._dialect.template("docker-begin.sh.j2"), id_format=_ID
+        )
+        return self._commands.script(
+            "docker-revive.sh.j2",
+            **launch_script.lock_values(self._dialect, self._node, placement.claimed),
+            timeout=launch_script.WITHIN,
+            container=task.container_ref,
+            start=start,
+            id_format=_ID,
+            state_format=self._dialect.formats.state,
+            claimed="|".join(labels[label] for label in _CLAIM),
+            gpu_uuids=placement.claimed,
+            gpu_total=placement.gpu_total,
+            exclusive=task.spec.needs.exclusive,
+            sharing=sharing,
+        )
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """Split the answer to a script of `count` launches into one answer each."""

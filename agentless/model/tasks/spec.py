@@ -207,6 +207,8 @@ def check_spec(spec: TaskSpec) -> None:
     """Raise UsageError for a spec that no engine can run, or would run in an unexpected way."""
     if spec.traits.needs_command and not spec.command:
         raise UsageError("no command; add it after '--', for example: agentless submit node1::0 -- python train.py")
+    if spec.workload == "vps":
+        _check_vps(spec)
     _check_container(spec)
     _check_texts(spec)
     _check_uploads(spec)
@@ -225,6 +227,18 @@ def check_spec(spec: TaskSpec) -> None:
         )
     _check_terms(spec.terms)
     check_numbers(spec)
+
+
+def _check_vps(spec: TaskSpec) -> None:
+    """Raise UsageError for what only a task can have."""
+    if spec.name is None:
+        raise UsageError("a VPS needs a name; for example: agentless vps create box 1x")
+    if spec.on_node_itself:
+        raise UsageError("a VPS needs a container; omit --container NULL")
+    if spec.secret_env:
+        raise UsageError("a VPS cannot have secrets, because it is started again and again; use --env or a file")
+    if spec.outputs or spec.terms.time_limit or spec.terms.max_parallel:
+        raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.task import Placement, Rank, StopKind
+from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,19 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class StartAsked:
+    """Its container, which has ended, is to be started again; from now on its GPUs are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """That was refused, and it is as it `was`."""
+
+    was: Ended
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchFailed:
     """The launch has failed, and certainly no container runs."""
 
@@ -151,6 +164,8 @@ TaskEvent = (
     | Assigned
     | Step
     | Launched
+    | StartAsked
+    | NotStarted
     | LaunchFailed
     | Dated
     | Restarted

@@ -12,6 +12,7 @@ from agentless.model.moment import check_future, parse_future
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
+from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
 from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
@@ -60,7 +61,13 @@ class TaskRequest:
         }
 
 
-def task_request(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> TaskRequest:
+def task_request(
+    command: Iterable[str],
+    targets: Iterable[str],
+    options: Options,
+    outside: Outside,
+    workload: WorkloadName | None = None,
+) -> TaskRequest:
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
@@ -82,6 +89,7 @@ def task_request(command: Iterable[str], targets: Iterable[str], options: Option
         given["wait_for"] = 0.0
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    spec = replace(spec, workload=workload)
     if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
         raise UsageError(
             "no resources requested; specify GPUs, like node1::0, 2xA100 or --gpus 1, or none with --gpus 0 "

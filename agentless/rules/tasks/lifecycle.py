@@ -32,8 +32,10 @@ from agentless.model.tasks.task_event import (
     LaunchFailed,
     LostContact,
     Moved,
+    NotStarted,
     Queued,
     Restarted,
+    StartAsked,
     Step,
     StopAsked,
     TaskEvent,
@@ -52,6 +54,10 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(_again(task, placement, container, event, now))
         case Ended(placement=Placement() as placement, exit_code=None) as ended, Launched(container=container):
             return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
+        case Ended(placement=Placement() as placement, container=str()), StartAsked() if task.spec.traits.comes_back:
+            return task.afresh(Assigning(placement, now))
+        case Assigning(), NotStarted(was=was, reason=reason):
+            return task.afresh(replace(was, reason=reason))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case ((Scheduled() | Pending()), StopAsked(how=how)):

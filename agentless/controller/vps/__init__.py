@@ -1,0 +1,1 @@
+"""VPS: containers that stay, and can be stopped and started."""

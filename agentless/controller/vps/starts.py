@@ -1,0 +1,107 @@
+"""Starts the container of a VPS again: on request, and after a reboot of its node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+
+from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.reconciler import Reconciler
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.event_bus import EventBus, TaskChanged
+from agentless.controller.state.ledger import Ledger
+from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable
+from agentless.model.nodes.node import unreachable
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.container import DOWN
+from agentless.model.tasks.spec import on_targets
+from agentless.model.tasks.task import Ended, Placement, Task
+from agentless.model.tasks.task_event import Launched, NotStarted, StartAsked
+from agentless.rules.explain.obstacles import refusal
+
+SETTLED = 1.0
+"""Seconds for which it must have run: one whose own command ends like that at once is not started for ever."""
+_log = logging.getLogger(__name__)
+
+
+class VpsStarts:
+    """Starts containers that have ended. Their GPUs are held, on disk, before anything is sent."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, reconciler: Reconciler, bus: EventBus) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._reconciler = reconciler
+        self._background: set[asyncio.Task[None]] = set()
+        bus.subscribe(TaskChanged, self._changed)
+
+    async def start(self, task: Task, cause: str) -> Task:
+        """Start it where it was, with the same GPUs. Raises Refused if they are taken, or Unreachable."""
+        was, placement = task.status, task.placement
+        if not isinstance(was, Ended) or placement is None or was.container is None:
+            raise Refused(f"VPS {task.spec.name} has no container to start; create it anew")
+        link = self._nodes.link(placement.node)
+        await link.ready()
+        # No await from here until its GPUs are held, on disk.
+        if task.id in self._tasks.live:
+            raise Refused(f"VPS {task.spec.name} was started by somebody else meanwhile")
+        if not link.online:
+            raise Unreachable(unreachable(link.node.name, link.observation.error))
+        exact = replace(task.spec, needs=replace(Needs(), exclusive=task.spec.needs.exclusive))
+        [exact] = on_targets(exact, [str(placement)])
+        if error := refusal(self._nodes.cluster([placement.node]), exact, task.owner):
+            raise error
+        self._tasks.launching.add(task.id)
+        try:
+            self._ledger.revive(task, StartAsked(), cause)
+        except BaseException:
+            self._tasks.launching.discard(task.id)
+            raise
+        # Who asks may leave; a start is never left half done.
+        return await asyncio.shield(self._send(link, task, was, placement))
+
+    # ------------------------------------------------------------------ inside
+
+    async def _send(self, link: NodeLink, task: Task, was: Ended, placement: Placement) -> Task:
+        try:
+            try:
+                result = await link.run(link.runtime.revival(task, placement))
+                container = link.runtime.parse_launch(task, result)
+            except NoAnswer:
+                raise
+            except AgentlessError as error:
+                self._ledger.apply(task.id, NotStarted(was, str(error)), f"{placement.node} refused it")
+                raise
+            task = self._ledger.apply(task.id, Launched(container), f"docker start on {placement.node} answered")
+            with suppress(AgentlessError):  # what is known of the container is from before
+                await link.look(task.id, link.runtime)
+            return task
+        finally:
+            self._tasks.launching.discard(task.id)
+            self._reconciler.catch_up(task.id)
+
+    def _changed(self, change: TaskChanged) -> None:
+        """Start a VPS again that has ended with its node or its engine."""
+        if not self._went_down(change.before, change.after):
+            return
+        restart = asyncio.create_task(self._restart(change.after))
+        self._background.add(restart)
+        restart.add_done_callback(self._background.discard)
+
+    def _went_down(self, before: Task, after: Task) -> bool:
+        status, link = after.status, self._nodes.links.get(after.node or "")
+        if before.stop or not before.live or not after.spec.traits.comes_back or not isinstance(status, Ended):
+            return False
+        booted, began = link.cache.booted_at if link else None, status.started_at or after.created_at
+        if booted is not None and began < booted:
+            return True
+        return status.exit_code == DOWN and status.ended_at - began > SETTLED
+
+    async def _restart(self, task: Task) -> None:
+        try:
+            await self.start(task, f"{task.node} or its engine went down")
+        except AgentlessError as error:
+            _log.warning("VPS %s: starting it again: %s", task.spec.name, error)
+            self._ledger.publish(task, "not-started", str(error))
