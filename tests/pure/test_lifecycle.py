@@ -24,8 +24,10 @@ from agentless.model.tasks.task_event import (
     LaunchFailed,
     LostContact,
     Moved,
+    NotStarted,
     Queued,
     Restarted,
+    StartAsked,
     Step,
     StopAsked,
     TaskEvent,
@@ -49,6 +51,8 @@ EVENTS: dict[str, TaskEvent] = {
     "dated": Dated(NOW - 50, NOW - 50),
     "restarted": Restarted(NOW - 5, NOW - 5),
     "adopted": Adopted(),
+    "start asked": StartAsked(),
+    "not started": NotStarted(Ended("stopped", NOW), "held by another"),
     "stop asked": StopAsked("stop"),
     "froze": Froze(),
     "thawed": Thawed(),
@@ -119,6 +123,15 @@ def test_every_state_with_every_event(state: str, event: str) -> None:
 
 def test_the_table_names_all_events_there_are() -> None:
     assert {type(event) for event in EVENTS.values()} == set(get_args(TaskEvent))
+
+
+def test_a_vps_that_has_ended_is_started_again_and_its_gpus_are_held_meanwhile() -> None:
+    box = replace(task(state="ended"), spec=replace(task().spec, workload="vps", name="box"))
+    asked = apply(box, StartAsked(), NOW + 10)
+    assert (asked.state, asked.placement, asked.live) == ("assigning", box.placement, True)
+    assert apply(asked, Launched(CID), NOW + 11).state == "running"
+    refused = apply(asked, NotStarted(box.status, "held by another"), NOW + 11)
+    assert refused.status == replace(box.status, reason="held by another")
 
 
 def test_a_stop_before_the_start_wins_over_the_start() -> None:

@@ -38,8 +38,11 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless rm*": Help(first=["agentless wait TASK"], keys=[("[y/N]: ", "y\n")]),
         "agentless volume rm*": Help(keys=[("[y/N]: ", "y\n")]),
     },
-    "docs/how-to/work/forward.md": {"agentless forward*": Help(keys=[("leads to port", CTRL_C)])},
-    "docs/how-to/work/ssh.md": {"agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")])},
+    "docs/how-to/work/forward.md": {"agentless forward*": Help(keys=[("Ctrl-C ends it", CTRL_C)])},
+    "docs/how-to/work/ssh.md": {
+        "agentless ssh dev": Help(keys=[("# ", "exit\n")]),
+        "agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")]),
+    },
     "docs/how-to/run/folder.md": {"agentless run*": Help(first=["touch train.py"])},
 }
 """By page and command."""

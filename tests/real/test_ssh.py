@@ -110,9 +110,12 @@ def test_a_command_has_its_streams_its_exit_code_and_its_bytes(ssh, box):
     assert ssh(box, "cat", stdin=data).stdout == data
 
 
-def test_agentless_ssh_needs_no_configuration(agentless, box):
-    done = agentless("ssh", "box", "--", "hostname; exit 3", code=3)
-    assert done.out.strip()
+def test_agentless_ssh_needs_no_configuration_and_keeps_words_apart(agentless, box):
+    assert agentless("ssh", "box", "--", "echo one; exit 3", code=3).out == "one\n"
+    assert (
+        agentless("ssh", "box.agentless", "--", "sh", "-c", "echo 'a  b' $0; exit 7", "c d", code=7).out == "a  b c d\n"
+    )
+    assert "no task 'bax'" in agentless("ssh", "bax", code=2).err
 
 
 def test_a_shell_has_a_terminal_its_size_its_variables_and_its_exit_code(ssh, box):
@@ -347,14 +350,19 @@ def test_install_includes_ours_in_front_and_remove_leaves_it_as_it_was(agentless
     config = home / ".ssh/config"
     config.write_text("Host other\n  User me\n")
     config.chmod(0o640)
-    shown = agentless("ssh-config", "--install", HOME=str(home)).err
+    assert "cannot ask" in agentless("ssh-config", "--install", HOME=str(home), code=2).err
+    assert config.read_text() == "Host other\n  User me\n"
+    shown = agentless("ssh-config", "--install", "--yes", HOME=str(home)).err
     assert "Include" in shown
     assert config.read_text().splitlines()[1].startswith("Include ")
     assert config.read_text().endswith("\nHost other\n  User me\n")
-    agentless("ssh-config", "--install", HOME=str(home))
+    agentless("ssh-config", "--install", "--yes", HOME=str(home))
     assert config.read_text().count("Include") == 1
     asked = subprocess.run(["ssh", "-F", str(config), "-G", "x.agentless"], capture_output=True, text=True, check=True)
     assert "hostkeyalias agentless" in asked.stdout
+    asked = subprocess.run(["ssh", "-F", str(config), "-G", "other"], capture_output=True, text=True, check=True)
+    assert "user me\n" in asked.stdout
+    assert "agentless" not in asked.stdout
     agentless("ssh-config", "--remove", HOME=str(home))
     assert config.read_text() == "Host other\n  User me\n"
     assert config.stat().st_mode & 0o777 == 0o640
@@ -376,7 +384,7 @@ def forwarding(agentless, *words):
     argv = ["agentless", "forward", *words]
     with subprocess.Popen(argv, env=agentless.env, stdout=-1, stderr=-1, text=True) as process:
         try:
-            assert "leads to port" in process.stdout.readline()
+            assert "Forwarding http" in process.stdout.readline()
             yield process
         finally:
             process.kill()

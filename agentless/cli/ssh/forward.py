@@ -11,7 +11,7 @@ from agentless import paths
 from agentless.cli.arguments import TaskArgument
 from agentless.cli.client import client
 from agentless.cli.output import print_line, say
-from agentless.cli.ssh.settings import inventory_or_none
+from agentless.cli.ssh.settings import inventory_or_none, why_unreachable
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,11 +38,13 @@ def forward(
     from agentless.client.ssh.forward import HOST, Forward, Ports
 
     wanted = [Ports.parse(text) for text in ports]
-    client(context).get(f"/v1/tasks/{task}")
+    if words := why_unreachable(client(context), task):
+        say(f"{words}; waiting for it")
 
     def ready() -> None:
         for each in wanted:
-            print_line(f"http://{HOST}:{each.here} leads to port {each.there} of {task}", flush=True)
+            words = f"Forwarding http://{HOST}:{each.here} to port {each.there} of {task}; Ctrl-C ends it"
+            print_line(words, flush=True)
 
     forwarding = Forward(paths.state_dir(), inventory_or_none(context), task, say)
     with contextlib.suppress(KeyboardInterrupt):  # which is how it ends

@@ -7,7 +7,11 @@ from pathlib import Path
 import typer
 
 from agentless import paths
-from agentless.errors import InventoryError
+from agentless.client.client import Client
+from agentless.errors import InventoryError, Refused
+
+ENV = ".env"
+"""Ends the host name of a build container."""
 
 
 def inventory_or_none(context: typer.Context) -> Path | None:
@@ -16,3 +20,16 @@ def inventory_or_none(context: typer.Context) -> Path | None:
         return paths.find_inventory(context.find_root().obj)
     except InventoryError:
         return None
+
+
+def why_unreachable(served: Client, task: str) -> str:
+    """Why a task cannot be reached yet; empty if it can. Raises Refused for one that has ended."""
+    if task.endswith(ENV):
+        return ""
+    found = served.get(f"/v1/tasks/{task}")
+    if found["state"] == "running":
+        return ""
+    words = f"task {task} is {found['state']}"
+    if found["ended_at"] is not None:
+        raise Refused(f"{words}; only running tasks can be reached")
+    return words

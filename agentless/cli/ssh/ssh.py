@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -11,9 +12,11 @@ import typer
 
 from agentless import paths
 from agentless.cli.arguments import TaskArgument
+from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.ssh.settings import inventory_or_none
-from agentless.errors import Refused
+from agentless.cli.ssh.settings import inventory_or_none, why_unreachable
+from agentless.client.ssh.proxy import SUFFIX
+from agentless.errors import Refused, UsageError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,44 +34,60 @@ def ssh(
     task: TaskArgument,
     local: Annotated[
         list[str] | None,
-        typer.Option("-L", metavar="[HOST:]PORT:HOST:PORT", help="Forward a port of this machine into the container"),
+        typer.Option(
+            "-L",
+            metavar="[HOST:]PORT:HOST:PORT",
+            help="Connections to PORT here reach HOST:PORT as seen from the container",
+        ),
     ] = None,
     remote: Annotated[
         list[str] | None,
-        typer.Option("-R", metavar="[HOST:]PORT:HOST:PORT", help="Forward a port of the container to this machine"),
+        typer.Option(
+            "-R",
+            metavar="[HOST:]PORT:HOST:PORT",
+            help="Connections to PORT in the container reach HOST:PORT as seen from here",
+        ),
     ] = None,
     dynamic: Annotated[
-        list[str] | None, typer.Option("-D", metavar="[HOST:]PORT", help="Be a SOCKS proxy into the container")
+        list[str] | None,
+        typer.Option("-D", metavar="[HOST:]PORT", help="Run a SOCKS proxy here that connects from the container"),
     ] = None,
     no_command: Annotated[bool, typer.Option("-N", help="Run nothing; only forward ports")] = False,
     terminal: Annotated[bool, typer.Option("-t", help="Give the command a terminal")] = False,
+    verbose: Annotated[bool, typer.Option("-v", help="Print what ssh does")] = False,
     option: Annotated[
         list[str] | None, typer.Option("-o", metavar="KEY=VALUE", help="Any option of ssh_config(5)")
     ] = None,
 ) -> None:
     """Log in to the container of a running task with your own ssh.
 
-    Needs nothing in the image but sh. Runs a command instead if you write one after --. To have plain ssh, scp, sftp
-    and rsync reach containers as TASK.agentless, run: agentless ssh-config --install
+    Needs nothing in the image but sh. Runs a command instead if you write one after --. TASK may also be NAME.env, the
+    build container of an env. To have plain ssh, scp and rsync reach containers, run: agentless ssh-config --install
 
     agentless ssh train
     agentless ssh train -- nvidia-smi
     agentless ssh train -L 8888:localhost:8888
     """
     words: list[str] = []
+    if no_command and command_of(context):
+        raise UsageError("-N runs no command; omit -N, or the command")
     for flag, values in (("-L", local), ("-R", remote), ("-D", dynamic), ("-o", option)):
         words += [word for value in values or () for word in (flag, value)]
-    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal)) if wanted]
+    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal), ("-v", verbose)) if wanted]
+    task = task.removesuffix(SUFFIX)
+    if why := why_unreachable(client(context), task):
+        raise Refused(f"{why}; only running tasks can be reached")
     log_in(context, task, command_of(context), words)
 
 
 def log_in(context: typer.Context, task: str, command: Sequence[str], words: Sequence[str] = ()) -> NoReturn:
     """Become ssh, with these words of its own before the host."""
     from agentless.client.ssh.options import arguments
-    from agentless.client.ssh.proxy import SUFFIX
 
     program = shutil.which("ssh")
     if program is None:
         raise Refused("no ssh on this machine; install OpenSSH's client, or use: agentless shell")
     ours = arguments(paths.state_dir(), inventory_or_none(context))
-    os.execv(program, [program, *ours, *words, "--", f"{task}{SUFFIX}", *command])  # noqa: S606
+    # ssh joins words by spaces, and a shell reads them again: one word may be a line of shell, several are words.
+    line = [shlex.join(command)] if len(command) > 1 else command
+    os.execv(program, [program, *ours, *words, "--", f"{task}{SUFFIX}", *line])  # noqa: S606

@@ -37,7 +37,8 @@ def ssh_config(
         raise UsageError("--install and --remove exclude each other")
     text = options.config(paths.state_dir(), inventory_or_none(context))
     if remove:
-        say(f"removed from {paths.ssh_config()}" if config_file.remove() else f"nothing in {paths.ssh_config()}")
+        found = config_file.remove()
+        say(f"Removed the Include line from {paths.ssh_config()}" if found else f"Nothing in {paths.ssh_config()}")
     elif not install:
         for line in text.splitlines():
             print_line(line)
@@ -45,6 +46,7 @@ def ssh_config(
         if added := config_file.preview():
             say(f"This goes to the top of {paths.ssh_config()}:", "", *added.splitlines(), "")
             if not yes:
-                confirm("Write it?", "nothing was written")
+                unattended = UsageError("cannot ask without a terminal; use: agentless ssh-config --install --yes")
+                confirm("Write it", "nothing was written", unattended=unattended)
         config_file.install(text)
-        say("ssh, scp, sftp and rsync now reach running tasks as TASK.agentless")
+        say(f"{'Installed' if added else 'Already installed; updated'}. To log in to a task: ssh TASK.agentless")

@@ -79,7 +79,8 @@ def _line(event: dict[str, Any]) -> str:
     if event["kind"] == "node":
         reason = f": {event['reason']}" if event["reason"] else ""
         return f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}"
-    return f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}"
+    about = f"env {event['env']}" if event["kind"] == "env" else event["kind"]
+    return f"{when}  {about:11}  {event['event']}: {event['cause']}"
 
 
 def _subject(event: dict[str, Any]) -> str:

@@ -90,8 +90,8 @@ def create(
     Its host name is its name. It runs the command after --, else it just waits for you to log in. Stopping it frees
     its GPUs and keeps its files.
 
-    agentless vps create box 1x:40G --image pytorch/pytorch
-    agentless vps ssh box
+    agentless vps create dev 1x:40G --image pytorch/pytorch
+    agentless vps ssh dev
     """
     targets = [target] if target else []
     check_targets(context, targets)
@@ -145,8 +145,8 @@ def restart(context: typer.Context, name: _Name, grace: _Grace = None, as_json: 
 def ssh(context: typer.Context, name: _Name) -> None:
     """Log in to a VPS; see agentless ssh.
 
-    agentless vps ssh box
-    agentless vps ssh box -- nvidia-smi
+    agentless vps ssh dev
+    agentless vps ssh dev -- nvidia-smi
     """
     log_in(context, _get(context, name)["id"], command_of(context))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 from agentless.client.ssh import proxy
 from agentless.paths import SSH_HOST, SSH_KNOWN_HOSTS
 
+_NEWER = (("WarnWeakCrypto", "no"),)
+"""Options of newer OpenSSH: 10.1 warns of every key exchange that is not post-quantum."""
 HOSTS = f"*{proxy.SUFFIX}"
 
 
@@ -20,7 +23,6 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
     words = [sys.executable, "-IS", proxy.__file__, str(state), str(inventory or "")]
     command = " ".join(shlex.quote(word) for word in words).replace("%", "%%")
     return [
-        ("IgnoreUnknown", "WarnWeakCrypto"),
         ("ProxyCommand", f"{command} '%n'"),
         ("ProxyUseFdpass", "yes"),
         ("HostKeyAlias", SSH_HOST),
@@ -30,12 +32,22 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
         ("StrictHostKeyChecking", "yes"),
         ("UpdateHostKeys", "no"),
         ("CheckHostIP", "no"),
-        ("WarnWeakCrypto", "no"),
         ("Ciphers", "aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes256-ctr"),
         ("KexAlgorithms", "curve25519-sha256,curve25519-sha256@libssh.org"),
         ("PubkeyAuthentication", "no"),
         ("ForwardAgent", "no"),
+        ("RemoteCommand", "none"),
+        *((name, value) for name, value in _NEWER if _is_known(name, value)),
     ]
+
+
+def _is_known(name: str, value: str) -> bool:
+    """Whether the ssh here knows an option: for another one it fails, also where that is under another `Host`."""
+    try:
+        argv = ["ssh", "-F", "/dev/null", "-o", f"{name}={value}", "-G", "x"]
+        return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def arguments(state: Path, inventory: Path | None) -> list[str]:

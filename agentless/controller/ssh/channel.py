@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -42,9 +42,11 @@ class Streams:
 class Channel(SSHServerStreamSession[bytes]):
     """Begins the program that is asked for, and ends it when the user leaves."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, settled: Callable[[], Awaitable[None]]) -> None:
+        """`settled` waits for what the client has asked for before."""
         super().__init__(None)
         self._login = login
+        self._settled = settled
         self._running: asyncio.Task[None] | None = None
 
     def connection_made(self, chan: SSHChannel[bytes]) -> None:
@@ -75,6 +77,7 @@ class Channel(SSHServerStreamSession[bytes]):
     async def _run(self, streams: Streams) -> None:
         """Run the program to its end."""
         try:
+            await self._settled()
             code = await (self._serve_files(streams) if self._channel.get_subsystem() else self._run_program(streams))
         except AgentlessError as error:
             code = FAILED

@@ -121,11 +121,12 @@ class Entrance:
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)
         login.opened()
+        server = Server(login, relays)
         with contextlib.suppress(asyncssh.Error):
             served = await asyncssh.run_server(
                 connection,
                 config=None,
-                server_factory=lambda: Server(login, relays),
+                server_factory=lambda: server,
                 server_host_keys=[self._key],
                 kex_algs=KEY_EXCHANGES,
                 encryption_algs=CIPHERS,
@@ -135,6 +136,7 @@ class Entrance:
                 login_timeout=PATIENCE,
             )
             await served.wait_closed()
+        await server.close()
 
 
 async def _line(connection: socket.socket) -> bytes:

@@ -19,7 +19,7 @@ class Logins:
         self._terminals, self._builds = terminals, builds
 
     def log_in(self, host: str, by: Caller) -> AbstractAsyncContextManager[Login]:
-        """Find the container; raises what a shell in it would raise."""
-        if host.endswith(ENV):
+        """Find the container; raises what a shell in it would raise. A task that is called like an env wins."""
+        if host.endswith(ENV) and not self._terminals.is_task(host):
             return self._builds.log_in(host.removesuffix(ENV), by)
         return self._terminals.log_in(host, by)

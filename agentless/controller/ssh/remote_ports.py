@@ -39,6 +39,7 @@ class RemotePort(asyncssh.SSHListener):
         self._asked: tuple[str, int] = ("", 0)
         self._writers: dict[int, asyncio.Task[asyncssh.SSHWriter[bytes] | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def begin(cls, login: Login, connection: asyncssh.SSHServerConnection, host: str, port: int) -> RemotePort:
@@ -60,12 +61,17 @@ class RemotePort(asyncssh.SSHListener):
 
     def close(self) -> None:
         """Stop listening, and close its connections."""
-        for task in self._tasks:
-            task.cancel()
+        self._closing = self._closing or asyncio.create_task(self._end())
 
     async def wait_closed(self) -> None:
         """Wait until that is done."""
+        self.close()
+        if self._closing:
+            await asyncio.wait([self._closing])
+
+    async def _end(self) -> None:
         await cancel(*self._tasks)
+        await self._stack.aclose()
 
     async def _listen(self, host: str, port: int) -> None:
         self._asked = host, port
@@ -89,9 +95,7 @@ class RemotePort(asyncssh.SSHListener):
                     self._seen = self._seen[_HEADER.size + size :]
                     await self._take(number, kind, data)
         finally:
-            for task in self._tasks - {asyncio.current_task()}:
-                task.cancel()
-            await self._stack.aclose()
+            self.close()
 
     async def _take(self, number: int, kind: int, data: bytes) -> None:
         if kind == _NEW:

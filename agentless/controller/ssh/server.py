@@ -23,6 +23,7 @@ class Server(asyncssh.SSHServer):
     def __init__(self, login: Login, relays: Relays) -> None:
         self._login = login
         self._relays = relays
+        self._ports: set[asyncio.Task[RemotePort]] = set()
 
     def begin_auth(self, username: str) -> bool:
         """Ask for no key: only the controller's own user can reach the socket."""
@@ -35,7 +36,7 @@ class Server(asyncssh.SSHServer):
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
         """Begin a channel for a program."""
-        return self._connection.create_server_channel(encoding=None), Channel(self._login)
+        return self._connection.create_server_channel(encoding=None), Channel(self._login, self._settled)
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
@@ -46,11 +47,24 @@ class Server(asyncssh.SSHServer):
 
     async def server_requested(self, listen_host: str, listen_port: int) -> asyncssh.SSHListener | bool:
         """Listen in the container, and pass each connection on to the client."""
+        beginning = asyncio.create_task(RemotePort.begin(self._login, self._connection, listen_host, listen_port))
+        self._ports.add(beginning)
         try:
-            return await RemotePort.begin(self._login, self._connection, listen_host, listen_port)
+            return await asyncio.shield(beginning)
         except AgentlessError as error:
             self._connection.send_debug(f"agentless: {error}", always_display=True)
             return False
+
+    async def close(self) -> None:
+        """End what listens in the container, also what has only begun to when the client left."""
+        for found in await asyncio.gather(*self._ports, return_exceptions=True):
+            if isinstance(found, RemotePort):
+                await found.wait_closed()
+
+    async def _settled(self) -> None:
+        """Wait until all ports that were asked for listen: what the client starts may connect with them at once."""
+        if self._ports:
+            await asyncio.wait(self._ports)
 
     async def _connect(self, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
         try:

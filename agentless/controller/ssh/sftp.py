@@ -149,14 +149,11 @@ class _Server(asyncssh.SFTPServer):
         path = self.map_path(path)
         if attrs.size is not None:
             await self._ask("size", path, b"%d" % attrs.size)
-        if attrs.uid is not None and attrs.gid is not None:
-            await self._ask("owner", path, b"%d:%d" % (attrs.uid, attrs.gid))
-        if attrs.permissions is not None:
-            await self._ask("mode", path, b"%o" % stat.S_IMODE(attrs.permissions))
-        if attrs.atime is not None:
-            await self._ask("accessed", path, b"%d" % attrs.atime)
-        if attrs.mtime is not None:
-            await self._ask("modified", path, b"%d" % attrs.mtime)
+        owner = b"%d:%d" % (attrs.uid, attrs.gid) if attrs.uid is not None and attrs.gid is not None else b""
+        mode = b"" if attrs.permissions is None else b"%o" % stat.S_IMODE(attrs.permissions)
+        accessed, modified = (b"" if each is None else b"%d" % each for each in (attrs.atime, attrs.mtime))
+        if owner or mode or accessed or modified:
+            await self._ask("set", path, b",".join((owner, mode, accessed, modified)))
 
     async def statvfs(self, path: bytes) -> asyncssh.SFTPVFSAttrs:
         numbers = [int(word) for word in (await self._ask("space", self.map_path(path))).split()]
@@ -171,20 +168,19 @@ class _Server(asyncssh.SFTPServer):
     async def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> _File:
         path = self.map_path(path)
         file = _File(path, append=bool(pflags & asyncssh.FXF_APPEND))
+        mode = b"%o" % stat.S_IMODE(attrs.permissions) if attrs.permissions is not None else b"666"
         if pflags & asyncssh.FXF_CREAT and pflags & asyncssh.FXF_EXCL:
-            await self._ask("exclusive", path)
+            await self._ask("exclusive", path, mode)
             file.fresh = True
         elif pflags & asyncssh.FXF_TRUNC:
-            await self._ask("create", path)
+            await self._ask("create", path, mode)
             file.fresh = True
         elif pflags & asyncssh.FXF_CREAT:
-            await self._ask("open", path)
+            await self._ask("open", path, mode)
         elif stat.S_ISDIR((await self.stat(path)).permissions or 0):
             raise asyncssh.SFTPFailure("Is a directory")
         if file.append:
             file.start = (await self.stat(path)).size or 0
-        if pflags & asyncssh.FXF_CREAT and attrs.permissions is not None:
-            await self._ask("mode", path, b"%o" % stat.S_IMODE(attrs.permissions))
         return file
 
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:

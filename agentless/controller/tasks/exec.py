@@ -12,10 +12,10 @@ from agentless.controller.nodes.program import Program, started
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
-from agentless.errors import Refused
+from agentless.errors import NotFound, Refused
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Running, Task
+from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
 from agentless.model.terminal import Attachment
 
 
@@ -45,11 +45,19 @@ class Terminals:
         opened = partial(self._ledger.publish, task, "ssh-opened", f"agentless ssh, by {by}")
         yield Login(link, task.container_ref, opened)
 
+    def is_task(self, reference: str) -> bool:
+        """Whether there is such a task."""
+        try:
+            self._lookup.find(reference)
+        except NotFound:
+            return False
+        return True
+
     def _running(self, reference: str) -> tuple[Task, NodeLink]:
         """The task and its node; raises Refused if nothing can be run in it."""
         task = self._lookup.find(reference)
         if not isinstance(task.status, Running):
-            raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
+            raise Refused(_why_unreachable(task))
         link = self._nodes.link_of(task)
         if link.runtime_of(task).terminal is None:
             variables = self._vendors.by_hand(task.status.placement.devices)
@@ -58,3 +66,15 @@ class Terminals:
                 f"{variables}"
             )
         return task, link
+
+
+def _why_unreachable(task: Task) -> str:
+    """Why nothing can be run in a task, and what helps."""
+    words = f"task {task.id} is {task.state}: a shell needs a running task"
+    if task.spec.traits.comes_back and not task.live:
+        return f"VPS {task.spec.name} is {task.state}; to start it, run: agentless vps start {task.spec.name}"
+    if isinstance(task.status, Paused):
+        return f"{words}; to go on, run: agentless resume {task.id}"
+    if isinstance(task.status, (Pending, Scheduled)):
+        return f"{words}; to see why it waits, run: agentless explain {task.id}"
+    return words

@@ -23,6 +23,8 @@ from agentless.rules.explain.obstacles import refusal
 
 SETTLED = 1.0
 """Seconds for which it must have run: one whose own command ends like that at once is not started for ever."""
+PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, *(30.0,) * 20)
+"""Seconds before each attempt to start one after its node or engine went down."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +36,7 @@ class VpsStarts:
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._reconciler = reconciler
+        self._left: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
         bus.subscribe(TaskChanged, self._changed)
 
@@ -62,6 +65,10 @@ class VpsStarts:
         # Who asks may leave; a start is never left half done.
         return await asyncio.shield(self._send(link, task, was, placement))
 
+    def leave(self, task_id: str) -> None:
+        """Leave it as it is, if it went down and would be started."""
+        self._left.add(task_id)
+
     # ------------------------------------------------------------------ inside
 
     async def _send(self, link: NodeLink, task: Task, was: Ended, placement: Placement) -> Task:
@@ -84,6 +91,7 @@ class VpsStarts:
 
     def _changed(self, change: TaskChanged) -> None:
         """Start a VPS again that has ended with its node or its engine."""
+        self._left.discard(change.after.id)
         if not self._went_down(change.before, change.after):
             return
         restart = asyncio.create_task(self._restart(change.after))
@@ -100,8 +108,17 @@ class VpsStarts:
         return status.exit_code == DOWN and status.ended_at - began > SETTLED
 
     async def _restart(self, task: Task) -> None:
-        try:
-            await self.start(task, f"{task.node} or its engine went down")
-        except AgentlessError as error:
-            _log.warning("VPS %s: starting it again: %s", task.spec.name, error)
-            self._ledger.publish(task, "not-started", str(error))
+        """Try for a while: a node that has just come back is not ready at once, nor are its GPUs known."""
+        problem = ""
+        for pause in PAUSES:
+            await asyncio.sleep(pause)
+            if task.id in self._left or task.id in self._tasks.live or not self._tasks.history.has(task.id):
+                return  # somebody has stopped it meanwhile, started it, or removed it
+            try:
+                await self.start(task, f"{task.node} or its engine went down")
+            except AgentlessError as error:
+                problem = str(error)
+            else:
+                return
+        _log.warning("VPS %s: starting it again: %s", task.spec.name, problem)
+        self._ledger.publish(task, "not-started", problem)

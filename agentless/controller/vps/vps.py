@@ -68,7 +68,9 @@ class Vps:
 
     async def stop(self, name: str, grace: float | None, *, by: Caller) -> Task:
         """Stop it: its GPUs are free, and its files stay."""
-        return await self._stops.ask(self.find(name), "stop", grace, by=by)
+        task = self.find(name)
+        self._starts.leave(task.id)
+        return await self._stops.ask(task, "stop", grace, by=by)
 
     async def start(self, name: str, *, by: Caller) -> Task:
         """Start it again, with the same GPUs."""

@@ -232,7 +232,7 @@ def check_spec(spec: TaskSpec) -> None:
 def _check_vps(spec: TaskSpec) -> None:
     """Raise UsageError for what only a task can have."""
     if spec.name is None:
-        raise UsageError("a VPS needs a name; for example: agentless vps create box 1x")
+        raise UsageError("a VPS needs a name; for example: agentless vps create dev 1x")
     if spec.on_node_itself:
         raise UsageError("a VPS needs a container; omit --container NULL")
     if spec.secret_env:

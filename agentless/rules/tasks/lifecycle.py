@@ -56,7 +56,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
         case Ended(placement=Placement() as placement, container=str()), StartAsked() if task.spec.traits.comes_back:
             return task.afresh(Assigning(placement, now))
-        case Assigning(), NotStarted(was=was, reason=reason):
+        case Assigning(), NotStarted(was=was, reason=reason) if task.spec.traits.comes_back:
             return task.afresh(replace(was, reason=reason))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
