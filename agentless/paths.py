@@ -71,7 +71,8 @@ def template_dir() -> Path:
 
 def ssh_config() -> Path:
     """The user's OpenSSH client configuration; it need not exist."""
-    return Path(os.path.expanduser("~/.ssh/config"))
+    home = os.environ.get("HOME") or os.path.expanduser(f"~{user_name()}")
+    return Path(home) / ".ssh/config"
 
 
 def user_name() -> str:

@@ -36,6 +36,9 @@ class TerminalCommands(Protocol):
         the end. Without a command it is bash, or sh if there is none.
         """
 
+    def hang_up(self, container: str, mark: str) -> Command:
+        """End the program that `shell` has begun with this mark, if it is still there."""
+
     def inside(self, template: str) -> Sequence[str]:
         """The command that runs this template as a script of the container's own `sh`."""
 

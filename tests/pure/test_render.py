@@ -351,6 +351,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),
         "id_format": values,
     },
+    "docker-hang-up.sh.j2": {
+        "docker": lists,
+        "container": values,
+        "mark": values,
+        "once": st.booleans(),
+        "whole": st.booleans(),
+    },
     "container-idle.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},

@@ -146,6 +146,21 @@ def test_with_the_client_its_program_ends(agentless, ssh, node, box):
     until(lambda: not inside(node, agentless, "box"))
 
 
+def test_what_a_program_has_started_ends_too_but_for_what_wants_to_stay(agentless, ssh, node, box):
+    with ssh.running(box, "(trap '' HUP; exec sleep 4444) & sleep 4321; echo"):
+        until(lambda: {"sleep 4321", "sleep 4444"} <= set(inside(node, agentless, "box")))
+    until(lambda: inside(node, agentless, "box") == ["sleep 4444"])
+
+
+def test_a_reader_that_has_had_enough_ends_the_program(agentless, ssh, node, box):
+    argv = shlex.join(ssh.argv("ssh", box, "exec yes"))
+    done = subprocess.run(["sh", "-c", f"{argv} | head -1"], env=ssh.env, capture_output=True, timeout=30, check=True)
+    assert done.stdout == b"y\n"
+    with ssh.running(box, "exec yes") as process:
+        assert process.stdout.read(2) == b"y\n"
+    until(lambda: not inside(node, agentless, "box"))
+
+
 def test_who_logs_in_is_an_event(agentless, ssh, box):
     ssh(box, "true", AGENTLESS_OWNER="anna")
     [event] = [each for each in agentless.get("/v1/tasks/box/events") if each["event"] == "ssh-opened"]
@@ -188,19 +203,31 @@ def test_a_line_that_is_no_greeting_gets_a_sentence(agentless, box):
             assert connection.recv(4096).startswith(b"-")
 
 
+@contextlib.contextmanager
+def transport(ssh, host):
+    """Another client, which cannot take a connection."""
+    words = [sys.executable, "-IS", proxy.__file__, str(Path(ssh.env["XDG_STATE_HOME"], "agentless")), "", host]
+    client = paramiko.Transport(paramiko.ProxyCommand(shlex.join(words)))
+    try:
+        client.start_client(timeout=30)
+        client.auth_none("anybody")
+        yield client
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def sftp(ssh, host):
+    with transport(ssh, host) as client:
+        yield paramiko.SFTPClient.from_transport(client)
+
+
 def test_a_client_that_cannot_take_a_connection_has_the_bytes_passed_through(ssh, box):
-    words = [sys.executable, "-IS", proxy.__file__, str(Path(ssh.env["XDG_STATE_HOME"], "agentless")), "", box]
-    with contextlib.chdir("/"), paramiko.SSHClient() as client:
-        os.environ.update({key: ssh.env[key] for key in ("XDG_STATE_HOME", "XDG_CONFIG_HOME")})
-        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-        transport = paramiko.Transport(paramiko.ProxyCommand(shlex.join(words)))
-        transport.start_client(timeout=30)
-        transport.auth_none("anybody")
-        channel = transport.open_session()
+    with transport(ssh, box) as client:
+        channel = client.open_session()
         channel.exec_command("echo $((40 + 2))")
         assert channel.makefile().read() == b"42\n"
         assert channel.recv_exit_status() == 0
-        transport.close()
 
 
 # ---------------------------------------------------------------------- ports
@@ -277,6 +304,7 @@ def test_scp_sftp_and_rsync_copy_there_and_back(ssh, full, tmp_path):
 def test_an_image_without_an_sftp_server_has_scp_and_sftp_all_the_same(ssh, box, tmp_path):
     folder, data = tmp_path / "there", random.Random(3).randbytes(3_000_001)
     (folder / "sub").mkdir(parents=True)
+    (folder / "hollow").mkdir()
     names = ("small", "-dash", "two words", "line\nbreak", "ümlaut", "$(touch x)", "'quote", "sub/deep")
     for name in names:
         (folder / name).write_text(name)
@@ -292,6 +320,51 @@ def test_an_image_without_an_sftp_server_has_scp_and_sftp_all_the_same(ssh, box,
     assert (tmp_path / "back/large").stat().st_mtime == 1_000_000_000
     assert {name: (tmp_path / "back" / name).read_text() for name in names} == {name: name for name in names}
     assert (tmp_path / "back/empty").stat().st_size == 0
+    assert list((tmp_path / "back/hollow").iterdir()) == []
+
+
+def test_such_an_upload_keeps_the_mode_of_what_is_there(ssh, box, tmp_path):
+    ssh(box, "echo old >/tmp/script; chmod 755 /tmp/script; touch -d @-5 /tmp/script")
+    (tmp_path / "script").write_text("new")
+    (tmp_path / "script").chmod(0o600)
+    (tmp_path / "locked").write_text("locked")
+    (tmp_path / "locked").chmod(0o444)
+    (tmp_path / "program").write_text("program")
+    (tmp_path / "program").chmod(0o755)
+    files = [str(tmp_path / name) for name in ("script", "locked", "program")]
+    ssh(*files, f"{box}:/tmp/", program="scp")
+    ssh(str(tmp_path / "script"), f"{box}:/dev/null", program="scp")
+    shown = ssh(box, "cd /tmp; cat script locked program; stat -c %a script locked program /dev/null").stdout
+    assert shown == b"newlockedprogram755\n444\n755\n666\n"
+
+
+def test_such_files_are_read_and_written_as_files_are(ssh, box):
+    with sftp(ssh, box) as files:
+        with files.open("/tmp/file", "w+b") as file:
+            file.write(b"hello")
+            file.seek(0)
+            assert file.read() == b"hello"
+            file.seek(0)
+            file.write(b"J")
+            file.seek(0)
+            assert file.read() == b"Jello"
+        with files.open("/tmp/file", "ab") as file:
+            file.write(b"1")
+            file.flush()
+            file.stat()
+            ssh(box, "printf 2 >>/tmp/file")
+            file.write(b"3")
+        with files.open("/tmp/file") as file:
+            assert file.read() == b"Jello123"
+        with pytest.raises(OSError, match="No such file"):
+            files.utime("/tmp/nothing", (1, 1))
+        ssh(box, "mkdir /tmp/folder; ln -s /tmp/folder /tmp/link")
+        for taken in ("/tmp/folder", "/tmp/link", "/tmp/file"):
+            with pytest.raises(OSError, match="File exists"):
+                files.symlink("/x", taken)
+        with pytest.raises(OSError, match="File exists"):
+            files.rename("/tmp/file", "/tmp/link")
+        assert files.listdir("/tmp/folder") == []
 
 
 def test_such_an_image_has_the_other_commands_of_sftp(ssh, box, tmp_path):
@@ -405,6 +478,33 @@ def test_a_forward_reaches_a_port_and_goes_on_over_a_controller_and_a_retry(agen
         until(lambda: fetch(port).strip() and fetch(port) != name)
 
 
+def test_many_connections_at_once_leave_nothing_but_a_few_that_are_ready(agentless, node, box, port):
+    agentless("exec", "box", "--", "sh", "-c", SERVER)
+    relays = f"docker top {agentless.task('box')['container']} -eo pid,args | grep -c 'read -r host port'"
+    with forwarding(agentless, "box", f"8888:{port}"):
+        for _ in range(3):
+            asking = [
+                subprocess.Popen(["curl", "-sf", "--max-time", "60", f"http://127.0.0.1:{port}/"], stdout=-1)
+                for _ in range(12)
+            ]
+            assert all(process.communicate()[0] for process in asking)
+        until(lambda: int(node.sh(relays).stdout) <= 3)
+
+
+def test_a_forward_that_is_killed_leaves_no_connection(agentless, node, box, port):
+    agentless("exec", "box", "--", "sh", "-c", "(nc -l -p 8877 -e sleep 4321) </dev/null >/dev/null 2>&1 &")
+    with forwarding(agentless, "box", f"8877:{port}") as process:
+
+        def begun():
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 5).close()
+            return "sleep 4321" in inside(node, agentless, "box")
+
+        until(begun)
+        process.kill()
+    until(lambda: not [each for each in inside(node, agentless, "box") if each.startswith("nc localhost")])
+
+
 def test_what_a_forward_cannot_reach_is_told_once(agentless, full, port):
     with forwarding(agentless, "full", f"1:{port}") as process:
         assert fetch(port) == fetch(port) == b""
@@ -451,3 +551,29 @@ def test_the_build_container_of_an_env_is_reached_by_its_name(agentless, ssh):
     assert ssh("torch.env.agentless", "cat /made").stdout == b"here\n"
     assert "no env" in ssh("nothing.env.agentless", "true", code=255).stderr.decode().lower()
     agentless("env", "rm", "torch", "--yes")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"Host a\r\n  User x\r\n", b"#Include x\nHost a\n  User x\nHost b", b"", b'Host a\n  LocalCommand "\r"\n'],
+)
+def test_remove_gives_back_every_byte(agentless, tmp_path, content):
+    config = tmp_path / ".ssh/config"
+    config.parent.mkdir()
+    config.write_bytes(content)
+    agentless("ssh-config", "--install", "--yes", HOME=str(tmp_path))
+    assert config.read_bytes() != content
+    agentless("ssh-config", "--remove", HOME=str(tmp_path))
+    assert config.read_bytes() == content
+
+
+def test_a_line_that_is_commented_or_under_a_host_is_not_installed(agentless, tmp_path):
+    config = tmp_path / ".ssh/config"
+    config.parent.mkdir()
+    line = f'Include "{agentless.config}/ssh_config"'
+    for content in (f"#{line}\nHost a\n", f"Host a\n  {line}\n"):
+        config.write_text(content)
+        agentless("ssh-config", "--install", "--yes", HOME=str(tmp_path))
+        assert config.read_text().splitlines()[1] == line
+        agentless("ssh-config", "--remove", HOME=str(tmp_path))
+        assert config.read_text() == content

@@ -17,6 +17,8 @@ import sys
 SUFFIX = ".agentless"
 CHUNK = 256 * 1024
 FAILED = 255
+WITHIN = 60.0
+"""Seconds for the controller's answer; it may have to reach the node first."""
 
 
 def main() -> int:
@@ -34,6 +36,7 @@ def main() -> int:
 def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
     """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
     connection = _connected(state, inventory)
+    connection.settimeout(WITHIN)
     greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
     connection.sendall(json.dumps(greeting).encode() + b"\n")
     answer = b""
@@ -44,6 +47,7 @@ def reach(state: str, inventory: str, host: str, port: int | None = None) -> soc
         answer += byte
     if not answer.startswith(b"+"):
         raise ConnectionError(answer[1:].decode(errors="replace").strip())
+    connection.settimeout(None)
     return connection
 
 

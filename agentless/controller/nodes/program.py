@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +12,7 @@ from typing import cast
 
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import RuntimeFailed, Timeout, Unreachable
+from agentless.errors import AgentlessError, RuntimeFailed, Timeout, Unreachable
 from agentless.model.command import Command, escaped
 from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Attachment, InputKind, Size
@@ -19,6 +20,7 @@ from agentless.ports import Duplex, Reading, Terminal
 from agentless.remote.session import Session
 from agentless.remote.worker import GREETING
 
+_endings: set[asyncio.Task[None]] = set()
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
 
@@ -34,6 +36,7 @@ class Program:
         self._kind = kind
         self._printed: deque[tuple[int, bytes]] = deque()
         self._own = reading
+        self.ended = False
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> None:
@@ -47,6 +50,7 @@ class Program:
         """As `Shell.read`: on a terminal, all of it comes on stream 1."""
         while not self._printed and (chunk := await self._shell.read()):
             self._printed.extend(self._own(*chunk))
+        self.ended = not self._printed
         return self._printed.popleft() if self._printed else None
 
     async def write(self, data: bytes) -> None:
@@ -80,7 +84,26 @@ async def started(
     async with _opened(link.session, script, attached) as shell:
         program = Program(shell, reading, attached.input)
         await _begin(link, program, mark)
-        yield program
+        try:
+            yield program
+        finally:
+            if attached.input is InputKind.PIPE and not program.ended:
+                _hang_up(link, commands.hang_up(container, mark))
+
+
+def _hang_up(link: NodeLink, command: Command) -> None:
+    """End a program that somebody has left.
+
+    On the node its script does so, too, but it may end before that, with the client of the engine that wants to print.
+    """
+    ending = asyncio.create_task(_run_quietly(link, command))
+    _endings.add(ending)
+    ending.add_done_callback(_endings.discard)
+
+
+async def _run_quietly(link: NodeLink, command: Command) -> None:
+    with contextlib.suppress(AgentlessError):
+        await link.run(command)
 
 
 def _opened(session: Session, script: Command, attached: Attachment) -> AbstractAsyncContextManager[Duplex]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 import asyncssh
 from asyncssh.channel import SSHChannel
+from asyncssh.packet import SSHPacket
 from asyncssh.stream import SSHServerStreamSession
 
 from agentless.controller.nodes.login import Login
@@ -67,6 +69,17 @@ class Channel(SSHServerStreamSession[bytes]):
         """Accept sftp."""
         return subsystem == _SFTP
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what runs for somebody who has left."""
+        super().connection_lost(exc)
+        if self._running:
+            self._running.cancel()
+
+    def end(self) -> None:
+        """End the program."""
+        if self._running:
+            self._running.cancel()
+
     def session_started(self) -> None:
         """Begin."""
         chan = self._channel
@@ -117,6 +130,18 @@ class Channel(SSHServerStreamSession[bytes]):
         return Attachment(InputKind.TERMINAL, _size(columns, rows), _variables({"TERM": kind}) | variables)
 
 
+class EndingChannel(asyncssh.SSHServerChannel[bytes]):
+    """A channel that hears OpenSSH say that nobody reads its output any more (PROTOCOL, 2.1): `ssh HOST yes | head`."""
+
+    def _process_eow_at_openssh_dot_com_request(self, packet: SSHPacket) -> bool:
+        packet.check_end()
+        if isinstance(self._session, Channel):
+            self._session.end()
+        self._send_buf, self._send_buf_len = [], 0
+        self.exit(128 + signal.SIGPIPE)
+        return True
+
+
 async def _carry(program: Program, streams: Streams) -> int | None:
     """Pass on both directions. Returns the exit code, None if the user has left."""
     printing = asyncio.create_task(_print(program, streams))
@@ -135,8 +160,8 @@ async def _carry(program: Program, streams: Streams) -> int | None:
 
 
 async def _print(program: Program, streams: Streams) -> None:
-    while chunk := await program.read():
-        with contextlib.suppress(OSError):  # the user has left
+    with contextlib.suppress(OSError):  # the user has left
+        while chunk := await program.read():
             stream = streams.stderr if chunk[0] == 2 else streams.stdout
             stream.write(chunk[1])
             await stream.drain()

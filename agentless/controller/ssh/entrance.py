@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,17 @@ LINE = 4096
 PATIENCE = 10.0
 """Seconds in which it must have come."""
 CHUNK = 256 * 1024
+HANG_UP = 2.0
+"""Seconds between two looks at whether somebody who sends nothing any more is still there."""
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
+VERSION = "OpenSSH_compatible_agentless"
+"""How the server names itself: only to one called OpenSSH do OpenSSH's clients say that they read no more output."""
 WINDOW = 8 << 20
 """Bytes that a client may send before they are acknowledged: a copy is not slowed down by it."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,12 @@ class Entrance:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                connection, _ = await loop.sock_accept(listener)
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except OSError as error:  # too many open files: some are closed again
+                    _log.warning("ssh: %s", error.strerror)
+                    await asyncio.sleep(1.0)
+                    continue
                 task = asyncio.create_task(self._attend(connection))
                 self._serving.add(task)
                 task.add_done_callback(self._serving.discard)
@@ -104,7 +117,7 @@ class Entrance:
         try:
             wanted = orjson.loads(line)
             host, owner, port = str(wanted["host"]), wanted.get("owner"), wanted.get("port")
-            if port is not None and not (isinstance(port, int) and 0 < port < 65536):
+            if port is not None and not (type(port) is int and 0 < port < 65536):
                 raise UsageError(f"no such port: {port}")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError("unexpected greeting; connect with: agentless ssh TASK") from None
@@ -132,6 +145,7 @@ class Entrance:
                 encryption_algs=CIPHERS,
                 compression_algs=None,
                 line_editor=False,
+                server_version=VERSION,
                 window=WINDOW,
                 login_timeout=PATIENCE,
             )
@@ -167,6 +181,12 @@ async def _send(connection: socket.socket, relay: Relay) -> None:
     while data := await loop.sock_recv(connection, CHUNK):
         await relay.program.write(data)
     await relay.program.write_eof()
+    # The other half may go on as long as there is anybody.
+    poll = select.poll()
+    poll.register(connection.fileno(), 0)
+    while not poll.poll(0):  # noqa: ASYNC110 - nobody else is told
+        await asyncio.sleep(HANG_UP)
+    raise ConnectionResetError
 
 
 async def _receive(connection: socket.socket, relay: Relay) -> None:

@@ -13,8 +13,12 @@ from agentless.model.command import escaped
 BLOCK = 64 * 1024
 PIECE = 16 * BLOCK
 """Bytes of a file that are read at once."""
-_MOST = 64 << 20
-"""Bytes of an answer: a folder of half a million files."""
+_LISTING = 64 << 20
+"""Bytes of the answer to `list`: a folder of some hundred thousand files."""
+_OTHERS = PIECE + (64 << 10)
+"""Bytes of any other answer."""
+BEGIN_WITHIN = 20.0
+"""Seconds in which the shell must have begun to answer."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,13 @@ class Files:
         self._mark = secrets.token_hex(16).encode()
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[Answer]] = set()
+        self._broken = ""
 
     async def begin(self) -> bytes:
         """The folder that relative paths begin in."""
         await self._program.write(self._mark + b"\n")
-        return (await self.ask("pwd")).output.rstrip(b"\n") or b"/"
+        async with asyncio.timeout(BEGIN_WITHIN):
+            return (await self.ask("pwd")).output.rstrip(b"\n") or b"/"
 
     async def ask(self, what: str, *arguments: bytes) -> Answer:
         """The answer to one request; raises RuntimeFailed if the shell has ended.
@@ -52,17 +58,22 @@ class Files:
 
     async def _exchange(self, what: str, *arguments: bytes) -> Answer:
         async with self._turn:
+            if self._broken:
+                raise RuntimeFailed(self._broken)
+            self._broken = "an earlier request has failed in the middle of its answer"
+            most = _LISTING if what == "list" else _OTHERS
             await self._program.write(b" ".join([what.encode(), *map(escaped, arguments)]) + b"\n")
-            output = await self._until(self._mark)
-            code = await self._until(b";")
+            output = await self._until(self._mark, most)
+            code = await self._until(b";", most)
+            self._broken = ""
             return Answer(code == b"0", output)
 
-    async def _until(self, end: bytes) -> bytes:
+    async def _until(self, end: bytes, most: int) -> bytes:
         parts, searched = bytearray(self._seen), 0
         while (at := parts.find(end, searched)) < 0:
             searched = max(0, len(parts) - len(end))
-            if len(parts) > _MOST:
-                raise TooMuch(f"the container sent more than {_MOST >> 20} MiB for one request")
+            if len(parts) > most:
+                raise TooMuch(f"the container sent more than {most >> 20} MiB for one request")
             chunk = await self._program.read()
             if chunk is None:
                 raise RuntimeFailed("the shell in the container ended")

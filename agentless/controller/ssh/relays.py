@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.program import Program
-from agentless.controller.ssh.warm import Warm
+from agentless.controller.ssh.warm import Taken, Warm
 from agentless.errors import Refused
 from agentless.model.text import printable
 from agentless.remote.concurrency import cancel
@@ -21,6 +22,16 @@ SPARES = 3
 """Programs that are ready for the next connections: a browser opens several at once."""
 KEPT = 60.0
 """Seconds for which programs are still ready after the last connection."""
+
+
+MOST = 16
+"""Connections at once with the ports of one container: each has a session of its node's SSH server."""
+PATIENCE = 20.0
+"""Seconds for which a further one waits for its turn."""
+
+
+class _Ended(Exception):
+    """The program has ended without a word."""
 
 
 @dataclass(frozen=True)
@@ -37,26 +48,53 @@ class Relays:
 
     def __init__(self, login: Login) -> None:
         self._warm = Warm(login.relay, SPARES)
+        self._places = asyncio.Semaphore(MOST)
         self.close = self._warm.close
 
     async def connect(self, host: str, port: int) -> Relay:
         """Reach a port from within the container; raises Refused with the reason."""
         if not host.isprintable() or not host or " " in host:
             raise Refused("no such host")
-        taken = await self._warm.take()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Refused(f"{MOST} connections with the container are open; close some") from None
+        try:
+            return await self._connect(host, port)
+        except BaseException:
+            self._places.release()
+            raise
+
+    async def _connect(self, host: str, port: int) -> Relay:
+        try:
+            return await self._connect_by(await self._warm.take(), host, port)
+        except _Ended:
+            # One that was ready may have ended long ago.
+            try:
+                return await self._connect_by(await self._warm.take(), host, port)
+            except _Ended:
+                raise Refused("the program in the container ended") from None
+
+    async def _connect_by(self, taken: Taken, host: str, port: int) -> Relay:
         try:
             await taken.program.write(f"{host} {port}\n".encode())
             answer = b""
             while not answer.startswith(b"+"):
                 chunk = await taken.program.read()
+                if chunk is None and not answer:
+                    raise _Ended
                 if chunk is None or len(answer) > ANSWER:
-                    why = printable(answer[1:].decode("utf-8", "replace"))
-                    raise Refused(why or "the program in the container ended")
+                    raise Refused(printable(answer[1:].decode("utf-8", "replace")) or "refused")
                 answer += chunk[1] if chunk[0] == 1 else b""
         except BaseException:
             taken.end()
             raise
-        return Relay(taken.program, taken.end, answer[1:])
+        return Relay(taken.program, partial(self._end, taken), answer[1:])
+
+    def _end(self, taken: Taken) -> None:
+        taken.end()
+        self._places.release()
 
 
 class SharedRelays:

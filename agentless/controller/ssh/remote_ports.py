@@ -80,6 +80,8 @@ class RemotePort(asyncssh.SSHListener):
             if not await self._more() or len(self._seen) > LINE:
                 raise Refused(printable(self._seen[1:LINE].decode("utf-8", "replace")) or "the listening program ended")
         line, _, self._seen = self._seen.partition(b"\n")
+        if not line[1:].isdigit():
+            raise Refused("the listening program in the container does not work")
         self._port = int(line[1:])
         self._begin(self._serve())
 
@@ -113,7 +115,7 @@ class RemotePort(asyncssh.SSHListener):
                 writer.write_eof()
         if kind == _CLOSED:
             writer.close()
-            del self._writers[number]
+            self._writers.pop(number, None)
 
     async def _open(self, number: int) -> asyncssh.SSHWriter[bytes] | None:
         """A channel to the client for a new connection; None if it refuses."""
@@ -135,6 +137,7 @@ class RemotePort(asyncssh.SSHListener):
                 await self._put(number, _DATA, data)
             await self._put(number, _END)
             await reader.channel.wait_closed()
+            self._writers.pop(number, None)
             await self._put(number, _CLOSED)
 
     async def _put(self, number: int, kind: int, data: bytes = b"") -> None:

@@ -10,7 +10,7 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.ssh.channel import CHUNK, Channel
+from agentless.controller.ssh.channel import CHUNK, Channel, EndingChannel
 from agentless.controller.ssh.relays import Relay, Relays
 from agentless.controller.ssh.remote_ports import RemotePort
 from agentless.errors import AgentlessError
@@ -36,7 +36,9 @@ class Server(asyncssh.SSHServer):
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
         """Begin a channel for a program."""
-        return self._connection.create_server_channel(encoding=None), Channel(self._login, self._settled)
+        channel = self._connection.create_server_channel(encoding=None)
+        channel.__class__ = EndingChannel  # asyncssh has no way to say which class it is to be
+        return channel, Channel(self._login, self._settled)
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int

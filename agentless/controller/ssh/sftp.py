@@ -22,9 +22,11 @@ from agentless.model.text import printable
 
 SMALL = 32 * 1024
 """Bytes of a file that is written by the shell itself; a larger one has a program of its own."""
+_LARGEST = (1 << 32) - 1
+"""What a time or a user's number can be in the protocol."""
 KEPT = 3
 """Pieces before and after the one that is read, since a client asks for many parts of a file at once."""
-_STAT = re.compile(rb"([0-9a-f]{1,8}) ([0-9]+) ([0-9]+) ([0-9]+) (-?[0-9]+) (-?[0-9]+) ")
+_STAT = re.compile(rb"([0-9a-f]{1,8}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) ")
 _ENTRY = re.compile(_STAT.pattern + rb"\./([^/]+)/\n")
 _ERRORS = (
     (b"No such file", asyncssh.SFTPNoSuchFile),
@@ -71,6 +73,7 @@ class _File:
     writer: Taken | None = None
     position: int = 0
     failure: asyncssh.SFTPError | None = None
+    final_mode: int | None = None
 
 
 class _Server(asyncssh.SFTPServer):
@@ -168,27 +171,33 @@ class _Server(asyncssh.SFTPServer):
     async def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> _File:
         path = self.map_path(path)
         file = _File(path, append=bool(pflags & asyncssh.FXF_APPEND))
-        mode = b"%o" % stat.S_IMODE(attrs.permissions) if attrs.permissions is not None else b"666"
+        mode = 0o666 if attrs.permissions is None else stat.S_IMODE(attrs.permissions)
+        how = None
         if pflags & asyncssh.FXF_CREAT and pflags & asyncssh.FXF_EXCL:
-            await self._ask("exclusive", path, mode)
-            file.fresh = True
+            how = "exclusive"
         elif pflags & asyncssh.FXF_TRUNC:
-            await self._ask("create", path, mode)
-            file.fresh = True
+            how = "create"
         elif pflags & asyncssh.FXF_CREAT:
-            await self._ask("open", path, mode)
+            how = "open"
+        if how:
+            made = await self._ask(how, path, b"%o" % mode)
+            file.fresh = how != "open"
+            if made and not mode & 0o200:
+                file.final_mode = mode
         elif stat.S_ISDIR((await self.stat(path)).permissions or 0):
             raise asyncssh.SFTPFailure("Is a directory")
-        if file.append:
-            file.start = (await self.stat(path)).size or 0
         return file
 
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:
         """From the pieces around the place that is read; the next one is asked for meanwhile."""
         file = _opened(file_obj)
+        if file.waiting or file.writer:
+            await self.fsync(file)
         number, at = divmod(offset, PIECE)
         piece = await asyncio.shield(self._piece(file, number))
-        if len(piece) == PIECE:
+        if len(piece) < PIECE:
+            file.ahead.pop(number, None)  # the file may grow
+        else:
             following = self._piece(file, number + 1)
             if at + size > PIECE:
                 piece += await asyncio.shield(following)
@@ -205,10 +214,9 @@ class _Server(asyncssh.SFTPServer):
         """Little is kept until the file is closed, more goes to a program that writes it."""
         file = _opened(file_obj)
         async with file.turn:
+            file.ahead.clear()
             end = file.position if file.writer else file.start + len(file.waiting)
-            if file.append:
-                offset = end
-            if offset != end:
+            if offset != end and not file.append:
                 await self._flush(file)
                 file.start = offset
             if file.writer is None:
@@ -223,7 +231,8 @@ class _Server(asyncssh.SFTPServer):
     async def _begin(self, file: _File) -> None:
         """Start a program that writes this file, with what waits."""
         file.writer = await self._writers.take()
-        line = b"%s %d %d\n" % (escaped(file.path), *divmod(file.start, BLOCK))
+        where = b"append 0" if file.append else b"%d %d" % divmod(file.start, BLOCK)
+        line = b"%s %s\n" % (escaped(file.path), where)
         await file.writer.program.write(line + file.waiting)
         file.position = file.start + len(file.waiting)
         file.waiting.clear()
@@ -244,7 +253,7 @@ class _Server(asyncssh.SFTPServer):
             raise
 
     async def _write_all(self, file: _File) -> None:
-        if file.waiting and not (file.fresh and file.start == 0):
+        if file.waiting and not file.append and not (file.fresh and file.start == 0):
             await self._begin(file)
         if file.waiting:
             await self._ask_written(file)
@@ -266,7 +275,7 @@ class _Server(asyncssh.SFTPServer):
         file.start += len(data)
         file.waiting.clear()
         file.fresh = False
-        answer = await self._files.ask("write", file.path, data)
+        answer = await self._files.ask("append" if file.append else "write", file.path, data)
         if not answer.ok:
             _fail(answer.output)
 
@@ -274,6 +283,8 @@ class _Server(asyncssh.SFTPServer):
         file = _opened(file_obj)
         async with file.turn:
             await self._flush(file)
+        if file.final_mode is not None:
+            await self._ask("set", file.path, b",%o,," % file.final_mode)
 
     async def fsync(self, file_obj: object) -> None:
         file = _opened(file_obj)
@@ -301,7 +312,8 @@ def _attributes(line: bytes) -> asyncssh.SFTPAttrs:
     found = _STAT.match(line)
     if found is None:
         raise asyncssh.SFTPFailure("the container has no stat that can be used")
-    mode, (size, uid, gid, accessed, modified) = int(found[1], 16), (int(found[at]) for at in range(2, 7))
+    mode, size = int(found[1], 16), int(found[2])
+    uid, gid, accessed, modified = (max(0, min(int(found[at]), _LARGEST)) for at in range(3, 7))
     return asyncssh.SFTPAttrs(size=size, uid=uid, gid=gid, permissions=mode, atime=accessed, mtime=modified)
 
 

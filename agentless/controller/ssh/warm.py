@@ -42,6 +42,7 @@ class Warm:
             if spare is None:
                 raise
             taken = await self._begin()  # the spare may have failed long ago
+        self._spares = deque(each for each in self._spares if not _has_failed(each))
         while len(self._spares) < self._most:
             self._spares.append(asyncio.create_task(self._begin()))
         return taken
@@ -73,3 +74,8 @@ class Warm:
             if not begun.cancelled():
                 begun.set_result(program)
                 await asyncio.Event().wait()
+
+
+def _has_failed(spare: asyncio.Task[Taken]) -> bool:
+    """Whether it could not be started; nobody else asks, so that it is no surprise to asyncio."""
+    return spare.done() and (spare.cancelled() or spare.exception() is not None)

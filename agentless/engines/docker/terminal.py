@@ -30,6 +30,10 @@ class DockerTerminal:
             variables=[f"{name}={value}" for name, value in attached.variables.items()],
         )
 
+    def hang_up(self, container: str, mark: str) -> Command:
+        """End the program that `shell` has begun with this mark, if it is still there."""
+        return self._commands.script("docker-hang-up.sh.j2", container=container, mark=mark, once=True, whole=True)
+
     def inside(self, template: str) -> Sequence[str]:
         """The command that runs this template as a script of the container's own `sh`."""
         return "sh", "-c", self._commands.text(template)

@@ -24,10 +24,10 @@ class Workload:
     ends_with_process: bool
     is_retried: bool
     expires: bool
-    comes_back: bool
+    comes_back: bool = False
 
 
 WORKLOADS: Mapping[WorkloadName, Workload] = {
-    "task": Workload(needs_command=True, ends_with_process=True, is_retried=True, expires=True, comes_back=False),
+    "task": Workload(needs_command=True, ends_with_process=True, is_retried=True, expires=True),
     "vps": Workload(needs_command=False, ends_with_process=True, is_retried=False, expires=False, comes_back=True),
 }

@@ -15,17 +15,22 @@ hang_up() {
   sudo docker exec c1 sh -c '
     signal=HUP seen=
     for second in 1 2 3 4; do
-      found=
+      found= sessions=
       for folder in /proc/[0-9]*; do
         pid=${folder#/proc/}
         read -r stat <"$folder/stat" || continue
         set -- ${stat##*) }
+        sessions="$sessions $pid/$4/"
         # It leads its session. Others are not looked into: who asks a process that a driver has hung may hang as well.
         if [ "$4" = "$pid" ] && [ "$pid" -ne 1 ] && grep -qs "AGENTLESS_TERMINAL=$pid[.]$0" "$folder/environ"; then
           found=$pid
         fi
       done
       if [ -n "$found" ]; then
+        # A command may be a line of shell: what that has started hears of it as well. What does not want to, stays.
+        [ "$signal" = KILL ] || for each in $sessions; do
+          case $each in */"$found"/) kill -s HUP "${each%%/*}" ;; esac
+        done
         kill -s "$signal" "$found"
         seen=yes
       elif [ -n "$seen" ]; then
@@ -40,4 +45,8 @@ trap 'hang_up; exit 129' HUP TERM PIPE
 exec 3<&0
 begin --interactive <&3 3<&- &
 wait "$!"
+code=$?
+# Nobody reads its output any more, so that the client has ended and the program has not.
+[ "$code" -ne 141 ] || hang_up
+exit "$code"
 

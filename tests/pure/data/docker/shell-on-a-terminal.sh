@@ -15,7 +15,7 @@ hang_up() {
   sudo docker exec c1 sh -c '
     signal=HUP seen=
     for second in 1 2 3 4; do
-      found=
+      found= sessions=
       for folder in /proc/[0-9]*; do
         pid=${folder#/proc/}
         read -r stat <"$folder/stat" || continue
@@ -41,4 +41,8 @@ exec 3<&0
 # Docker's own keys to leave a program alone, Ctrl-P Ctrl-Q, belong to the program; there is no way to have none.
 begin --interactive --tty --detach-keys 'ctrl-@,ctrl-^,ctrl-@,ctrl-^' <&3 3<&- &
 wait "$!"
+code=$?
+# Nobody reads its output any more, so that the client has ended and the program has not.
+[ "$code" -ne 141 ] || hang_up
+exit "$code"
 

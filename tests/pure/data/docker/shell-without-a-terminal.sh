@@ -15,7 +15,7 @@ hang_up() {
   sudo docker exec c1 sh -c '
     signal=HUP seen=
     for second in 1 2 3 4; do
-      found=
+      found= sessions=
       for folder in /proc/[0-9]*; do
         pid=${folder#/proc/}
         read -r stat <"$folder/stat" || continue
