@@ -146,6 +146,7 @@ def test_with_the_client_its_program_ends(agentless, ssh, node, box):
     until(lambda: not inside(node, agentless, "box"))
 
 
+@pytest.mark.slow
 def test_what_a_program_has_started_ends_too_but_for_what_wants_to_stay(agentless, ssh, node, box):
     with ssh.running(box, "(trap '' HUP; exec sleep 4444) & sleep 4321; echo"):
         until(lambda: {"sleep 4321", "sleep 4444"} <= set(inside(node, agentless, "box")))
@@ -174,6 +175,7 @@ def test_a_task_that_is_not_running_is_a_sentence(agentless, ssh):
     assert b"is completed: a shell needs a running task" in ssh(f"{task}.agentless", code=255).stderr
 
 
+@pytest.mark.slow
 def test_an_image_without_sh_is_a_sentence(agentless, ssh, node):
     node.sh("docker create --name bare busybox x && docker cp bare:/bin/busybox /tmp/ && docker rm bare")
     node.sh("cd /tmp && tar -c busybox | docker import - bare:1 && rm busybox")
@@ -323,6 +325,7 @@ def test_an_image_without_an_sftp_server_has_scp_and_sftp_all_the_same(ssh, box,
     assert list((tmp_path / "back/hollow").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_such_an_upload_keeps_the_mode_of_what_is_there(ssh, box, tmp_path):
     ssh(box, "echo old >/tmp/script; chmod 755 /tmp/script; touch -d @-5 /tmp/script")
     (tmp_path / "script").write_text("new")
@@ -338,6 +341,7 @@ def test_such_an_upload_keeps_the_mode_of_what_is_there(ssh, box, tmp_path):
     assert shown == b"newlockedprogram755\n444\n755\n666\n"
 
 
+@pytest.mark.slow
 def test_such_files_are_read_and_written_as_files_are(ssh, box):
     with sftp(ssh, box) as files:
         with files.open("/tmp/file", "w+b") as file:
@@ -367,6 +371,7 @@ def test_such_files_are_read_and_written_as_files_are(ssh, box):
         assert files.listdir("/tmp/folder") == []
 
 
+@pytest.mark.slow
 def test_such_an_image_has_the_other_commands_of_sftp(ssh, box, tmp_path):
     data = random.Random(4).randbytes(2_000_003)
     (tmp_path / "whole").write_bytes(data)
@@ -396,6 +401,7 @@ pwd
     assert ssh(box, "ls /tmp").stdout == b""
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_the_connection_goes_on(agentless, ssh, tmp_path):
     agentless.submit("node1", "--name", "tight", "--shm-size", "1MiB", *WAITS)
     (tmp_path / "large").write_bytes(bytes(4_000_000))
@@ -404,6 +410,7 @@ def test_a_full_disk_is_told_and_the_connection_goes_on(agentless, ssh, tmp_path
     assert ssh("tight.agentless", "echo well").stdout == b"well\n"
 
 
+@pytest.mark.slow
 def test_git_clones_from_a_container(ssh, full, tmp_path):
     ssh(
         full,
@@ -463,6 +470,7 @@ def forwarding(agentless, *words):
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_forward_reaches_a_port_and_goes_on_over_a_controller_and_a_retry(agentless, box, port):
     agentless("exec", "box", "--", "sh", "-c", SERVER)
     with forwarding(agentless, "box", f"8888:{port}"):
@@ -478,6 +486,7 @@ def test_a_forward_reaches_a_port_and_goes_on_over_a_controller_and_a_retry(agen
         until(lambda: fetch(port).strip() and fetch(port) != name)
 
 
+@pytest.mark.slow
 def test_many_connections_at_once_leave_nothing_but_a_few_that_are_ready(agentless, node, box, port):
     agentless("exec", "box", "--", "sh", "-c", SERVER)
     relays = f"docker top {agentless.task('box')['container']} -eo pid,args | grep -c 'read -r host port'"
@@ -491,6 +500,7 @@ def test_many_connections_at_once_leave_nothing_but_a_few_that_are_ready(agentle
         until(lambda: int(node.sh(relays).stdout) <= 3)
 
 
+@pytest.mark.slow
 def test_a_forward_that_is_killed_leaves_no_connection(agentless, node, box, port):
     agentless("exec", "box", "--", "sh", "-c", "(nc -l -p 8877 -e sleep 4321) </dev/null >/dev/null 2>&1 &")
     with forwarding(agentless, "box", f"8877:{port}") as process:
@@ -545,6 +555,7 @@ def test_a_port_of_the_container_leads_here(agentless, ssh, full, box, port):
         assert b"needs python3 in the container" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_build_container_of_an_env_is_reached_by_its_name(agentless, ssh):
     agentless("env", "create", "torch", "--from", "busybox")
     ssh("torch.env.agentless", "echo here >/made")

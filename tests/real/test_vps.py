@@ -100,6 +100,7 @@ def test_of_two_starts_at_once_one_wins_and_it_runs_once(agentless, node):
     assert agentless.get("/v1/vps/box")["state"] == "running"
 
 
+@pytest.mark.slow
 def test_a_killed_controller_ends_no_vps_and_loses_none(agentless):
     create(agentless)
     create(agentless, "other", "node1::1")
@@ -111,6 +112,7 @@ def test_a_killed_controller_ends_no_vps_and_loses_none(agentless):
     agentless("vps", "start", "other")
 
 
+@pytest.mark.slow
 def test_it_comes_back_with_its_node(agentless, node):
     create(agentless)
     ssh(agentless, "box", "echo kept >/file")
@@ -128,9 +130,13 @@ def test_bad_input_is_a_sentence(agentless):
     assert "a VPS needs a container" in agentless("vps", "create", "box", "1x", "--container", "NULL", code=2).err
     create(agentless)
     assert "first run: agentless vps stop box" in agentless("vps", "rm", "box", "--yes", code=3).err
-    assert "agentless vps rm box" in agentless("rm", agentless.get("/v1/vps/box")["id"], "--force", code=3).err
+    task = agentless.get("/v1/vps/box")["id"]
+    assert "agentless vps rm box" in agentless("rm", task, "--force", code=3).err
+    agentless("vps", "stop", "box", "--grace", "2")
+    assert "agentless vps start box" in agentless("retry", task, code=3).err
 
 
+@pytest.mark.slow
 def test_what_is_stopped_is_kept_and_removed_on_request(agentless, node):
     """Containers of ended tasks are removed after a while; one that can be started again is none of those."""
     agentless.write_inventory(

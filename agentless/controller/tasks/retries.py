@@ -29,6 +29,8 @@ class Retries:
         task = self._lookup.find(reference)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only ended tasks can be retried")
+        if task.spec.traits.comes_back:
+            raise Refused(f"task {task.id} is a VPS; to start it again, run: agentless vps start {task.spec.name}")
         if not self._tasks.knows(task.id):
             raise Refused(
                 f"this controller does not know task {task.id}; to take over your own tasks, run: agentless recover"

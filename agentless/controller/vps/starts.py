@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -21,8 +22,9 @@ from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.model.tasks.task_event import Launched, NotStarted, StartAsked
 from agentless.rules.explain.obstacles import refusal
 
-SETTLED = 1.0
-"""Seconds for which it must have run: one whose own command ends like that at once is not started for ever."""
+SETTLED = 10.0
+MOST_SHORT = 3
+"""Runs shorter than that many seconds, one after the other, after which it is left alone: its own command ends so."""
 PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, *(30.0,) * 20)
 """Seconds before each attempt to start one after its node or engine went down."""
 _log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class VpsStarts:
         self._tasks = ledger.tasks
         self._reconciler = reconciler
         self._left: set[str] = set()
+        self._short: Counter[str] = Counter()
         self._background: set[asyncio.Task[None]] = set()
         bus.subscribe(TaskChanged, self._changed)
 
@@ -52,7 +55,9 @@ class VpsStarts:
             raise Refused(f"VPS {task.spec.name} was started by somebody else meanwhile")
         if not link.online:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
-        exact = replace(task.spec, needs=replace(Needs(), exclusive=task.spec.needs.exclusive))
+        needs, shared = task.spec.needs, task.spec.needs.gpu_share > 1
+        memory = needs.gpu_memory if shared else None
+        exact = replace(task.spec, needs=Needs(exclusive=needs.exclusive, gpu_share=needs.gpu_share, gpu_memory=memory))
         [exact] = on_targets(exact, [str(placement)])
         if error := refusal(self._nodes.cluster([placement.node]), exact, task.owner):
             raise error
@@ -105,7 +110,11 @@ class VpsStarts:
         booted, began = link.cache.booted_at if link else None, status.started_at or after.created_at
         if booted is not None and began < booted:
             return True
-        return status.exit_code == DOWN and status.ended_at - began > SETTLED
+        if status.exit_code != DOWN:
+            return False
+        short = status.ended_at - began < SETTLED
+        self._short[after.id] = self._short[after.id] + 1 if short else 0
+        return self._short[after.id] <= MOST_SHORT
 
     async def _restart(self, task: Task) -> None:
         """Try for a while: a node that has just come back is not ready at once, nor are its GPUs known."""
