@@ -119,6 +119,7 @@ class Channel(SSHServerStreamSession[bytes]):
                 return await _carry(program, streams)
             shell = program, answer[1:]
             await serve_files(self._login, shell, self._channel, (streams.stdin, OpenEnd(self, self._channel)))
+            self._channel.exit(0)  # nobody waits for what is still to end on the node
             return 0
 
     def _attachment(self) -> Attachment:

@@ -22,6 +22,7 @@ from agentless.model.text import printable
 
 SMALL = 32 * 1024
 """Bytes of a file that is written by the shell itself; a larger one has a program of its own."""
+_closing: set[asyncio.Task[None]] = set()
 _LARGEST = (1 << 32) - 1
 """What a time or a user's number can be in the protocol."""
 KEPT = 3
@@ -49,7 +50,9 @@ async def serve_files(
     try:
         await run_sftp_server(_Server(channel, files, writers, await files.begin()), *streams, 3)
     finally:
-        await writers.close()
+        closing = asyncio.create_task(writers.close())
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
 
 
 class OpenEnd(asyncssh.SSHWriter[bytes]):
