@@ -44,7 +44,7 @@ def make_private(folder: Path) -> None:
 
     Whoever may write there would be taken for the controller, and be told secrets.
     """
-    for path in (folder, Path(os.path.realpath(folder)), folder / "controller.sock"):
+    for path in (folder, Path(os.path.realpath(folder)), folder / HTTP_SOCKET):
         try:
             found = os.lstat(path)
         except OSError:

@@ -70,6 +70,12 @@ class WithCommand(Command):
         return super().parse_args(ctx, args)
 
 
+class WithOptionalCommand(WithCommand):
+    """A command that starts a shell, or the command after `--` instead."""
+
+    after_options = ("[-- COMMAND...]",)
+
+
 def command_of(context: Any) -> tuple[str, ...]:
     """The words after `--`; none when there is no `--`."""
     return tuple(context.meta.get("command", ()))

@@ -12,6 +12,7 @@ from threading import Lock
 
 from agentless.client.http import RequestFailed, failure
 from agentless.errors import ControllerError, StateError
+from agentless.paths import HTTP_SOCKET
 
 _folder = Lock()
 """Held while the state folder is the working directory, of which there is one for all threads."""
@@ -38,7 +39,7 @@ class Connector:
     def connect(self) -> socket.socket:
         """Connect by the path of the socket, or from the state folder if that path is too long."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.fsencode(self._state / "controller.sock")
+        path = os.fsencode(self._state / HTTP_SOCKET)
         try:
             if len(path) <= SOCKET_PATH:
                 connection.connect(path)
@@ -68,7 +69,7 @@ class Connector:
             back = os.open(".", os.O_RDONLY)
             try:
                 os.chdir(self._state)
-                connection.connect("controller.sock")
+                connection.connect(HTTP_SOCKET)
             finally:
                 os.fchdir(back)
                 os.close(back)

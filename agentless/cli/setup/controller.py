@@ -40,7 +40,7 @@ def run(context: typer.Context) -> None:
     process.run(
         state,
         inventory,
-        ready=lambda: print_line(f"serving {inventory} on {state}/controller.sock", flush=True),
+        ready=lambda: print_line(f"serving {inventory} on {state}/{paths.HTTP_SOCKET}", flush=True),
         for_ever=True,
     )
 

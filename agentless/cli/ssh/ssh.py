@@ -13,20 +13,14 @@ import typer
 from agentless import paths
 from agentless.cli.arguments import TaskArgument
 from agentless.cli.client import client
-from agentless.cli.command import WithCommand, command_of
+from agentless.cli.command import WithOptionalCommand, command_of
 from agentless.cli.ssh.settings import inventory_or_none, why_unreachable
 from agentless.client.ssh.proxy import SUFFIX
 from agentless.errors import Refused, UsageError
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(cls=_Ssh)(ssh)
-
-
-class _Ssh(WithCommand):
-    """A shell, or a command instead."""
-
-    after_options = ("[-- COMMAND...]",)
+    app.command(cls=WithOptionalCommand)(ssh)
 
 
 def ssh(

@@ -9,21 +9,15 @@ import typer
 
 from agentless.cli.arguments import TaskArgument
 from agentless.cli.client import client
-from agentless.cli.command import WithCommand, command_of
+from agentless.cli.command import WithCommand, WithOptionalCommand, command_of
 from agentless.client.http import RequestFailed
 from agentless.client.terminal import TerminalSession, raw, standard
 from agentless.errors import AgentlessError, NoAnswer, UsageError
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(cls=_Shell)(shell)
+    app.command(cls=WithOptionalCommand)(shell)
     app.command("exec", cls=_Exec, hidden=True)(execute)
-
-
-class _Shell(WithCommand):
-    """A shell, or a command instead."""
-
-    after_options = ("[-- COMMAND...]",)
 
 
 class _Exec(WithCommand):

@@ -11,7 +11,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json, path_words
 from agentless.cli.client import client
-from agentless.cli.command import WithCommand, command_of
+from agentless.cli.command import WithOptionalCommand, command_of
 from agentless.cli.confirm import Yes, confirm
 from agentless.cli.formats import TASKS, Output
 from agentless.cli.output import confirm_done, print_json, print_line, say
@@ -50,22 +50,15 @@ def add_to(app: typer.Typer) -> None:
     group.command()(stop)
     group.command()(start)
     group.command()(restart)
-    group.command(cls=_Ssh)(ssh)
+    group.command(cls=WithOptionalCommand)(ssh)
     group.command()(rm)
     app.add_typer(group, name="vps")
 
 
-class _Create(WithCommand):
+class _Create(WithOptionalCommand):
     """A command is possible, but rare."""
 
     common = {"called", "target", *(option.name for option in _OFFERED if option.common)}  # noqa: RUF012
-    after_options = ("[-- COMMAND...]",)
-
-
-class _Ssh(WithCommand):
-    """A shell, or a command instead."""
-
-    after_options = ("[-- COMMAND...]",)
 
 
 @with_options(as_json=_OFFERED)

@@ -72,8 +72,7 @@ class Channel(SSHServerStreamSession[bytes]):
     def connection_lost(self, exc: Exception | None) -> None:
         """End what runs for somebody who has left."""
         super().connection_lost(exc)
-        if self._running:
-            self._running.cancel()
+        self.end()
 
     def end(self) -> None:
         """End the program."""

@@ -22,8 +22,6 @@ SPARES = 3
 """Programs that are ready for the next connections: a browser opens several at once."""
 KEPT = 60.0
 """Seconds for which programs are still ready after the last connection."""
-
-
 MOST = 16
 """Connections at once with the ports of one container: each has a session of its node's SSH server."""
 PATIENCE = 20.0
@@ -111,7 +109,9 @@ class SharedRelays:
         key = login.container
         self._users[key] += 1
         try:
-            yield self._relays.setdefault(key, Relays(login))
+            if key not in self._relays:
+                self._relays[key] = Relays(login)
+            yield self._relays[key]
         finally:
             self._users[key] -= 1
             closing = asyncio.create_task(self._close_later(key))

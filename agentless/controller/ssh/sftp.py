@@ -278,14 +278,11 @@ class _Server(asyncssh.SFTPServer):
         file.start += len(data)
         file.waiting.clear()
         file.fresh = False
-        answer = await self._files.ask("append" if file.append else "write", file.path, data)
-        if not answer.ok:
-            _fail(answer.output)
+        await self._ask("append" if file.append else "write", file.path, data)
 
     async def close(self, file_obj: object) -> None:
         file = _opened(file_obj)
-        async with file.turn:
-            await self._flush(file)
+        await self.fsync(file)
         if file.final_mode is not None:
             await self._ask("set", file.path, b",%o,," % file.final_mode)
 
