@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from agentless.api.batch import Batch
     from agentless.api.cluster import Cluster
     from agentless.api.task import Task
+    from agentless.api.vps import Vps
+    from agentless.client.ssh.forwarded_port import ForwardedPort
     from agentless.errors import (
         AgentlessError,
         ControllerError,
@@ -22,7 +24,16 @@ if TYPE_CHECKING:
         Unreachable,
         UsageError,
     )
-    from agentless.model.view import CheckView, EventView, ExplainView, GpuView, NodeView, ReservationView, ShareView
+    from agentless.model.view import (
+        CheckView,
+        EventView,
+        ExplainView,
+        GpuView,
+        NodeView,
+        ReservationView,
+        ShareView,
+        SnapshotView,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,6 +45,7 @@ __all__ = [
     "ControllerError",
     "EventView",
     "ExplainView",
+    "ForwardedPort",
     "GpuView",
     "NoAnswer",
     "NodeView",
@@ -42,13 +54,21 @@ __all__ = [
     "ReservationView",
     "RuntimeFailed",
     "ShareView",
+    "SnapshotView",
     "StateError",
     "Task",
     "Unreachable",
     "UsageError",
+    "Vps",
 ]
 
-_PLACES = ("agentless.errors", "agentless.model.view", "agentless.api.task", "agentless.api.cluster")
+_PLACES = (
+    "agentless.errors",
+    "agentless.model.view",
+    "agentless.api.task",
+    "agentless.api.vps",
+    "agentless.api.cluster",
+)
 
 
 def __getattr__(name: str) -> Any:

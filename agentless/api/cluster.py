@@ -16,10 +16,12 @@ from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, future_moment, moment, task
 from agentless.api.verb import StreamVerb, Verb
+from agentless.api.vps import AllVps
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import NotFound, Refused, UsageError, error_named
 from agentless.model.owner import owner_of
+from agentless.model.tasks.workload import WorkloadName
 from agentless.model.usage.figures import By, UsageView
 from agentless.model.view import (
     CheckView,
@@ -60,11 +62,14 @@ class Cluster:
     Each method can also be awaited, as `await cluster.gpus.aio()`. They raise what is in `agentless.errors`. No
     connection is held open between two calls, so there is nothing to close, and threads and event loops may share
     one.
+
+    `vps` are the VPS, by name.
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
         check_arguments(self.__init__, (inventory,), {})  # type: ignore[misc]
         self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
+        self.vps = AllVps(self._client, _asked)
 
     @Verb
     def submit(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
@@ -278,8 +283,11 @@ class Cluster:
         return Batch(tuple(tasks), tuple(errors))
 
 
-def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> TaskRequest:
-    return task_request(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
+def _asked(
+    command: Iterable[str], targets: Iterable[str], options: Options, workload: WorkloadName | None = None
+) -> TaskRequest:
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
+    return task_request(command, targets, options, outside, workload)
 
 
 def _one(asked: TaskRequest) -> TaskRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import reprlib
 import time
 from collections.abc import Iterator
@@ -13,11 +14,14 @@ from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.verb import StreamVerb, Verb
 from agentless.client.client import Client
+from agentless.client.ssh.forwarded_port import ForwardedPort, forward_port
 from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
 from agentless.rules.submit.kinds import parse_seconds
+
+_log = logging.getLogger("agentless")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,13 @@ class Task(TaskView):
     @Verb
     def refresh(self) -> Task:
         """The task as it is now."""
-        return task(self._client, self._client.get(self._path()))
+        return self._anew(self._client.get(self._path()))
 
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
         """The task once it has ended. Raises TimeoutError if it has not by then; it goes on."""
-        found = task(
-            self._client,
-            self._client.wait(self._reference, None if timeout is None else parse_seconds(timeout, "timeout")),
-        )
+        within = None if timeout is None else parse_seconds(timeout, "timeout")
+        found = self._anew(self._client.wait(self._reference, within))
         if found.ended_at is None:
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended within {timeout}; it keeps running")
         return found
@@ -75,38 +77,38 @@ class Task(TaskView):
     def stop(self, grace: float | str | timedelta | None = None) -> Task:
         """End it gently: SIGTERM, the grace time, then SIGKILL. Returns it when it has ended."""
         body = {"grace": None if grace is None else parse_seconds(grace, "grace")}
-        return task(self._client, self._client.post(self._path("/stop"), body))
+        return self._anew(self._client.post(self._path("/stop"), body))
 
     @Verb
     def kill(self) -> Task:
         """End it at once: SIGKILL."""
-        return task(self._client, self._client.post(self._path("/kill")))
+        return self._anew(self._client.post(self._path("/kill")))
 
     @Verb
     def retry(self) -> Task:
         """Retry it after its end; returns the next try."""
-        return task(self._client, self._client.post(self._path("/retry")))
+        return self._anew(self._client.post(self._path("/retry")))
 
     @Verb
     def move(self, position: int | None = None, *, before: str | None = None, after: str | None = None) -> Task:
         """Move it in the queue: to a position from 1 on, or next to another pending task."""
         body = {"position": position, "before": before, "after": after}
-        return task(self._client, self._client.post(self._path("/move"), body))
+        return self._anew(self._client.post(self._path("/move"), body))
 
     @Verb
     def pause(self) -> Task:
         """Freeze it; it keeps its GPUs and their memory."""
-        return task(self._client, self._client.post(self._path("/pause")))
+        return self._anew(self._client.post(self._path("/pause")))
 
     @Verb
     def resume(self) -> Task:
         """Continue a paused task."""
-        return task(self._client, self._client.post(self._path("/resume")))
+        return self._anew(self._client.post(self._path("/resume")))
 
     @Verb
     def remove(self, *, force: bool = False) -> Task:
         """Remove it with all its tries, containers and logs; returns it for the last time. `force` kills it first."""
-        return task(self._client, self._client.delete(self._path(), force=force))
+        return self._anew(self._client.delete(self._path(), force=force))
 
     @Verb
     def explain(self) -> ExplainView:
@@ -117,6 +119,26 @@ class Task(TaskView):
     def events(self) -> list[EventView]:
         """What happened to it, and why."""
         return [parse(EventView, each) for each in self._client.get(self._path("/events"))]
+
+    @Verb
+    def ssh_config(self) -> str:
+        """The configuration by which OpenSSH knows it, by id and name; in a file for `ssh -F FILE NAME.agentless`."""
+        from agentless.client.ssh import options  # noqa: PLC0415 - it needs more than all others
+
+        return options.config(*self._client.state_and_inventory, options.host_names(self._reference, self.name))
+
+    @Verb
+    def forward(self, port: int, local: int | None = None) -> ForwardedPort:
+        """Forward a port of this machine to one of its ports, until the result is closed; use it with `with`.
+
+        `local`: that port of this machine; None: the same number, or any free port if that is taken. Raises Refused if
+        `local` is taken. Connections that fail are reported to Python's log.
+        """
+        return forward_port(self._client, self._reference, port, local, lambda words: _log.warning("%s", words))
+
+    def _anew(self, found: Any) -> Task:
+        """The same as it is `found` now."""
+        return parse(type(self), found, _client=self._client)
 
     @property
     def _reference(self) -> str:

@@ -19,25 +19,26 @@ from agentless.client.http import RequestFailed
 S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class _Bound(Generic[P, R]):
+class _Bound(Generic[P, R_co]):
     """A method of one object, with the signature of the plain one."""
 
-    def __init__(self, plain: Callable[P, R]) -> None:
+    def __init__(self, plain: Callable[P, R_co]) -> None:
         self.__wrapped__ = plain
         self.__doc__ = plain.__doc__
 
 
-class BoundVerb(_Bound[P, R]):
+class BoundVerb(_Bound[P, R_co]):
     """A method that returns one answer."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         check_arguments(self.__wrapped__, args, kwargs)
         with _named_errors():
             return self.__wrapped__(*args, **kwargs)
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Ask without blocking the event loop."""
         from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls need no asyncio
 

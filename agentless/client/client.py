@@ -323,6 +323,11 @@ class Client:
             connection.close()
             raise
 
+    @property
+    def state_and_inventory(self) -> tuple[Path, Path | None]:
+        """The state folder of the controller, and the inventory with which one is started."""
+        return self._state, self._inventory
+
     def setting(self) -> dict[str, str | None]:
         """What another program needs to send requests to the same controller as the same user."""
         inventory = None if self._inventory is None else str(self._inventory)

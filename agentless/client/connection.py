@@ -23,10 +23,10 @@ START_WITHIN = 15.0
 
 
 class Connector:
-    """Connects to the controller of one state folder. `inventory` is for one that it starts."""
+    """Connects to a socket of the controller of one state folder. `inventory` is for a controller that it starts."""
 
-    def __init__(self, state: Path, inventory: Path | None) -> None:
-        self._state, self._inventory = state, inventory
+    def __init__(self, state: Path, inventory: Path | None, name: str = HTTP_SOCKET) -> None:
+        self._state, self._inventory, self._name = state, inventory, name
 
     def is_running(self) -> bool:
         """Whether a controller answers on the socket."""
@@ -39,7 +39,7 @@ class Connector:
     def connect(self) -> socket.socket:
         """Connect by the path of the socket, or from the state folder if that path is too long."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.fsencode(self._state / HTTP_SOCKET)
+        path = os.fsencode(self._state / self._name)
         try:
             if len(path) <= SOCKET_PATH:
                 connection.connect(path)
@@ -69,7 +69,7 @@ class Connector:
             back = os.open(".", os.O_RDONLY)
             try:
                 os.chdir(self._state)
-                connection.connect(HTTP_SOCKET)
+                connection.connect(self._name)
             finally:
                 os.fchdir(back)
                 os.close(back)

@@ -4,6 +4,7 @@ import pytest
 
 from agentless.api.cluster import Cluster
 from agentless.api.task import Task
+from agentless.api.vps import AllVps, Vps
 from agentless.inventory.schema import schema
 from agentless.rules.submit.options import OPTIONS
 from tests.pages import DOCS, ROOT, commands, generated
@@ -52,7 +53,7 @@ def test_every_request_says_what_it_does():
 
 
 @pytest.mark.parametrize(
-    "method", [f"{cls.__name__}.{name}" for cls in (Cluster, Task) for name in vars(cls) if name[0] != "_"]
+    "method", [f"{cls.__name__}.{name}" for cls in (Cluster, Task, AllVps, Vps) for name in vars(cls) if name[0] != "_"]
 )
 def test_every_method_has_a_signature(method):
     section = page("reference/python-api.md").partition(f"\n### {method}\n")[2]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from agentless.client.ssh.proxy import CHUNK, reach
+from agentless.client.connection import Connector
+from agentless.client.ssh.proxy import CHUNK, greet
 from agentless.errors import Refused, UsageError
+from agentless.paths import SSH_SOCKET
 
 HOST = "localhost"
 _ADDRESSES = ("127.0.0.1", "::1")
@@ -37,7 +40,7 @@ class Forward:
     """Forwards ports while it is open. Each connection reaches the task anew, whatever has happened to it meanwhile."""
 
     def __init__(self, state: Path, inventory: Path | None, task: str, tell: Callable[[str], None]) -> None:
-        self._state, self._inventory = str(state), str(inventory or "")
+        self._controller = Connector(state, inventory, SSH_SOCKET)
         self._task = task
         self._tell = tell
         self._said: str | None = None
@@ -53,7 +56,8 @@ class Forward:
 
     async def _listen(self, stack: contextlib.AsyncExitStack, address: str, ports: Ports) -> None:
         async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._attend(reader, writer, ports.there)
+            with contextlib.suppress(asyncio.CancelledError):  # asyncio would report it as an error
+                await self._attend(reader, writer, ports.there)
 
         try:
             stack.push_async_exit(await asyncio.start_server(attend, address, ports.here))
@@ -68,8 +72,7 @@ class Forward:
         """Carry one connection."""
         there: asyncio.StreamWriter | None = None
         try:
-            connection = await asyncio.to_thread(reach, self._state, self._inventory, self._task, port)
-            back, there = await asyncio.open_connection(sock=connection)
+            back, there = await asyncio.open_connection(sock=await self._reach(port))
             self._said = None
             copies = {asyncio.create_task(_copy(reader, there)), asyncio.create_task(_copy(back, writer))}
             await asyncio.gather(*copies)
@@ -80,6 +83,18 @@ class Forward:
         finally:
             for each in filter(None, (writer, there)):
                 each.close()
+
+    async def _reach(self, port: int) -> socket.socket:
+        """A connection with the port of the task."""
+        connection = await asyncio.to_thread(self._controller.connected)
+        try:
+            await asyncio.to_thread(greet, connection, self._task, port)
+        except BaseException:  # cancelled: the thread must not wait on
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+            raise
+        return connection
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
     ]
 
 
+def host_names(task_id: str, name: str | None) -> str:
+    """The hosts that one task is, as patterns. A name that could mean something else, from a forged label, is none."""
+    words = [task_id, *([name] if name and re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII) else [])]
+    return " ".join(f"{word}{proxy.SUFFIX}" for word in words)
+
+
 def _is_known(name: str, value: str) -> bool:
     """Whether the ssh here knows an option: for another one it fails, also where that is under another `Host`."""
     try:
@@ -55,7 +62,7 @@ def arguments(state: Path, inventory: Path | None) -> list[str]:
     return [word for name, value in options(state, inventory) for word in ("-o", f"{name}={value}")]
 
 
-def config(state: Path, inventory: Path | None) -> str:
-    """The same as a file."""
+def config(state: Path, inventory: Path | None, hosts: str = HOSTS) -> str:
+    """The same as a file, for hosts of these patterns."""
     lines = [f"  {name} {value}\n" for name, value in options(state, inventory)]
-    return f'# Written by agentless ssh-config\nHost {HOSTS} "!*\'*"\n' + "".join(lines)
+    return f'# Written by agentless ssh-config\nHost {hosts} "!*\'*"\n' + "".join(lines)

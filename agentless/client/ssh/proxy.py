@@ -24,7 +24,8 @@ WITHIN = 60.0
 def main() -> int:
     """Connect standard input and output with the container."""
     state, inventory, host = sys.argv[1:4]
-    connection = reach(state, inventory, host.removesuffix(SUFFIX))
+    connection = _connected(state, inventory)
+    greet(connection, host.removesuffix(SUFFIX))
     if stat.S_ISSOCK(os.fstat(1).st_mode):
         with socket.socket(fileno=1) as ssh:
             ssh.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))])
@@ -33,9 +34,8 @@ def main() -> int:
     return 0
 
 
-def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
-    """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
-    connection = _connected(state, inventory)
+def greet(connection: socket.socket, host: str, port: int | None = None) -> None:
+    """Have the controller lead a connection to a container, or to a port in it; raises ConnectionError."""
     connection.settimeout(WITHIN)
     greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
     connection.sendall(json.dumps(greeting).encode() + b"\n")
@@ -48,7 +48,6 @@ def reach(state: str, inventory: str, host: str, port: int | None = None) -> soc
     if not answer.startswith(b"+"):
         raise ConnectionError(answer[1:].decode(errors="replace").strip())
     connection.settimeout(None)
-    return connection
 
 
 def _connected(state: str, inventory: str) -> socket.socket:

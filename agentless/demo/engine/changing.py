@@ -36,6 +36,8 @@ async def _create(engine: SimulatedEngine, words: Words, call: Call) -> Simulate
     if not words.rest:
         raise Complaint("\"docker run\" requires at least 1 argument.\nSee 'docker run --help'.")
     image, *command = words.rest
+    if program := words.last("--entrypoint"):
+        command = [program, *command]
     env = {}
     for entry in words.options.get("--env", ()):
         name, equals, value = entry.partition("=")

@@ -82,9 +82,9 @@ async def docker_without_engine(call: Call) -> int:
 
 _FORMAT = frozenset({"--format"})
 _RUN_OPTIONS = (
-    "--name --label --env --gpus --device --pull --workdir --mount "
+    "--name --label --env --gpus --device --pull --workdir --mount --entrypoint "
     # What follows is taken and changes nothing: a simulation has no limits, users or networks.
-    "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
+    "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --hostname --memory --network --shm-size --stop-timeout --user"
 )
 _COMMANDS: dict[str, Verb] = {
     "version": Verb(looking.version, _FORMAT),

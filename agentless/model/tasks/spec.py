@@ -237,6 +237,8 @@ def _check_vps(spec: TaskSpec) -> None:
         raise UsageError("a VPS needs a container; omit --container NULL")
     if spec.secret_env:
         raise UsageError("a VPS cannot have secrets, because it is started again and again; use --env or a file")
+    if spec.uploads:
+        raise UsageError("a VPS takes no --upload; copy files into it with: agentless cp")
     if spec.outputs or spec.terms.time_limit or spec.terms.max_parallel:
         raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
 
