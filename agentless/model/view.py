@@ -38,7 +38,8 @@ class TaskView:
     `attempt` is the number of the try, `retries` the number of allowed retries, and `retried_as` the task of the next
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
-    controller or user started it, and all values are read from its labels; you can stop it.
+    controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
+    `vps` for one that stays.
     """
 
     id: str
@@ -79,6 +80,7 @@ class TaskView:
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
+    workload: str = "task"
 
 
 @dataclass(frozen=True, slots=True)

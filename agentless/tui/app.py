@@ -22,9 +22,20 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
-from agentless.tui.data.actions import ACTIONS, Action, Target, about, applies, details, path_of, perform
-from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.data.form import fields_of
+from agentless.tui.data.actions import (
+    ACTIONS,
+    Action,
+    Target,
+    about,
+    applies,
+    details,
+    path_of,
+    path_of_vps,
+    perform,
+)
+from agentless.tui.data.cluster import ClusterState, Row, is_vps
+from agentless.tui.data.form import fields_of, fields_of_vps
+from agentless.tui.data.forwards import Forwards, browse, from_elsewhere, offered
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
@@ -41,14 +52,23 @@ from agentless.tui.screens.palette import Palette
 from agentless.tui.screens.queue import Queue
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
+from agentless.tui.screens.vps.create import VpsForm
+from agentless.tui.screens.vps.resize import Resize
+from agentless.tui.screens.vps.snapshots import Snapshots
+from agentless.tui.screens.vps.view import AllVps
 from agentless.tui.widgets.bar import Bar, Summary
 from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
 from agentless.tui.widgets.table import Table
 
 VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
+    "vps": "VPS",
 }  # fmt: skip
-_SCREENS = {"logs": LogScreen, "describe": TaskDetails}
+_MAKERS: dict[str, Any] = {
+    "overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events,
+    "vps": AllVps,
+}  # fmt: skip
+_SCREENS = {"logs": LogScreen, "describe": TaskDetails, "snapshots": Snapshots}
 """The screens that actions open: the same one is not opened twice on top of itself."""
 
 
@@ -98,6 +118,7 @@ class Dashboard(App[None]):
         self.views = {only: VIEWS[only]} if only else VIEWS
         self.cluster = ClusterState()
         self.incoming = Incoming(self, client, self.cluster, self._show)
+        self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
         self._offered: list[str] = []
         self._breakers: set[Breaker] = set()  # of the requests under way
 
@@ -106,10 +127,9 @@ class Dashboard(App[None]):
     def compose(self) -> ComposeResult:
         yield Bar(self.views)
         yield Summary(self.cluster)
-        makers = {"overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events}
         with ContentSwitcher(initial=next(iter(self.views))):
             for name in self.views:
-                yield makers[name](self.cluster, id=name)
+                yield _MAKERS[name](self.cluster, id=name)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -127,6 +147,7 @@ class Dashboard(App[None]):
 
     def on_unmount(self) -> None:
         self.incoming.close()
+        self.forwards.close()
         for breaker in self._breakers.copy():
             breaker.break_off()
 
@@ -221,7 +242,7 @@ class Dashboard(App[None]):
         if action != "act":
             return True
         act = next(act for act in ACTIONS if act.name == parameters[0])
-        if isinstance(self._front, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
+        if isinstance(self._front, (Ask, Keys, Resize, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
             return False
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
@@ -235,7 +256,8 @@ class Dashboard(App[None]):
             table.hold()
         match name:
             case "submit":
-                self.push_screen(SubmitForm(self.cluster, self.client, self._wanted()))
+                form = VpsForm if isinstance(self.view, AllVps) else SubmitForm
+                self.push_screen(form(self.cluster, self.client, self._wanted()))
             case "again" if target.task:
                 self._do(partial(self._repeat, target.task))
             case "logs" if target.task:
@@ -244,19 +266,36 @@ class Dashboard(App[None]):
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.cluster, target.task))
+            case "snapshots" if target.task:
+                self.push_screen(Snapshots(self.cluster, self.client, target.task))
+            case "resize" if target.task:
+                self.push_screen(Resize(target.task), partial(self._resize, target.task))
+            case "forward" if target.task:
+                self._ask_for_port(act, target, target.task)
             case _ if act.effect:
-                verb = act.title.partition(" ")[0]
-                question = Ask(
-                    f"{verb} {about(act, target)}?",
-                    details(act, target),
-                    effect=act.effect,
-                    verb=verb,
-                    reason=act.reason,
-                )
-                self.clear_notifications()  # they could cover it
-                self.push_screen(question, lambda reason: self._answered(act, target, reason))
+                self._ask(act, target, act.effect)
             case _:
                 self._perform(act, target)
+
+    def _ask(self, act: Action, target: Target, effect: str) -> None:
+        """Ask before an action."""
+        verb = act.title.partition(" ")[0]
+        text = "Reason (optional, shown to everybody)" if act.reason else ""
+        question = Ask(f"{verb} {about(act, target)}?", details(act, target), effect=effect, verb=verb, text=text)
+        self.clear_notifications()  # they could cover it
+        self.push_screen(question, lambda reason: self._answered(act, target, reason))
+
+    def _ask_for_port(self, act: Action, target: Target, task: Row) -> None:
+        ports = offered(task)
+        question = Ask(
+            f"Forward a port of {about(act, target)}?",
+            [*details(act, target), *self.forwards.of(task)],
+            effect="It is reached on loopback of this machine, as long as the dashboard is open.",
+            verb="Forward",
+            text=" or ".join(ports) or "PORT, or PORT:LOCAL, like 8888 or 8888:9999",
+            given=next(iter(ports), ""),
+        )
+        self.push_screen(question, lambda text: self._forward(task, text))
 
     def _do(self, work: Callable[[], None]) -> None:
         """Work in a thread, and show its error."""
@@ -288,7 +327,8 @@ class Dashboard(App[None]):
     def _repeat(self, task: Row) -> None:
         """Open the form for a copy of this task."""
         spec = self.client.get(f"{path_of(task)}/spec")
-        in_app(self, self.push_screen, SubmitForm(self.cluster, self.client, fields_of(task, spec), spec))
+        form, fields = (VpsForm, fields_of_vps) if is_vps(task) else (SubmitForm, fields_of)
+        in_app(self, self.push_screen, form(self.cluster, self.client, fields(task, spec), spec))
 
     def _lend(self, task: Row, opened: ProgramStream | AgentlessError | None) -> None:
         """Give the terminal to the shell that was opened."""
@@ -306,6 +346,27 @@ class Dashboard(App[None]):
         else:
             if ended:
                 self.exit()
+
+    def _resize(self, vps: Row, body: Row | None) -> None:
+        def work() -> None:
+            found = self.client.post(f"{path_of_vps(vps)}/resize", body)
+            in_app(self, self._say, f"{found['name']} is {found['state']}, resized")
+
+        if body is not None:
+            self._do(work)
+
+    def _forward(self, task: Row, text: str | None) -> None:
+        def work() -> None:
+            port = self.forwards.open(task, text or "")
+            words = f"{port.url} leads to port {port.there} of {task['name'] or task['id']}"
+            if self.is_web:  # whether the browser is on this machine is not known
+                words += f", on the machine of this dashboard. From another one, first run: {from_elsewhere(port.port)}"
+            elif not browse(port.url):
+                words += "; open it in a browser"
+            in_app(self, self._say, words)
+
+        if text:
+            self._do(work)
 
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
@@ -365,7 +426,7 @@ class Dashboard(App[None]):
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         if self.is_running:
-            self.action_view("tasks")
+            self.action_view(message.view)
             self.view.action_clear()  # a filter may hide it
             self.view.table.choose(message.task)
 

@@ -18,6 +18,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import GpuViews, TaskViews
+from agentless.controller.vps.vps import Vps
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Pending, Task
@@ -26,7 +27,7 @@ from agentless.rules.scheduling.plan import Outlook, Plan
 from agentless.rules.views.publish import node_view
 
 ENDED = 1000
-"""So many ended tasks are shown, the newest."""
+"""So many ended tasks are shown, the newest. Stopped VPS are all shown."""
 FOLLOWED = 1.0
 """Seconds between two samples of a node while somebody watches."""
 
@@ -47,6 +48,7 @@ class FeedServices(Protocol):
     reservation_book: ReservationBook
     views: TaskViews
     gpu_views: GpuViews
+    vps: Vps
 
 
 class Follower:
@@ -74,10 +76,11 @@ class LiveFeed:
         ] = {}  # likewise the row of a live task
         self._others: dict[str, dict[str, Task]] = {}  # tasks of other controllers, by node
         self._ended: dict[str, None] = {}
+        self._stopped: set[str] = set()  # VPS
         self._event = services.tasks.history.last_events(0, 0.0)
-        for task in reversed(services.tasks.history.newest(ENDED)):
-            self._ended[task.id] = None
-            self._put_task(task)
+        for task in (*reversed(services.tasks.history.newest(ENDED)), *services.vps.all()):
+            if not task.live:
+                self._put_ended(task)
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[Follower]:
@@ -136,7 +139,7 @@ class LiveFeed:
             made_from = (task, outlook, tasks.intruders.get(task.id), tasks.idle.get(task.id), stale)
             if before != made_from:
                 self._tasks[task.id] = made_from
-                self._ended.pop(task.id, None)
+                self._forget_end(task.id)
                 self._put_task(task)
                 touched |= {task.node, before[0].node if before else None}
         for task_id in self._tasks.keys() - tasks.live.keys():
@@ -163,11 +166,21 @@ class LiveFeed:
     def _end(self, task_id: str) -> None:
         ended = self._services.tasks.history.get(task_id)
         if ended is None:
-            self._ended.pop(task_id, None)
+            self._forget_end(task_id)
             self._drop("tasks", task_id)
-            return
-        self._ended[task_id] = None
-        self._put_task(ended)
+        else:
+            self._put_ended(ended)
+
+    def _put_ended(self, task: Task) -> None:
+        if task.spec.traits.comes_back:
+            self._stopped.add(task.id)
+        else:
+            self._ended[task.id] = None
+        self._put_task(task)
+
+    def _forget_end(self, task_id: str) -> None:
+        self._ended.pop(task_id, None)
+        self._stopped.discard(task_id)
 
     def _put_task(self, task: Task) -> None:
         self._put(self._services.views.seen_by(self._caller, task), "tasks", task.id)
@@ -189,7 +202,7 @@ class LiveFeed:
         """The tasks on a node that nobody here remembers."""
         before, self._others[name] = self._others.get(name, {}), self._services.lookup.others([name])
         for task_id in before.keys() - self._others[name].keys():
-            if task_id not in self._tasks and task_id not in self._ended:
+            if task_id not in self._tasks and task_id not in self._ended and task_id not in self._stopped:
                 self._drop("tasks", task_id)
         for task_id, task in self._others[name].items():
             if before.get(task_id) != task:

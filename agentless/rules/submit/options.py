@@ -164,7 +164,14 @@ class Options(TypedDict, total=False):
     ]
     container: Annotated[
         str | None,
-        Option(CONTAINER, "Env to run in; copied to the node if missing", "NAME[:N]", completes="envs", common=True),
+        Option(
+            CONTAINER,
+            "Env to run in; copied to the node if missing",
+            "NAME[:N]",
+            completes="envs",
+            hint="like torch or torch:3, instead of an image",
+            common=True,
+        ),
     ]
     pull: Annotated[
         str | None, Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN")
@@ -201,7 +208,17 @@ class Options(TypedDict, total=False):
     output: Annotated[
         Outputs, Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True)
     ]
-    mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node", "HOST:CONT[:ro]", many=True, common=True)]
+    mount: Annotated[
+        Mounts,
+        Option(
+            FILES,
+            "Mount a folder of the node",
+            "HOST:CONT[:ro]",
+            many=True,
+            hint="like /data:/data:ro; several: separated by spaces",
+            common=True,
+        ),
+    ]
     volume: Annotated[
         Volumes, Option(FILES, "Mount a volume of the node; created if missing", "NAME:CONT[:ro]", many=True)
     ]

@@ -10,7 +10,7 @@ from agentless.client.client import Client
 from agentless.client.words import WAITING, command_line, running, state, where
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import numbered
-from agentless.tui.data.cluster import Row
+from agentless.tui.data.cluster import Row, is_vps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Target:
 
 
 ACTIONS = (
-    Action("submit", "n", "New", "submit a task"),
-    Action("again", "N", "Copy", "edit and submit a copy of the task", shown=False),
+    Action("submit", "n", "New", "submit a task; in the view of VPS, create one"),
+    Action("again", "N", "Copy", "edit and submit a copy of the task or VPS", shown=False),
     Action("logs", "l", "Logs", "read and follow the output of the task", changes=False),
     Action("shell", "s", "Shell", "open a shell in the container of the task"),
     Action("describe", "d", "Details", "show reason, events and script of the task", changes=False, shown=False),
@@ -50,7 +50,7 @@ ACTIONS = (
         "stop",
         "T",
         "Stop",
-        "stop the task: SIGTERM, then SIGKILL",
+        "stop the task or VPS: SIGTERM, then SIGKILL",
         "Sends SIGTERM now, and SIGKILL if it is still running after its grace period.",
     ),
     Action(
@@ -63,12 +63,32 @@ ACTIONS = (
     ),
     Action("pause", "p", "Pause", "pause or resume the task", shown=False),
     Action("retry", "R", "Retry", "submit the ended task again"),
+    Action("start", "R", "Start", "start the stopped VPS with the same GPUs"),
+    Action(
+        "restart",
+        "R",
+        "Restart",
+        "stop the VPS and start it again",
+        "Ends all programs that run in it, and starts it again with the same GPUs. Its files stay.",
+        shown=False,
+    ),
+    Action(
+        "anywhere",
+        "A",
+        "Start anywhere",
+        "start the stopped VPS on other GPUs or another node",
+        "Starts it where GPUs are free, on another node from a snapshot. Mounted folders are not moved.",
+        shown=False,
+    ),
+    Action("snapshots", "v", "Snapshots", "list, make and restore snapshots of the VPS", changes=False),
+    Action("resize", "z", "Resize", "change cores, memory or GPUs of the VPS", shown=False),
+    Action("forward", "P", "Port", "forward a port of the task to this machine, and open it in a browser", shown=False),
     Action(
         "remove",
         "x",
         "Remove",
-        "delete the ended task, its container and log",
-        "Deletes the task, its container and its log. This cannot be undone.",
+        "delete the ended task or VPS, its container and log",
+        "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
     Action("top", "U", "To the top", "move the pending task to the top of the queue"),
@@ -94,6 +114,7 @@ def applies(act: str, target: Target) -> bool:
     """Whether an action makes sense for what is chosen."""
     now = target.task["state"] if target.task else ""
     node = target.node
+    vps = target.task is not None and is_vps(target.task)
     match act:
         case "submit":
             return True
@@ -101,13 +122,21 @@ def applies(act: str, target: Target) -> bool:
             return target.task is not None
         case "logs":
             return target.task is not None and now not in WAITING
-        case "shell":
+        case "shell" | "forward":
             return now == "running"
+        case "restart":
+            return vps and now in ("running", "paused")
+        case "start" | "anywhere":
+            return vps and now not in LIVE
+        case "snapshots" | "resize":
+            return vps and now not in WAITING
         case "stop" | "kill":
             return now in LIVE
         case "pause":
             return now in ("running", "paused")
-        case "retry" | "remove":
+        case "retry":
+            return target.task is not None and target.task["ended_at"] is not None and not vps
+        case "remove":
             return target.task is not None and target.task["ended_at"] is not None
         case "top":
             return now == "pending"
@@ -123,6 +152,8 @@ def about(act: Action, target: Target) -> str:
         return f"node {target.node['name']}"
     if act.name == "submit" or target.task is None:
         return ""
+    if is_vps(target.task):
+        return f"VPS {target.task['name']}"
     return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
 
 
@@ -134,7 +165,8 @@ def details(act: Action, target: Target) -> list[str]:
     if task is None:
         return []
     place = f" on {where(task)}" if task["node"] else ""
-    return [f"{state(task)}{place}, owner {task['owner']}", command_line(task)]
+    what = command_line(task) or f"image {task['image']}"
+    return [f"{state(task)}{place}, owner {task['owner']}", what]
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
@@ -144,13 +176,19 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
         return _NODE[act](client, str(node["name"]), reason)
     if task is None:
         raise AssertionError("an act is about a task or a node")
-    found = _TASK[act](client, task)
-    return f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+    found = _VPS[act](client, path_of_vps(task)) if is_vps(task) and act in _VPS else _TASK[act](client, task)
+    name = found["name"] if is_vps(task) else found["id"]
+    return f"{name} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
 
 
 def path_of(task: Row) -> str:
     """The API path of exactly this try: the bare id of the first one means all tries."""
     return f"/v1/tasks/{numbered(task['id'])}"
+
+
+def path_of_vps(task: Row) -> str:
+    """The API path of a VPS."""
+    return f"/v1/vps/{task['name']}"
 
 
 def _pause(client: Client, task: Row) -> Any:
@@ -159,6 +197,10 @@ def _pause(client: Client, task: Row) -> Any:
 
 def _remove(client: Client, task: Row) -> Any:
     return client.delete(path_of(task)) | {"state": "removed", "reason": ""}
+
+
+def _remove_vps(client: Client, path: str) -> Any:
+    return client.delete(path) | {"state": "removed", "reason": ""}
 
 
 def _resume_node(client: Client, node: str, _: str) -> str:
@@ -179,5 +221,12 @@ _TASK: dict[str, Callable[[Client, Row], Any]] = {
     "retry": lambda client, task: client.post(f"{path_of(task)}/retry"),
     "remove": _remove,
     "top": lambda client, task: client.post(f"{path_of(task)}/move", {"position": 1}),
+}
+_VPS: dict[str, Callable[[Client, str], Any]] = {
+    "stop": lambda client, path: client.post(f"{path}/stop", {}),
+    "start": lambda client, path: client.post(f"{path}/start"),
+    "restart": lambda client, path: client.post(f"{path}/restart", {}),
+    "anywhere": lambda client, path: client.post(f"{path}/start", {"anywhere": True}),
+    "remove": _remove_vps,
 }
 _NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

@@ -103,6 +103,13 @@ class ClusterState:
         waiting = [task for task in self.tasks.values() if task["state"] in WAITING]
         return sorted(waiting, key=lambda t: (t["position"] or 1 << 30, t["scheduled_for"] or "", t["id"]))
 
+    def vps(self) -> list[Row]:
+        """The VPS of this controller, by name."""
+        newest = {
+            task["name"]: task for task in sorted(self.tasks.values(), key=lambda task: task["id"]) if is_vps(task)
+        }
+        return [newest[name] for name in sorted(newest)]
+
     def holders(self, gpu: Row) -> list[Row]:
         """The known tasks that hold a GPU."""
         return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
@@ -133,6 +140,11 @@ class ClusterState:
             self.tasks.pop(key[0], None)
         else:
             self.gpus.pop((key[0], key[1]), None)
+
+
+def is_vps(task: Row) -> bool:
+    """Whether a task is a VPS of this controller."""
+    return task.get("workload") == "vps" and not task.get("foreign")
 
 
 def is_bad(node: Row) -> bool:

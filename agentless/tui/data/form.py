@@ -1,4 +1,4 @@
-"""What the submit form says: its fields, made from the options, and the submission that they ask for."""
+"""What the forms say: their fields, made from the options, and the submission that they ask for."""
 
 from __future__ import annotations
 
@@ -7,58 +7,120 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.spec import Mount, TaskSpec
+from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import short_size
 from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.tui.data.cluster import Row
 
-_OPTIONS = [OPTIONS[name] for name in ("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries")]
-"""The options with a line in the form. The variables have an area of their own."""
-FIELDS = (
-    ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each"),
-    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
-    *((option.name, option.name.replace("_", " ").capitalize(), option.hint) for option in _OPTIONS),
+
+@dataclass(frozen=True, slots=True)
+class FormKind:
+    """A kind of form. `options` have a line each; the variables have an area of their own.
+
+    `first` are the lines before them: name, label, and the hint in the empty field. `needed` are the fields to begin
+    with. `verb` is what it does, in two forms, and `view` shows what it has made.
+    """
+
+    workload: WorkloadName | None
+    view: str
+    verb: str
+    doing: str
+    first: tuple[tuple[str, str, str], ...]
+    options: tuple[Option, ...]
+    needed: tuple[str, str]
+
+    @property
+    def lines(self) -> tuple[tuple[str, str, str], ...]:
+        """All lines: name, label, hint."""
+        return (*self.first, *((option.name, _label(option).capitalize(), option.hint) for option in self.options))
+
+    @property
+    def taken(self) -> list[str]:
+        """The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
+        own = {"command", "env", "secret_env", "parameters", "needs", "terms"}
+        own |= {name for option in self.options for name in (option.name, f"{option.name}s")}
+        if "container" in own:
+            own.add("image_id")  # it is of another env then
+        return [field.name for field in fields(TaskSpec) if field.name not in own]
+
+
+def _label(option: Option) -> str:
+    return "env" if option.name == "container" else option.name.replace("_", " ")
+
+
+def _options(*names: str) -> tuple[Option, ...]:
+    return tuple(OPTIONS[name] for name in names)
+
+
+_WHERE = ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each")
+TASK = FormKind(
+    None,
+    "tasks",
+    "Submit",
+    "Submitting",
+    (_WHERE, ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep")),
+    _options("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries"),
+    ("target", "command"),
 )
-"""The name of each line, its label, and the hint in the empty field."""
-_LABELS = {option.flag: option.name.replace("_", " ") for option in _OPTIONS} | {
+VPS = FormKind(
+    "vps",
+    "vps",
+    "Create",
+    "Creating",
+    (
+        ("name", "Name", "its host name: ssh NAME.agentless"),
+        ("target", "Where", "node1::0, 2xA100:40G or 1x"),
+        ("command", "Command", "optional; without one it waits for you to log in"),
+    ),
+    _options("image", "container", "node", "cores", "memory", "mount"),
+    ("name", "target"),
+)
+_LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kind.options} | {
     "--target": "where",
     "--command": "command",
     "--env": "variables",
 }
-_OWN = {option.name for option in _OPTIONS} | {"command", "env", "secret_env", "parameters", "needs", "terms"}
-_TAKEN = [field.name for field in fields(TaskSpec) if field.name not in _OWN]
-"""The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
 
 
-def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> TaskRequest:
+def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
     """The submission that the fields ask for, a text by name each; raises UsageError.
 
-    `command` stands in for one that is not written yet.
+    For a `preview`, something stands in for a command or a name that is not written yet.
     """
     options = Options()
-    for option in _OPTIONS:
+    for option in kind.options:
         if text := values[option.name].strip():
             options[option.name] = _read(option, text)  # type: ignore[literal-required]
+    if kind is VPS:
+        options["name"] = values["name"].strip() or ("x" if preview else "")
     if env := [line.strip() for line in values["env"].splitlines() if line.strip()]:
         options["env"] = env
-    words = _words(values["command"]) or command
-    if not words:
-        raise UsageError("Enter a command")
+    words = _words(values["command"])
+    if kind is VPS and not options["name"]:
+        raise UsageError("Enter a name")
+    if kind is TASK and not words:
+        if not preview:
+            raise UsageError("Enter a command")
+        words = ("true",)
     targets = values["target"].split()
     if not targets and not options.keys() & {"node", "cores", "memory"}:
         raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
-    return task_request(words, targets, options, Outside(time.time(), os.environ, read_lines))
+    if kind is VPS and len(targets) > 1:
+        raise UsageError("Where: a VPS has one place; enter one, like node1::0 or 2xA100")
+    outside = Outside(time.time(), os.environ, read_lines)
+    return task_request(words, targets, options, outside, kind.workload)
 
 
 def _read(option: Option, text: str) -> Any:
@@ -79,13 +141,13 @@ def _words(text: str) -> tuple[str, ...]:
         raise UsageError(f"command: {str(error).lower()}") from None
 
 
-def request_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> Row:
+def request_of(kind: FormKind, asked: TaskRequest, like: Mapping[str, Any] | None) -> Row:
     """The request; what has no field is as in the spec of the task that the form is `like`."""
     request = asked.request()
     if like:
         wanted = request["spec"]
         own = {name: wanted["terms"][name] for name in _OWN_TERMS}
-        request["spec"] = wanted | {name: like[name] for name in _TAKEN} | {"terms": like["terms"] | own}
+        request["spec"] = wanted | {name: like[name] for name in kind.taken} | {"terms": like["terms"] | own}
     return request
 
 
@@ -110,6 +172,13 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
         "retries": str(task["retries"] or ""),
         "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
     }
+
+
+def fields_of_vps(task: Row, spec: Row) -> dict[str, str]:
+    """The fields of a form for a VPS like this one; it needs a name of its own."""
+    mounts = [str(Mount(**each)) for each in spec["mounts"]]
+    more = {"name": "", "container": spec["container"] or "", "mount": " ".join(mounts)}
+    return fields_of(task, spec) | more | ({"image": ""} if spec["container"] else {})
 
 
 def _places(wanted: str) -> tuple[str, str]:

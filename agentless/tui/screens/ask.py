@@ -15,9 +15,10 @@ from agentless.model.text import printable
 
 
 class Ask(ModalScreen[str | None]):
-    """Returns None for no; for yes the reason that was typed, empty if none was asked for.
+    """Returns None for no; for yes the text that was typed, empty if none was asked for.
 
-    `verb` is what a yes does, `details` describe what it is done to, and `effect` says what that means.
+    `verb` is what a yes does, `details` describe what it is done to, and `effect` says what that means. `text` is what
+    the input asks for, empty without one, and `given` is in it at first.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,11 +38,11 @@ class Ask(ModalScreen[str | None]):
     """
 
     def __init__(
-        self, question: str, details: Sequence[str] = (), *, effect: str, verb: str, reason: bool = False
+        self, question: str, details: Sequence[str] = (), *, effect: str, verb: str, text: str = "", given: str = ""
     ) -> None:
         super().__init__()
         self._question, self._details, self._effect, self._verb = question, details, effect, verb
-        self._reason = reason
+        self._text, self._given = text, given
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -49,26 +50,26 @@ class Ask(ModalScreen[str | None]):
             if self._details:
                 yield Static("\n".join(map(printable, self._details)), markup=False, classes="details")
             yield Static(self._effect, markup=False, classes="effect")
-            if self._reason:
-                yield Input(placeholder="Reason (optional, shown to everybody)", compact=True)
-            yes, no = ("Enter", "Esc") if self._reason else ("y", "n")
+            if self._text:
+                yield Input(self._given, placeholder=self._text, compact=True)
+            yes, no = ("Enter", "Esc") if self._text else ("y", "n")
             with Horizontal():
                 yield Button(f"{self._verb} ({yes})", id="yes", variant="warning", compact=True)
                 yield Button(f"Cancel ({no})", id="no", compact=True)
 
     def on_mount(self) -> None:
         """Focus the no: a key that was meant for something else must not be a yes."""
-        self.set_focus(self.query_one(Input) if self._reason else self.query_one("#no"))
+        self.set_focus(self.query_one(Input) if self._text else self.query_one("#no"))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         (self.action_yes if event.button.id == "yes" else self.action_no)()
 
     def on_input_submitted(self) -> None:
-        """Enter in the reason is a yes."""
+        """Enter in the input is a yes."""
         self.action_yes()
 
     def action_yes(self) -> None:
-        self.dismiss(self.query_one(Input).value.strip() if self._reason else "")
+        self.dismiss(self.query_one(Input).value.strip() if self._text else "")
 
     def action_no(self) -> None:
         self.dismiss(None)

@@ -15,7 +15,7 @@ from agentless.tui.data.actions import ACTIONS
 from agentless.tui.widgets.look import SIGNS, UNMEASURED
 
 _LOOK = (
-    ("1 … 6, Tab", "change the view"),
+    ("1 … 7, Tab", "change the view"),
     ("↑ ↓ j k, PgUp PgDn, g G", "move"),
     ("Enter, double click", "show details of the GPU, node or task"),
     ("/", "filter: train state:running owner:alice !debug"),

@@ -21,8 +21,8 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of, printable
 from agentless.rules.submit.options import OPTIONS
 from agentless.rules.submit.task_request import TaskRequest
-from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.data.form import FIELDS, in_fields, request_of, submission_of
+from agentless.tui.data.cluster import ClusterState, Row, is_vps
+from agentless.tui.data.form import TASK, FormKind, in_fields, request_of, submission_of
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import CommandField, Field, Variables
@@ -38,11 +38,13 @@ class SubmitForm(Screen[None]):
     `busy`: the task was sent, and there is no answer yet.
     """
 
+    KIND: ClassVar[FormKind] = TASK
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "submit", "Submit", tooltip="submit the task"),
         Binding("escape", "leave", "Back", tooltip="discard the form"),
         Binding("down", "images", "Images", show=False, tooltip="choose an image in use"),
     ]
+    SCOPED_CSS: ClassVar[bool] = False  # a scope would be the name of the class, also of one derived from it
     CSS = """
     SubmitForm #sides { height: 1fr; }
     SubmitForm #fields { height: auto; max-height: 100%; padding: 0 1; }
@@ -62,10 +64,10 @@ class SubmitForm(Screen[None]):
     """
 
     class Submitted(Message):
-        """A task was submitted: its id."""
+        """A task was submitted: its id, and the view that shows it."""
 
-        def __init__(self, task: str) -> None:
-            self.task = task
+        def __init__(self, task: str, view: str) -> None:
+            self.task, self.view = task, view
             super().__init__()
 
     def __init__(
@@ -83,7 +85,7 @@ class SubmitForm(Screen[None]):
     def compose(self) -> ComposeResult:
         with Container(id="sides"):
             with VerticalScroll(id="fields"):
-                for name, label, hint in FIELDS:
+                for name, label, hint in self.KIND.lines:
                     given = self._given.get(name, "")
                     with Horizontal():
                         yield Label(label)
@@ -102,7 +104,7 @@ class SubmitForm(Screen[None]):
                         tab_behavior="focus",
                         compact=True,
                     )
-                yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
+                yield Button(f"{self.KIND.verb} (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
                 yield Static(id="verdict")
         yield Footer(compact=True)
@@ -110,7 +112,8 @@ class SubmitForm(Screen[None]):
     def on_mount(self) -> None:
         """Focus the first field that is empty and needed."""
         self._opened = self._texts()
-        missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
+        needed = self.KIND.needed
+        missing = next((name for name in needed if not self._given.get(name)), needed[0])
         self.set_focus(self.query_one(f"#{missing}"))
         self.call_after_refresh(self._look)
 
@@ -153,7 +156,7 @@ class SubmitForm(Screen[None]):
             images.remove_class("-open")
             self.set_focus(self.query_one("#image"))
         elif self.busy:
-            self.notify("Submitting; press Ctrl+C to quit without waiting for the answer", severity="warning")
+            self.notify(f"{self.KIND.doing}; press Ctrl+C to quit without waiting for the answer", severity="warning")
         elif self._texts() == self._opened:
             self.dismiss()
         else:
@@ -173,7 +176,7 @@ class SubmitForm(Screen[None]):
             self._refuse([str(error)])
             return
         self.busy = True
-        self._tell([("Submitting …\n", "dim")])
+        self._tell([(f"{self.KIND.doing} …\n", "dim")])
         self.run_worker(lambda: self._submit(asked), thread=True)
 
     def on_screen_resume(self) -> None:
@@ -199,10 +202,10 @@ class SubmitForm(Screen[None]):
     def _text(self, name: str) -> str:
         return self.query_one(f"#{name}", TextArea).text
 
-    def _asked(self, command: tuple[str, ...] = ()) -> TaskRequest:
+    def _asked(self, *, preview: bool = False) -> TaskRequest:
         lines = {field.id or "": field.value for field in self.query(Input)}
         areas = {area.id or "": area.text for area in self.query(TextArea)}
-        return submission_of(lines | areas, command)
+        return submission_of(self.KIND, lines | areas, preview=preview)
 
     def _look_away(self) -> None:
         """Ignore the answer to the last preview."""
@@ -218,7 +221,7 @@ class SubmitForm(Screen[None]):
             self._tell([("A preview appears here as you type.\n", "dim")])
             return
         try:
-            asked = self._asked(command=("true",))
+            asked = self._asked(preview=True)
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-warning")])
             return
@@ -227,7 +230,7 @@ class SubmitForm(Screen[None]):
     def _explain(self, asked: TaskRequest, breaker: Breaker) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
-            request = request_of(asked, self._like) | {"targets": [target] if target else [], "sweep": []}
+            request = request_of(self.KIND, asked, self._like) | {"targets": [target] if target else [], "sweep": []}
             try:
                 with breaker.watching():
                     found: Any = self._client.post("/v1/explain", request)
@@ -250,7 +253,7 @@ class SubmitForm(Screen[None]):
     def _submit(self, asked: TaskRequest) -> None:
         try:
             with self._breaker.watching():
-                starts: list[Row] = self._client.submit(request_of(asked, self._like))
+                starts = self._send(request_of(self.KIND, asked, self._like))
         except BrokenOff:
             return
         except AgentlessError as error:
@@ -259,6 +262,11 @@ class SubmitForm(Screen[None]):
         tasks = [start["task"] for start in starts if start["task"]]
         self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
 
+    def _send(self, request: Row) -> list[Row]:
+        """Send the request; what became of each task."""
+        starts: list[Row] = self._client.submit(request)
+        return starts
+
     def _answered(self, tasks: list[Row], problems: list[str]) -> None:
         self.busy = False
         self._refuse(problems)
@@ -266,7 +274,8 @@ class SubmitForm(Screen[None]):
             self.app.notify("\n".join(lines_of(in_fields(problem))), severity="error", markup=False)
         if tasks:
             first = tasks[0]
-            words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
+            name = first["name"] if is_vps(first) else first["id"]
+            words = f"{name} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
             self.app.notify(printable(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}"), markup=False)
             self._started = first["id"]
             self._go()
@@ -280,7 +289,7 @@ class SubmitForm(Screen[None]):
         """Leave once a task was submitted and no other screen is on top."""
         if self._started and self.is_active:
             self.dismiss()
-            self.app.post_message(self.Submitted(self._started))
+            self.app.post_message(self.Submitted(self._started, self.KIND.view))
 
     def _tell(self, parts: list[Part]) -> None:
         said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]

@@ -11,7 +11,7 @@ from agentless.client.words import WAITING
 from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
-FULL = 74
+FULL = 75
 """The width that fits the name and all views."""
 
 
@@ -36,11 +36,11 @@ class Bar(Static):
         """Mark a view as the current one."""
         self._shown = name
         pad = " " if self.size.width >= FULL else ""
-        parts = ["[b]agentless[/b] "] if pad else []
+        parts = ["[b]agentless[/b]  "] if pad else []
         for at, (each, title) in enumerate(self._views.items(), 1):
             style = "reverse" if each == name else ""
             parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title}{pad}[/]")
-        self.update(Content.from_markup(" ".join(parts)))
+        self.update(Content.from_markup(("" if pad else " ").join(parts)))
 
 
 class Summary(Static):

@@ -1,0 +1,1 @@
+"""The view of VPS, and the screens of one of them."""
