@@ -71,6 +71,10 @@ from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
+from agentless.controller.vps.names import VpsNames
+from agentless.controller.vps.replacement import Replacement
+from agentless.controller.vps.resizing import Resizing
+from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
 from agentless.controller.vps.vps import Vps
 from agentless.engines.docker.dialect import DOCKER
@@ -218,11 +222,18 @@ class Controller:
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
-        starts = VpsStarts(nodes, ledger, self.reconciler, bus)
-        changes = self.submission, self.stops, self.removal, starts
-        self.vps = Vps(changes, lookup, VpsStore(self._store.storage), self._stores, bus)
+        self._build_vps()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
+
+    def _build_vps(self) -> None:
+        """Build the parts that are about VPS."""
+        nodes, ledger, lookup, bus = self.nodes, self.ledger, self.lookup, self.bus
+        names = VpsNames(self.tasks, lookup, VpsStore(self._store.storage), self._stores, bus)
+        starts = VpsStarts(nodes, ledger, self.reconciler, bus)
+        changes = self.submission, self.stops, self.removal, starts
+        snapshots = Snapshots(self.envs, self.prune, ledger, bus)
+        self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""

@@ -84,6 +84,20 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """A snapshot of a VPS: its files at one time, without mounts and volumes. `nodes` have it."""
+
+    snapshot: str
+    vps: str
+    image: str
+    size_bytes: int
+    message: str
+    by: str
+    at: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ObstacleView:
     """A reason why a task cannot start on a node; `details` list the reasons per GPU."""
 

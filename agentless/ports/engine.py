@@ -109,6 +109,9 @@ class Engine(Protocol):
 class ContainerEngine(Engine, Protocol):
     """An engine for containers: it lists them, describes each by its id, and reports changes."""
 
+    def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
+        """Give a container these limits (memory in bytes) while it runs; None: as it is."""
+
     def revival(self, task: Task, placement: Placement) -> Command:
         """Start its container again: under the node's lock, unless somebody holds its GPUs; see `parse_launch`."""
 

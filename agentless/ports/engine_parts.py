@@ -178,6 +178,9 @@ class EnvCommands(Protocol):
     def facts(self, image: str) -> Command:
         """Ask for an image's entrypoint, command, variables and labels."""
 
+    def base(self, container: str) -> Command:
+        """Likewise for the image of a container; `parse_facts` reads the answer."""
+
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
 
@@ -210,6 +213,9 @@ class EnvCommands(Protocol):
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
         """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
+
+    def snapshot(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
+        """Likewise the container of a task, whose claim and GPUs the image must not have."""
 
     def build(self, ref: EnvRef, dockerfile: str, labels: Mapping[str, str], mark: str) -> Command:
         """Build a version of the context that is written to it once the mark has come; then its output comes.

@@ -24,7 +24,7 @@ from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.paths import current_dir
-from agentless.rules.submit.options import OPTIONS, OUTPUT, WHERE, Options
+from agentless.rules.submit.options import OUTPUT, WHERE, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
 
@@ -32,7 +32,7 @@ class Submitting(WithCommand):
     """Shows the most used options in its short help."""
 
     common: ClassVar[set[str]] = {
-        *(name for name, option in OPTIONS.items() if option.common),
+        *(option.name for option in options_of("task") if option.common),
         *("targets", "wait", "follow", "dry_run", "as_json"),
     }
 
@@ -41,7 +41,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=Submitting)(submit)
 
 
-@with_options(wait=OPTIONS.values())
+@with_options(wait=options_of("task"))
 def submit(
     context: typer.Context,
     targets: Annotated[

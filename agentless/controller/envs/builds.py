@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import codecs
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves, first_of
@@ -17,9 +17,9 @@ from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
-from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
+from agentless.controller.to_the_end import to_the_end
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.caller import Caller
-from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     BuildContainer,
     EnvRecord,
@@ -36,8 +36,6 @@ from agentless.model.images.env import (
 from agentless.model.tasks.claim import TASK
 from agentless.model.terminal import Attachment
 from agentless.rules.images.envs import env_named, next_number, version_named
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Builds:
                     f"image {image} was made from a task's container, so its labels would claim the GPUs of that "
                     "task; use the task's own image as base"
                 )
-            await _to_the_end(self._make(link, name, base))
+            await to_the_end(self._make(link, name, base))
             for volume in base.volumes:
                 tell({"kind": "say", "text": f"{volume} is a volume of the image: versions do not include its files"})
             envs.publish(name, "created", f"from {image} on {link.node.name}, by {by}")
@@ -117,7 +115,7 @@ class Builds:
             changes = await self._changes(link, container)
             if not changes and record.versions:
                 return {"env": name, "version": None, "changes": str(changes)}
-            return await _to_the_end(self._save(link, name, container, base, changes, message, by, tell))
+            return await to_the_end(self._save(link, name, container, base, changes, message, by, tell))
 
     async def build(
         self, name: str, wish: Wish, by: Caller, context: AsyncIterable[bytes], tell: Tell
@@ -174,7 +172,7 @@ class Builds:
             ref, version = version_named(envs.records, EnvRef(name))
             link = envs.holder(ref, version.id)
             envs.check_free(link, name)
-            await _to_the_end(self._make(link, name, await self._known(link, version.id)))
+            await to_the_end(self._make(link, name, await self._known(link, version.id)))
             return link, _container_of(envs, link, name)
         link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
         container = _container_of(envs, link, name)
@@ -205,7 +203,7 @@ class Builds:
         labels = labels_of_version(ref, message, by.name, envs.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
         command = words.save(container.id, base, ref, labels, secrets.token_hex(8))
-        made = words.parse_named(ref, await _collected(link, command))
+        made = words.parse_named(ref, await link.collect(command))
         await envs.look_at(link)
         envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
         return {
@@ -259,7 +257,7 @@ class Builds:
             return f"its build container is unchanged: programs are running in it; {again}"
         if await envs.facts(link, image.id) is None:
             await self._moves.bring(ref, image.id, link, lambda _: None)
-        await _to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
+        await to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
         return None
 
     async def _in_use(self, link: NodeLink, name: str, container: BuildContainer) -> bool:
@@ -327,25 +325,3 @@ def _printer(tell: Tell) -> Callable[[bytes], None]:
             tell({"kind": "output", "text": text})
 
     return heard
-
-
-async def _collected(link: NodeLink, command: Command) -> Result:
-    """Run a command that may take long, and that ends with us; both its streams."""
-    said = {1: b"", 2: b""}
-    async with link.stream(command) as stream:
-        async for fd, data in stream:
-            said[fd] += data
-            if len(said[1]) + len(said[2]) > command.most:
-                raise TooMuch(f"{link.node.name} sent more than {command.most >> 20} MiB; ignored the rest")
-    return Result(stream.exit_code or 0, said[1], said[2])
-
-
-async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Do what would be torn if it were broken off: it goes on when its caller is gone."""
-    task = asyncio.create_task(work)
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
-    return await asyncio.shield(task)
-
-
-_under_way: set[asyncio.Task[Any]] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
@@ -237,6 +237,10 @@ class Ledger:
         self.stores.secrets.remove(task.id)
         self._bus.publish(news)
         return view
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Wait until the condition holds; it is checked after all changes."""
+        await self._bus.until(is_so)
 
     def publish(self, task: Task, event: str, cause: str) -> None:
         """Publish an event that does not change the task."""

@@ -19,7 +19,8 @@ class Tasks:
 
     `owner` runs this controller; `controller` is its id in the labels of its containers. `launching` are the tasks
     whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
-    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were.
+    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were. `vps` are the
+    tasks that are a VPS now, by its name.
     """
 
     def __init__(self, owner: str, controller: str, history: History) -> None:
@@ -32,11 +33,16 @@ class Tasks:
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle: dict[str, IdleGpus] = {}
         self.loads: dict[str, GpuActivity] = {}
+        self.vps: dict[str, str] = {}
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:
         """Whether this controller has the task, live or ended."""
         return task_id in self.live or self.history.has(task_id)
+
+    def is_vps(self, task: Task) -> bool:
+        """Whether this is what a VPS is now, not a container that was replaced by another."""
+        return task.spec.traits.comes_back and self.vps.get(task.spec.name or "") == task.id
 
     def remembered(self, task_id: str) -> tuple[bool, str | None]:
         """Whether this controller has the task, live or ended, and the id of its container, if known."""

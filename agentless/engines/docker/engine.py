@@ -398,6 +398,10 @@ class DockerEngine:
         """Let frozen processes run again."""
         return self._commands.words("docker-unpause.j2", container=container)
 
+    def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
+        """Give a container these limits while it runs; None: as it is."""
+        return self._commands.words("docker-update.j2", container=container, cores=cores, memory=memory)
+
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove the container with its log."""
         return self._commands.words("docker-rm.j2", container=container, force=force)

@@ -92,7 +92,7 @@ _WHOLE = TypeAdapter(_Whole)
 
 def named_task(container: Container) -> str | None:
     """The id of the task that the labels of a container name; None for any other container."""
-    return container.labels.get(TASK)
+    return container.labels.get(TASK) or None
 
 
 def claim_of(container: Container) -> Claim | None:

@@ -13,6 +13,7 @@ from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
+from agentless.model.images.snapshot import check_vps_name
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
@@ -29,6 +30,10 @@ MAX_VARIABLE = 128 * 1024 - 1
 """The limit of a variable as NAME=VALUE, in bytes (MAX_ARG_STRLEN in Linux)."""
 MAX_SECRETS = 1024 * 1024
 """The limit of all secrets as NAME=VALUE, in bytes. Linux allows a quarter of the stack limit, usually 2 MiB."""
+LEAST_LIFE = 60.0
+"""The shortest time, in seconds, after which a VPS may stop by itself."""
+MAX_SNAPSHOTS = 100
+"""The limit of snapshots that are kept of those made when a VPS stops."""
 MAX_NUMBER = 2**63 - 1
 """The largest number in state and labels: 64 bits, signed."""
 
@@ -199,6 +204,8 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
             time_limit=terms.time_limit or None,
             signal_before=terms.signal_before or None,
             max_parallel=terms.max_parallel or None,
+            expires=terms.expires or None,
+            idle_stop=terms.idle_stop or None,
         ),
     )
 
@@ -209,6 +216,8 @@ def check_spec(spec: TaskSpec) -> None:
         raise UsageError("no command; add it after '--', for example: agentless submit node1::0 -- python train.py")
     if spec.workload == "vps":
         _check_vps(spec)
+    elif spec.terms.expires or spec.terms.idle_stop or spec.terms.snapshot_on_stop:
+        raise UsageError("--expires, --idle-stop and --snapshot-on-stop are for a VPS; for a task, use --time-limit")
     _check_container(spec)
     _check_texts(spec)
     _check_uploads(spec)
@@ -233,6 +242,7 @@ def _check_vps(spec: TaskSpec) -> None:
     """Raise UsageError for what only a task can have."""
     if spec.name is None:
         raise UsageError("a VPS needs a name; for example: agentless vps create dev 1x")
+    check_vps_name(spec.name)
     if spec.on_node_itself:
         raise UsageError("a VPS needs a container; omit --container NULL")
     if spec.secret_env:
@@ -241,6 +251,11 @@ def _check_vps(spec: TaskSpec) -> None:
         raise UsageError("a VPS takes no --upload; copy files into it with: agentless cp")
     if spec.outputs or spec.terms.time_limit or spec.terms.max_parallel:
         raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
+    for option, seconds in (("--expires", spec.terms.expires), ("--idle-stop", spec.terms.idle_stop)):
+        if seconds is not None and not LEAST_LIFE <= seconds < math.inf:
+            raise UsageError(f"{option} {seconds:g}s: use a duration of a minute or more")
+    if not 0 <= spec.terms.snapshot_on_stop <= MAX_SNAPSHOTS:
+        raise UsageError(f"--snapshot-on-stop {spec.terms.snapshot_on_stop}: use a number up to {MAX_SNAPSHOTS}")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:

@@ -34,6 +34,7 @@ from agentless.model.tasks.task_event import (
     Moved,
     NotStarted,
     Queued,
+    Resized,
     Restarted,
     StartAsked,
     Step,
@@ -96,6 +97,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
+        case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
+            return replace(task, spec=replace(task.spec, cores=cores, memory=memory))
         case Running() as status, Froze():
             return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():
