@@ -363,17 +363,3 @@ class EnvView:
     offline: tuple[str, ...]
     versions: tuple[EnvVersionView, ...]
     assumed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotView:
-    """A snapshot of a VPS. `snapshot` is its name, such as `dev:2`; the `nodes` have it as `image`."""
-
-    snapshot: str
-    vps: str
-    image: str
-    size_bytes: int
-    message: str
-    by: str
-    at: str
-    nodes: tuple[str, ...]

@@ -29,9 +29,11 @@ from agentless.tui.data.actions import (
     about,
     applies,
     details,
+    outcome,
     path_of,
     path_of_vps,
     perform,
+    started,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.form import fields_of, fields_of_vps
@@ -349,8 +351,8 @@ class Dashboard(App[None]):
 
     def _resize(self, vps: Row, body: Row | None) -> None:
         def work() -> None:
-            found = self.client.post(f"{path_of_vps(vps)}/resize", body)
-            in_app(self, self._say, f"{found['name']} is {found['state']}, resized")
+            found = started(self.client.post(f"{path_of_vps(vps)}/resize", body))
+            in_app(self, self._say, outcome(found))
 
         if body is not None:
             self._do(work)
@@ -428,7 +430,7 @@ class Dashboard(App[None]):
         if self.is_running:
             self.action_view(message.view)
             self.view.action_clear()  # a filter may hide it
-            self.view.table.choose(message.task)
+            self.view.table.choose(message.name)
 
     def _keep_theme(self, name: str) -> None:
         with contextlib.suppress(OSError):

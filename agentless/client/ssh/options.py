@@ -42,10 +42,10 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
     ]
 
 
-def host_names(task_id: str, name: str | None) -> str:
-    """The hosts that one task is, as patterns. A name that could mean something else, from a forged label, is none."""
-    words = [task_id, *([name] if name and re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII) else [])]
-    return " ".join(f"{word}{proxy.SUFFIX}" for word in words)
+def host_names(*words: str | None) -> str:
+    """The hosts of these ids and names, as patterns. A name that could mean more, from a forged label, is left out."""
+    plain = [word for word in words if word and re.fullmatch(r"[A-Za-z0-9][\w.-]*", word, re.ASCII)]
+    return " ".join(f"{word}{proxy.SUFFIX}" for word in dict.fromkeys(plain))
 
 
 def _is_known(name: str, value: str) -> bool:

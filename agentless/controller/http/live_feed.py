@@ -78,7 +78,7 @@ class LiveFeed:
         self._ended: dict[str, None] = {}
         self._stopped: set[str] = set()  # VPS
         self._event = services.tasks.history.last_events(0, 0.0)
-        for task in (*reversed(services.tasks.history.newest(ENDED)), *services.vps.all()):
+        for task in (*reversed(services.tasks.history.newest(ENDED)), *services.vps.names.all()):
             if not task.live:
                 self._put_ended(task)
 

@@ -77,7 +77,8 @@ ACTIONS = (
         "A",
         "Start anywhere",
         "start the stopped VPS on other GPUs or another node",
-        "Starts it where GPUs are free, on another node from a snapshot. Mounted folders are not moved.",
+        "If its GPUs are taken or its node is away: uses others, in a new container from a snapshot. Mounted folders "
+        "of the node do not move.",
         shown=False,
     ),
     Action("snapshots", "v", "Snapshots", "list, make and restore snapshots of the VPS", changes=False),
@@ -177,8 +178,13 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
     if task is None:
         raise AssertionError("an act is about a task or a node")
     found = _VPS[act](client, path_of_vps(task)) if is_vps(task) and act in _VPS else _TASK[act](client, task)
-    name = found["name"] if is_vps(task) else found["id"]
-    return f"{name} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+    return outcome(found)
+
+
+def outcome(task: Row) -> str:
+    """What a task or VPS is now, in a sentence."""
+    name = task["name"] if is_vps(task) else task["id"]
+    return f"{name} is {task['state']}" + (f": {task['reason']}" if task["reason"] else "")
 
 
 def path_of(task: Row) -> str:
@@ -189,6 +195,11 @@ def path_of(task: Row) -> str:
 def path_of_vps(task: Row) -> str:
     """The API path of a VPS."""
     return f"/v1/vps/{task['name']}"
+
+
+def started(answer: Row) -> Row:
+    """A VPS that was started; its reason is what is left of an earlier container."""
+    return {**answer["task"], "reason": answer["message"] or answer["task"]["reason"]}
 
 
 def _pause(client: Client, task: Row) -> Any:
@@ -224,9 +235,9 @@ _TASK: dict[str, Callable[[Client, Row], Any]] = {
 }
 _VPS: dict[str, Callable[[Client, str], Any]] = {
     "stop": lambda client, path: client.post(f"{path}/stop", {}),
-    "start": lambda client, path: client.post(f"{path}/start"),
-    "restart": lambda client, path: client.post(f"{path}/restart", {}),
-    "anywhere": lambda client, path: client.post(f"{path}/start", {"anywhere": True}),
+    "start": lambda client, path: started(client.post(f"{path}/start")),
+    "restart": lambda client, path: started(client.post(f"{path}/restart", {})),
+    "anywhere": lambda client, path: started(client.post(f"{path}/start", {"anywhere": True})),
     "remove": _remove_vps,
 }
 _NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

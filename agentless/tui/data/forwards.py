@@ -11,7 +11,7 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.client.ssh.forward import HOST, Ports
 from agentless.client.ssh.forwarded_port import ForwardedPort, forward_port
-from agentless.tui.data.cluster import Row
+from agentless.tui.data.cluster import Row, is_vps
 
 
 class Forwards:
@@ -28,23 +28,29 @@ class Forwards:
         """
         ports = Ports.parse(text)
         local = ports.here if ":" in text else None
-        found = self._open.get((task["id"], ports.there))
+        key = _reference(task), ports.there
+        found = self._open.get(key)
         if found and local in (None, found.port):
             return found
-        opened = forward_port(self._client, task["id"], ports.there, local, self._tell)
+        opened = forward_port(self._client, *key, local, self._tell)
         if found:
             found.close()
-        self._open[task["id"], ports.there] = opened
+        self._open[key] = opened
         return opened
 
     def of(self, task: Row) -> list[str]:
         """The forwarded ports of a task, in words."""
-        return [f"{port.url} → {there}" for (about, there), port in self._open.items() if about == task["id"]]
+        return [f"{port.url} → {there}" for (about, there), port in self._open.items() if about == _reference(task)]
 
     def close(self) -> None:
         """End all of them."""
         for port in self._open.values():
             port.close()
+
+
+def _reference(task: Row) -> str:
+    """What stays the same: a VPS may get another container, which is another task."""
+    return str(task["name"] if is_vps(task) else task["id"])
 
 
 def offered(task: Row) -> list[str]:

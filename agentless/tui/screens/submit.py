@@ -64,10 +64,10 @@ class SubmitForm(Screen[None]):
     """
 
     class Submitted(Message):
-        """A task was submitted: its id, and the view that shows it."""
+        """A task was submitted: its name in the view that shows it."""
 
-        def __init__(self, task: str, view: str) -> None:
-            self.task, self.view = task, view
+        def __init__(self, name: str, view: str) -> None:
+            self.name, self.view = name, view
             super().__init__()
 
     def __init__(
@@ -277,7 +277,7 @@ class SubmitForm(Screen[None]):
             name = first["name"] if is_vps(first) else first["id"]
             words = f"{name} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
             self.app.notify(printable(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}"), markup=False)
-            self._started = first["id"]
+            self._started = name
             self._go()
 
     def _refuse(self, problems: list[str]) -> None:

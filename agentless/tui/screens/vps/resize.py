@@ -61,8 +61,8 @@ class Resize(ModalScreen[Row | None]):
                     example = ", or 2x, 1xA100, node1::0" if name == "target" else ""
                     yield Field(placeholder=printable(f"now {now}{example}"), id=name, compact=True)
             yield Static(
-                "Cores and memory change at once. Other GPUs need a new container from a snapshot: programs that run "
-                "in it end. Empty fields stay as they are.",
+                "Empty fields stay as they are; 0 lifts a limit. Cores and memory change at once. For other GPUs, or "
+                "to lift a limit, it is started in a new container with the same files: programs that run in it end.",
                 classes="effect",
             )
             yield Static(markup=False, classes="error")
@@ -90,8 +90,8 @@ class Resize(ModalScreen[Row | None]):
             raise UsageError("Enter what to change")
         if target:
             parse_target(target)
-        size = short_size(OPTIONS["memory"].read(memory)) if memory else None
-        return {"cpus": _number(cores) if cores else None, "memory": size, "target": target or None}
+        size = OPTIONS["memory"].read(memory) if memory else None
+        return {"cores": _number(cores) if cores else None, "memory": size, "target": target or None}
 
 
 _NAMES = ("cores", "memory", "target")

@@ -14,7 +14,7 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.words import date
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size
-from agentless.tui.data.actions import path_of_vps
+from agentless.tui.data.actions import outcome, path_of_vps, started
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.ask import Ask
 from agentless.tui.widgets.lines import content
@@ -53,8 +53,8 @@ class Snapshots(Screen[None]):
 
     @property
     def about_task(self) -> Row:
-        """The VPS in its present state."""
-        return self._cluster.tasks.get(self._row["id"], self._row)
+        """The VPS in its present state; after a restore it is another task of the same name."""
+        return next((vps for vps in self._cluster.vps() if vps["name"] == self._row["name"]), self._row)
 
     @property
     def about_node(self) -> str | None:
@@ -87,7 +87,7 @@ class Snapshots(Screen[None]):
     def action_make(self) -> None:
         question = Ask(
             f"Make a snapshot of VPS {self._row['name']}?",
-            effect="Saves its files, but not its mounts. It is paused for a moment.",
+            effect="Saves its files, without mounted folders and volumes. A VPS that runs is paused for a moment.",
             verb="Make",
             text="Message (optional)",
         )
@@ -99,7 +99,7 @@ class Snapshots(Screen[None]):
             question = Ask(
                 f"Restore VPS {self._row['name']} to {chosen['snapshot']}?",
                 [f"made {date(chosen['at'])} by {chosen['by']}", chosen["message"]],
-                effect="Programs that run in it end, and what has changed in its files since then is lost.",
+                effect="Programs that run in it end, and all that was changed in its files since is lost.",
                 verb="Restore",
             )
             self.app.push_screen(question, lambda answer: self._restore(chosen, answer))
@@ -113,9 +113,9 @@ class Snapshots(Screen[None]):
 
     def _restore(self, snapshot: Row, answer: str | None) -> None:
         if answer is not None:
-            name, vps = snapshot["snapshot"], self._row["name"]
+            name = snapshot["snapshot"]
             self._note.update(f"Restoring {name} …")
-            self._do(lambda: f"{vps} is {self._post('/restore', {'snapshot': name})['state']}, as in {name}")
+            self._do(lambda: outcome(started(self._post("/restore", {"snapshot": name}))))
 
     def _post(self, path: str, body: Row) -> Any:
         return self._client.post(path_of_vps(self._row) + path, body)

@@ -32,6 +32,10 @@ class AllVps(TaskListView):
     def all_rows(self) -> list[Row]:
         return self.cluster.vps()
 
+    def name_of(self, row: Row) -> object:
+        """Its name: after a restore it is another task."""
+        return row["name"]
+
     def notes(self) -> list[str]:
         """How to make the first one."""
         return [] if self.cluster.vps() else ["No VPS: containers that stay until you remove them (press n to create)"]

@@ -1,0 +1,116 @@
+"""VPS from Python and from the dashboard, on real engines."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import urllib.request
+
+import pytest
+
+from tests.ports import reserve
+from tests.real.cli import Cli, until
+from tests.tmux import Tmux
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def node(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture(autouse=True)
+def _gone(agentless):
+    yield
+    for each in agentless.get("/v1/vps"):
+        agentless("vps", "rm", each["name"], "--force", "--yes")
+    for each in agentless.get("/v1/envs"):
+        agentless("env", "rm", each["name"], "--yes")
+
+
+PROGRAM = """
+import json, subprocess, tempfile, urllib.request
+from agentless import Cluster
+
+cluster = Cluster()
+vps = cluster.vps.create("dev", target="node1::0")
+with tempfile.NamedTemporaryFile("w") as file:
+    file.write(vps.ssh_config())
+    file.flush()
+
+    def ssh(line):
+        argv = ["ssh", "-F", file.name, "dev.agentless", line]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    found = [ssh("echo one >/file; hostname"), vps.snapshot("the first").snapshot]
+    ssh("echo two >/file")
+    vps = vps.restore(1)
+    found += [ssh("cat /file"), vps.gpus, [each.message for each in vps.snapshots()]]
+    found += [vps.resize(cores=1).cores, vps.resize("2x", memory="512MiB").gpus, vps.refresh().memory_bytes]
+    ssh("mkdir -p /www && hostname >/www/index.html && busybox httpd -p 127.0.0.1:8888 -h /www")
+    with vps.forward(8888) as web:
+        found.append(urllib.request.urlopen(web.url).read().decode())
+vps.remove(force=True)
+copy = cluster.vps.create("copy", target="node1", snapshot="dev:1")
+found += [copy.stop(grace=0).state, [each.snapshot for each in cluster.vps.snapshots("dev")]]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_python_does_what_the_commands_do(agentless):
+    ran = agentless.shell(f"exec {sys.executable} -c {shlex.quote(PROGRAM)}")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out) == [
+        "dev\n", "dev:1", "one\n", [0], ["the first"], 1.0, [0, 1], 512 << 20, "dev\n", "stopped",
+        ["dev:1", "dev:2"],
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+def test_the_dashboard_creates_one_saves_it_restores_it_resizes_it_and_reaches_its_port(agentless, node, tmp_path):
+    with Tmux(tmp_path, agentless.env) as tmux, reserve() as holder:
+        tmux.agentless("dashboard")
+        tmux.see("node1 online", "node2 online")
+        tmux.press("7")
+        tmux.see("No VPS")
+        tmux.press("n")
+        tmux.see("Create (Ctrl+S)")
+        tmux.press("dev", "Tab", "node1::0")
+        tmux.see("would start now")
+        tmux.press("C-s")
+        tmux.see("dev is running on node1", "dev   running")
+        agentless("vps", "ssh", "dev", "--", "mkdir /www; hostname >/www/index.html")
+        tmux.press("v")
+        tmux.see("No snapshots")
+        tmux.press("n")
+        tmux.see("Make a snapshot of VPS dev?")
+        tmux.press("the first", "Enter")
+        tmux.see("dev:1 made", "the first")
+        agentless("vps", "ssh", "dev", "--", "rm -r /www")
+        tmux.press("Enter")
+        tmux.see("Restore VPS dev to dev:1?")
+        tmux.press("y")
+        tmux.see("dev is running")
+        tmux.press("q", "z")
+        tmux.see("Resize VPS dev")
+        tmux.press("1", "C-s")
+        until(lambda: agentless.get("/v1/vps/dev")["cores"] == 1)
+        agentless("vps", "ssh", "dev", "--", "busybox httpd -p 127.0.0.1:8888 -h /www")
+        local = holder.getsockname()[1]
+        tmux.press("P")
+        tmux.see("Forward a port of VPS dev?")
+        tmux.press(f"8888:{local}", "Enter")
+        tmux.see(f"http://localhost:{local}")
+        assert urllib.request.urlopen(f"http://localhost:{local}").read() == b"dev\n"
+        tmux.press("q")
+        tmux.see("ready$")
+        with pytest.raises(OSError, match="refused"):
+            urllib.request.urlopen(f"http://localhost:{local}")
