@@ -63,7 +63,7 @@ async def test_news_that_do_not_fit_are_counted():
 @pytest.mark.parametrize("width", [60, 80, 200])
 async def test_all_views_and_the_key_of_the_help_are_seen_at_any_width(width):
     text = await drawn(RECORDED, "4", size=(width, 20))
-    assert "6 Events" in text.splitlines()[0]
+    assert "7 VPS" in text.splitlines()[0]
     assert "? Keys" in text.splitlines()[-1]
 
 
@@ -133,7 +133,7 @@ def test_a_node_is_drained_with_its_tasks_in_view():
 # ---------------------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("keys", ["1", "2", "3", "4", "5", "6", "4l", "4d", "n"])
+@pytest.mark.parametrize("keys", ["1", "2", "3", "4", "5", "6", "7", "4l", "4d", "n", "7n"])
 async def test_the_list_of_commands_has_each_once_in_words(keys):
     async with over(RECORDED) as eyes:
         await eyes.press(*keys)
