@@ -153,3 +153,15 @@ def test_what_cannot_be_leaves_it_as_it_was(agentless, node):
     now = agentless.get("/v1/vps/box")
     assert (now["id"], now["state"]) == (task["id"], "running")
     assert ssh(agentless, "box", "cat /file") == "kept\n"
+
+
+def test_who_waits_for_its_gpu_does_not_get_it_while_it_is_restarted_or_restored(agentless, node):
+    create(agentless)
+    agentless("vps", "snapshot", "box")
+    waiting = agentless.submit("node1::0", "--", "sleep", "600")
+    agentless("vps", "restart", "box", "--grace", "0")
+    agentless("vps", "restore", "box", agentless.json("vps", "snapshots", "box")[-1]["snapshot"], "--yes")
+    assert agentless.get("/v1/vps/box")["gpus"] == [0]
+    assert agentless.task(waiting)["state"] == "pending"
+    agentless("vps", "stop", "box", "--grace", "0")
+    until(lambda: agentless.task(waiting)["state"] == "running")

@@ -102,7 +102,7 @@ class Ledger:
         """Move an ended task out of the history: its container runs again."""
         self._begin([(ended, event)], cause)
         with self.stores.writing("history"):
-            self.stores.history.remove(ended.id)
+            self.stores.history.revive(ended.id)
 
     def _begin(self, begun: Sequence[tuple[Task, TaskEvent]], cause: str) -> list[Task]:
         for task, _ in begun:

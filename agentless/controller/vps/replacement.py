@@ -41,20 +41,20 @@ class Replacement:
 
     async def replace(self, old: Task, spec_of: SpecOf, by: Caller) -> Task:
         """Replace the container of a VPS; the caller then gives the new task its name, and calls `clear`."""
-        ran, owner = old.live, old.owner
-        try:
-            old = await self._stops.ask(old, "stop", by=by)
-        except Unreachable:
-            # It is stopped when its node answers, so that it does not run twice.
-            _log.info("VPS %s: its node does not answer", old.spec.name)
-        try:
-            new = await self._begin(await spec_of(old), owner, by)
-        except AgentlessError:
-            if ran and isinstance(old.status, Ended):
-                with suppress(AgentlessError):
-                    await self._starts.start(old, "its replacement could not be started")
-            raise
-        return new
+        ran = old.live
+        with self._starts.keeping(old):
+            try:
+                old = await self._stops.ask(old, "stop", by=by)
+            except Unreachable:
+                # It is stopped when its node answers, so that it does not run twice.
+                _log.info("VPS %s: its node does not answer", old.spec.name)
+            try:
+                return await self._begin(old, await spec_of(old), by)
+            except AgentlessError:
+                if ran and isinstance(old.status, Ended):
+                    with suppress(AgentlessError):
+                        await self._starts.start(old, "its replacement could not be started")
+                raise
 
     async def clear(self, old: Task, new: Task, how: str, by: Caller) -> str:
         """Remove the container that was replaced; returns what is left of it, in words."""
@@ -68,10 +68,12 @@ class Replacement:
 
     # ------------------------------------------------------------------ inside
 
-    async def _begin(self, spec: TaskSpec, owner: str, by: Caller) -> Task:
+    async def _begin(self, old: Task, spec: TaskSpec, by: Caller) -> Task:
         """Start a container now; raises what is in the way, and then nothing is left of it."""
         spec = replace(spec, terms=replace(spec.terms, wait_for=0.0, start_at=None))
-        [start] = await self._submission.submit(Submit((spec,), {}, by, owner=owner))
+        request = Submit((spec,), {}, by, owner=old.owner)
+        same = old.placement is not None and spec.needs == exactly(spec, old.placement).needs
+        start = await self._submission.replace(request, old, same=same)
         if start.task is None:
             raise error_named("", start.message, start.exit_code)
         task_id = start.task.id

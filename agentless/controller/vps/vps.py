@@ -86,9 +86,11 @@ class Vps:
 
     async def restart(self, name: str, grace: float | None, *, by: Caller) -> Started:
         """Stop it if it runs, and start it."""
-        if self.names.find(name).live:
-            await self.stop(name, grace, by=by)
-        return await self.start(name, by=by)
+        task = self.names.find(name)
+        with self._starts.keeping(task):
+            if task.live:
+                await self.stop(name, grace, by=by)
+            return await self.start(name, by=by)
 
     async def snapshot(self, name: str, message: str, *, by: Caller) -> SnapshotView:
         """Save its files as a snapshot."""

@@ -220,6 +220,8 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
         status = Running(placement, container.id, began, run)
     else:
         outcome = outcome_of(container.exit_code, oom_killed=container.oom_killed)
+        if whole.spec.traits.comes_back and outcome != "killed_oom":
+            outcome = "stopped"  # it has no end of its own
         status = Ended(
             outcome, max(began, min(now, began + ran)), container.exit_code, None, placement, container.id, began, run
         )
