@@ -21,7 +21,7 @@ from agentless.cli.submit.with_options import with_options
 from agentless.cli.table import Column
 from agentless.client.files.span_files import read_lines
 from agentless.client.http import RequestFailed
-from agentless.client.words import command_line, state, where, why
+from agentless.client.words import command_line, ports, state, where, why
 from agentless.errors import UsageError
 from agentless.paths import current_dir
 from agentless.rules.submit.options import OPTIONS, WHERE, Options
@@ -101,6 +101,8 @@ def create(
         say(f"{called}  {start['message']}")
     else:
         confirm_done(f"{called}  {state(task)} on {where(task)}. To log in: agentless vps ssh {called}")
+        if task["ports"]:
+            say(f"To forward {ports(task)}: agentless forward {called}")
     return int(start["exit_code"])
 
 
