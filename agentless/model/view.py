@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.sessions import Sessions
+from agentless.model.tasks.port import Port
 from agentless.model.tasks.spec import TaskSpec
 
 
@@ -39,7 +40,7 @@ class TaskView:
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
-    `vps` for one that stays.
+    `vps` for one that stays. `ports` are those that a client forwards.
     """
 
     id: str
@@ -81,6 +82,7 @@ class TaskView:
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
     workload: str = "task"
+    ports: tuple[Port, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Self
 
 from agentless.client.client import Client
-from agentless.errors import Refused, UsageError
+from agentless.errors import Refused
+from agentless.model.tasks.port import Port, check_ports
 
 if TYPE_CHECKING:
-    import asyncio
+    from agentless.client.ssh.forward import Forward, Listener
 
 _TRIES = 5
 """Free ports that are tried: another program may take one before we do."""
@@ -27,8 +27,8 @@ class ForwardedPort:
     controller restarts. Use it in a `with` block, or call `close`.
     """
 
-    def __init__(self, port: int, there: int, url: str, close: Callable[[], None]) -> None:
-        self.port, self.there, self.url = port, there, url
+    def __init__(self, port: Port, url: str, close: Callable[[], None]) -> None:
+        self.port, self.there, self.url = port.local, port.port, url
         self._close = close
 
     def __repr__(self) -> str:
@@ -51,17 +51,30 @@ def forward_port(client: Client, task: str, there: int, here: int | None, tell: 
     `tell` is called in that thread with why a connection failed. Raises UsageError for what is no port, and Refused if
     the port is taken.
     """
-    for port in (there, here):
-        if port is not None and not 0 < port < 65536:
-            raise UsageError(f"{port} is no port; use a number from 1 to 65535")
+    from agentless.client.ssh.forward import HOST, Forward  # noqa: PLC0415 - whoever forwards nothing needs no asyncio
+
+    def tell_in_time(words: str) -> None:
+        if threading.main_thread().is_alive():  # else the program ends
+            tell(words)
+
+    listener = _listener(task, there, here)
+    close = _served(Forward(*client.state_and_inventory, task, tell_in_time), listener)
+    return ForwardedPort(listener.port, f"http://{HOST}:{listener.port.local}", close)
+
+
+def _listener(task: str, there: int, here: int | None) -> Listener:
+    from agentless.client.ssh.forward import listen  # noqa: PLC0415 - likewise
+
+    check_ports([Port(there, there if here is None else here)])
+    words = f"agentless forward {task}"
     if here is not None:
-        return _listening(client, task, there, here, tell)
-    with contextlib.suppress(Refused):
-        return _listening(client, task, there, there, tell)
-    for _ in range(_TRIES - 1):
+        return listen([Port(there, here)], words)[0]
+    local = there
+    for _ in range(_TRIES):
         with contextlib.suppress(Refused):
-            return _listening(client, task, there, _free_port(), tell)
-    return _listening(client, task, there, _free_port(), tell)
+            return listen([Port(there, local)], words)[0]
+        local = _free_port()
+    return listen([Port(there, local)], words)[0]
 
 
 def _free_port() -> int:
@@ -70,39 +83,29 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _listening(client: Client, task: str, there: int, here: int, tell: Callable[[str], None]) -> ForwardedPort:
-    import asyncio  # noqa: PLC0415 - whoever forwards no port needs none of it
+def _served(forward: Forward, listener: Listener) -> Callable[[], None]:
+    """Serve a listener in a thread; gives what ends that, which also happens when the program ends."""
+    import asyncio  # noqa: PLC0415 - likewise
 
-    from agentless.client.ssh.forward import HOST, Forward, Ports  # noqa: PLC0415
+    loop = asyncio.new_event_loop()
 
-    def tell_in_time(words: str) -> None:
-        if threading.main_thread().is_alive():  # else the program ends
-            tell(words)
-
-    ready: Future[asyncio.AbstractEventLoop] = Future()
-    forward = Forward(*client.state_and_inventory, task, tell_in_time)
-
-    async def forward_until_closed() -> None:
-        loop = asyncio.get_running_loop()
+    async def serve() -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await forward.run([Ports(there, here)], lambda: ready.set_result(loop))
+            await forward.run([listener])
 
     def run() -> None:
-        try:
-            asyncio.run(forward_until_closed())
-        except BaseException as error:  # noqa: BLE001 - the other thread raises it
-            if not ready.done():
-                ready.set_exception(error)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
 
-    thread = threading.Thread(target=run, name=f"agentless forward {there}", daemon=True)
-    thread.start()
-    loop = ready.result()
+    thread = threading.Thread(target=run, name=f"agentless forward {listener.port}", daemon=True)
 
     def close() -> None:
         atexit.unregister(close)
         with contextlib.suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(lambda: [each.cancel() for each in asyncio.all_tasks(loop)])
         thread.join()
+        listener.close()
 
     atexit.register(close)
-    return ForwardedPort(here, there, f"http://{HOST}:{here}", close)
+    thread.start()
+    return close

@@ -79,6 +79,7 @@ def task_view(
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
         workload=task.spec.workload or "task",
+        ports=task.spec.ports,
     )
 
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 from agentless import paths
 from agentless.client.client import Client
-from agentless.client.ssh.forward import HOST, Ports
+from agentless.client.ssh.forward import HOST
 from agentless.client.ssh.forwarded_port import ForwardedPort, forward_port
+from agentless.model.tasks.port import Port, parse_port
 from agentless.tui.data.cluster import Row, is_vps
 
 
@@ -26,9 +27,9 @@ class Forwards:
 
         Raises UsageError, and Refused for a port of this machine that is taken.
         """
-        ports = Ports.parse(text)
-        local = ports.here if ":" in text else None
-        key = _reference(task), ports.there
+        port = parse_port(text)
+        local = port.local if ":" in text else None
+        key = _reference(task), port.port
         found = self._open.get(key)
         if found and local in (None, found.port):
             return found
@@ -55,7 +56,7 @@ def _reference(task: Row) -> str:
 
 def offered(task: Row) -> list[str]:
     """The ports that a task was submitted with, as they would be typed."""
-    return [str(each) for each in task.get("ports") or ()]
+    return [str(Port(**each)) for each in task.get("ports") or ()]
 
 
 def from_elsewhere(port: int) -> str:
