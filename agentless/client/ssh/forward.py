@@ -66,13 +66,19 @@ class Forward:
         self._task = task
         self._tell = tell
         self._said: str | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def run(self, listeners: Iterable[Listener]) -> None:
         """Serve them until this is cancelled."""
-        async with contextlib.AsyncExitStack() as stack:
-            for each in listeners:
-                await self._serve(stack, each)
+        servers = [await self._serve(each, opened) for each in listeners for opened in each.sockets]
+        try:
             await asyncio.Event().wait()
+        finally:
+            for server in servers:
+                server.close()
+            for writer in self._writers:
+                writer.transport.abort()
 
     async def reach(self, port: int) -> socket.socket:
         """A connection with a port of the task; raises ConnectionError with the reason."""
@@ -86,13 +92,14 @@ class Forward:
             raise
         return connection
 
-    async def _serve(self, stack: contextlib.AsyncExitStack, listener: Listener) -> None:
-        async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(asyncio.CancelledError):  # asyncio would report it as an error
-                await self._attend(reader, writer, listener.port.port)
+    async def _serve(self, listener: Listener, opened: socket.socket) -> asyncio.Server:
+        def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
+            carrying = asyncio.create_task(self._attend(reader, writer, listener.port.port))
+            self._carrying.add(carrying)
+            carrying.add_done_callback(self._carrying.discard)
 
-        for each in listener.sockets:
-            stack.push_async_exit(await asyncio.start_server(attend, sock=each))
+        return await asyncio.start_server(attend, sock=opened)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         """Carry one connection."""
@@ -107,6 +114,7 @@ class Forward:
                 self._said = str(error)
                 self._tell(f"port {port}: {error}")
         finally:
+            self._writers.discard(writer)
             for each in filter(None, (writer, there)):
                 each.close()
 

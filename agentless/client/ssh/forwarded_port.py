@@ -88,24 +88,25 @@ def _served(forward: Forward, listener: Listener) -> Callable[[], None]:
     import asyncio  # noqa: PLC0415 - likewise
 
     loop = asyncio.new_event_loop()
+    closing, closed = asyncio.Event(), threading.Event()
 
     async def serve() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await forward.run([listener])
+        serving = asyncio.create_task(forward.run([listener]))
+        await closing.wait()
+        serving.cancel()
+        await asyncio.wait([serving])
+        closed.set()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(serve())
 
-    thread = threading.Thread(target=run, name=f"agentless forward {listener.port}", daemon=True)
-
     def close() -> None:
         atexit.unregister(close)
         with contextlib.suppress(RuntimeError):  # it has ended
-            loop.call_soon_threadsafe(lambda: [each.cancel() for each in asyncio.all_tasks(loop)])
-        thread.join()
-        listener.close()
+            loop.call_soon_threadsafe(closing.set)
+        closed.wait()
 
     atexit.register(close)
-    thread.start()
+    threading.Thread(target=run, name=f"agentless forward {listener.port}", daemon=True).start()
     return close
