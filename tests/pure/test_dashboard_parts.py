@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from agentless.model.tasks.task import LIVE, STATES
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import TREND, ClusterState, natural
 from agentless.tui.data.form import _places, fields_of
@@ -158,7 +159,7 @@ def test_a_text_is_made_as_wide_as_its_column(text, width, right):
 @pytest.mark.parametrize(
     ("state", "acts"),
     [
-        ("running", {"logs", "shell", "stop", "kill", "pause"}),
+        ("running", {"logs", "shell", "forward", "stop", "kill", "pause"}),
         ("paused", {"logs", "stop", "kill", "pause"}),
         ("pending", {"stop", "kill", "top"}),
         ("scheduled", {"stop", "kill"}),
@@ -173,6 +174,29 @@ def test_what_can_be_done_to_a_task_in_each_state(state, acts):
     assert found == acts | {"submit", "again", "describe"}
 
 
+@pytest.mark.parametrize(
+    ("state", "acts"),
+    [
+        ("running", {"logs", "shell", "forward", "stop", "kill", "pause", "restart", "snapshots", "resize"}),
+        ("paused", {"logs", "stop", "kill", "pause", "restart", "snapshots", "resize"}),
+        ("pending", {"stop", "kill", "top"}),
+        ("stopped", {"logs", "start", "anywhere", "snapshots", "resize", "remove"}),
+        ("lost", {"logs", "stop", "kill", "anywhere", "snapshots", "resize"}),
+    ],
+)
+def test_what_can_be_done_to_a_vps_in_each_state(state, acts):
+    vps = {"state": state, "workload": "vps", "ended_at": "then" if state == "stopped" else None}
+    found = {act.name for act in ACTIONS if applies(act.name, Target(vps, None))}
+    assert found == acts | {"submit", "again", "describe"}
+
+
+def test_a_vps_of_another_controller_is_a_task():
+    foreign = {"state": "running", "workload": "vps", "foreign": True, "ended_at": None}
+    assert not {"restart", "snapshots", "resize"} & {
+        act.name for act in ACTIONS if applies(act.name, Target(foreign, None))
+    }
+
+
 def test_a_node_is_drained_or_let_in_whichever_it_is_not():
     online = {"drained": False, "state": "online"}
     drained = {"drained": True, "state": "drained"}
@@ -181,8 +205,12 @@ def test_a_node_is_drained_or_let_in_whichever_it_is_not():
     assert [applies(name, Target(None, drained)) for name in names] == [False, True]
 
 
-def test_no_key_has_two_meanings():
-    keys = [act.key for act in ACTIONS]
+@pytest.mark.parametrize("workload", ["task", "vps"])
+@pytest.mark.parametrize("state", STATES)
+def test_no_key_has_two_meanings_at_once(workload, state):
+    ended = None if state in LIVE else "then"
+    target = Target({"state": state, "workload": workload, "ended_at": ended}, {"drained": True, "state": "drained"})
+    keys = [act.key for act in ACTIONS if applies(act.name, target)]
     assert len(set(keys)) == len(keys)
 
 

@@ -25,7 +25,7 @@ DATA = Path(__file__).parent / "data" / "dashboard"
 RECORDED = json.loads((DATA / "board.json").read_text())
 SIZES = [(80, 24), (160, 50)]
 WRITES = bool(os.environ.get("AGENTLESS_WRITE"))
-PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",)}
+PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "vps": ("7",)}
 """Of the documentation, with the keys that show them."""
 
 
@@ -47,6 +47,8 @@ async def drawn(size: tuple[int, int], *keys: str, theme: str = "textual-dark") 
         for event in RECORDED["events"]:
             app.incoming.take_event(event)
         app.incoming.take(RECORDED["line"])
+        if keys == ("7",):
+            app.incoming.take({"tasks": RECORDED["vps"]})
         await pilot.press(*keys)
         for _ in range(3):
             await pilot.pause()

@@ -136,7 +136,7 @@ def test_tasks_are_sorted_by_the_time_that_is_shown():
 async def test_the_row_that_is_chosen_before_the_view_was_ever_shown_is_on_the_screen(at):
     rows = [{**FAILED, "id": f"task{n}", "ended_at": f"2026-11-22T00:00:{59 - n}.000Z"} for n in range(40)]
     async with over(tasks(*rows)) as eyes:
-        eyes.app.post_message(SubmitForm.Submitted(f"task{at}"))
+        eyes.app.post_message(SubmitForm.Submitted(f"task{at}", "tasks"))
         await eyes.see(lambda: f"task{at} " in eyes.text)
         for _ in range(3):
             await eyes.pilot.pause()

@@ -76,19 +76,19 @@ ACTIONS = (
         "anywhere",
         "A",
         "Start anywhere",
-        "start the stopped VPS on other GPUs or another node",
+        "start the VPS on other GPUs or another node",
         "If its GPUs are taken or its node is away: uses others, in a new container from a snapshot. Mounted folders "
         "of the node do not move.",
         shown=False,
     ),
     Action("snapshots", "v", "Snapshots", "list, make and restore snapshots of the VPS", changes=False),
     Action("resize", "z", "Resize", "change cores, memory or GPUs of the VPS", shown=False),
-    Action("forward", "P", "Port", "forward a port of the task to this machine, and open it in a browser", shown=False),
+    Action("forward", "P", "Port", "forward a port of the task, and open it", shown=False),
     Action(
         "remove",
         "x",
         "Remove",
-        "delete the ended task or VPS, its container and log",
+        "delete the ended task or VPS, its files and log",
         "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
@@ -127,8 +127,10 @@ def applies(act: str, target: Target) -> bool:
             return now == "running"
         case "restart":
             return vps and now in ("running", "paused")
-        case "start" | "anywhere":
+        case "start":
             return vps and now not in LIVE
+        case "anywhere":
+            return vps and (now == "lost" or now not in LIVE)
         case "snapshots" | "resize":
             return vps and now not in WAITING
         case "stop" | "kill":

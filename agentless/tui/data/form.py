@@ -45,7 +45,7 @@ class FormKind:
     @property
     def taken(self) -> list[str]:
         """The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
-        own = {"command", "env", "secret_env", "parameters", "needs", "terms"}
+        own = {"env", "secret_env", "parameters", "needs", "terms", *(name for name, *_ in self.first)}
         own |= {name for option in self.options for name in (option.name, f"{option.name}s")}
         if "container" in own:
             own.add("image_id")  # it is of another env then

@@ -82,7 +82,8 @@ class Snapshots(Screen[None]):
     def on_table_opened(self, event: Table.Opened) -> None:
         """A double click is what Enter is."""
         event.stop()
-        self.action_restore()
+        if self.check_action("restore", ()):
+            self.action_restore()
 
     def action_make(self) -> None:
         question = Ask(

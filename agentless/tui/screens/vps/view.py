@@ -45,4 +45,7 @@ class AllVps(TaskListView):
         return f"{vps['node']} is unreachable" if silent else ""
 
     def _state(self, vps: Row) -> Piece:
-        return (f"{vps['state']}?", "dim") if self._silence(vps) else (state(vps), look.style_of(vps["state"]))
+        if self._silence(vps):
+            return f"{vps['state']}?", "dim"
+        # The exit code of what was stopped says nothing.
+        return state(vps) if vps["state"] == "failed" else vps["state"], look.style_of(vps["state"])
