@@ -175,7 +175,8 @@ def test_usage_has_all_runs(agentless):
 def test_recover_brings_back_a_stopped_vps_and_one_that_runs(lab, agentless):
     create(agentless)
     ssh(agentless, "box", "echo kept >/file")
-    create(agentless, "other", "node1::1")
+    create(agentless, "other", "node1::1", "--memory", "64M")
+    agentless("vps", "resize", "other", "--memory", "128M", "--cores", "2")
     agentless("vps", "stop", "box", "--grace", "0")
     agentless.kill_controller()
     shutil.rmtree(agentless.state)
@@ -183,6 +184,8 @@ def test_recover_brings_back_a_stopped_vps_and_one_that_runs(lab, agentless):
     assert {each["name"]: each["state"] for each in agentless.json("vps", "list")} == {
         "box": "stopped", "other": "running",
     }  # fmt: skip
+    other = agentless.get("/v1/vps/other")
+    assert (other["cores"], other["memory_bytes"]) == (2, 128_000_000)
     agentless("vps", "start", "box")
     assert ssh(agentless, "box", "cat /file") == "kept\n"
 
