@@ -34,6 +34,7 @@ from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.visits import Visits
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
@@ -71,11 +72,13 @@ from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
+from agentless.controller.vps.activity import Activity
 from agentless.controller.vps.names import VpsNames
 from agentless.controller.vps.replacement import Replacement
 from agentless.controller.vps.resizing import Resizing
 from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
+from agentless.controller.vps.upkeep import Upkeep
 from agentless.controller.vps.vps import Vps
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
@@ -195,7 +198,8 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
-        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors)
+        self.visits = Visits(clock)
+        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits)
 
     def _build_submission(self) -> None:
         """Build the parts on the way of a submit."""
@@ -232,6 +236,8 @@ class Controller:
         names = VpsNames(self.tasks, lookup, VpsStore(self._store.storage), self._stores, bus)
         starts = VpsStarts(nodes, ledger, self.reconciler, bus)
         changes = self.submission, self.stops, self.removal, starts
+        activity = Activity(nodes, self.idle, self.visits, self.clock)
+        self.upkeep = Upkeep(ledger, activity, self.visits, self.clock)
         snapshots = Snapshots(self.envs, self.prune, ledger, bus)
         self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
 
@@ -258,6 +264,7 @@ class Controller:
             PeriodicJob("logs of ended tasks", self.retention.tick),
             PeriodicJob("uploads", self.uploads.tick),
             PeriodicJob("idle GPUs", self.idle.tick),
+            PeriodicJob("VPS", self.upkeep.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),

@@ -112,6 +112,12 @@ class ContainerEngine(Engine, Protocol):
     def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
         """Give a container these limits (memory in bytes) while it runs; None: as it is."""
 
+    def cpu(self, containers: Sequence[str]) -> Command:
+        """Ask for the processor time that containers have used."""
+
+    def parse_cpu(self, result: Result) -> dict[str, float]:
+        """That time in seconds, by container; one that did not answer is missing."""
+
     def revival(self, task: Task, placement: Placement) -> Command:
         """Start its container again: under the node's lock, unless somebody holds its GPUs; see `parse_launch`."""
 

@@ -131,6 +131,20 @@ WORDS: dict[str, Case] = {
     ),
     "docker-pause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "pause", v["container"]]),
     "docker-unpause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "unpause", v["container"]]),
+    "docker-update.j2": (
+        {
+            "docker": some,
+            "container": values,
+            "cores": st.sampled_from([None, 0.5]),
+            "memory": st.none() | st.integers(1),
+        },
+        lambda v: [
+            *v["docker"], "update",
+            *(["--cpus", str(v["cores"])] if v["cores"] else []),
+            *(["--memory", str(v["memory"]), "--memory-swap", str(v["memory"] * 2)] if v["memory"] else []),
+            v["container"],
+        ],
+    ),
     "docker-pull.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "pull", "--quiet", v["image"]]),
     "env-export.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "save", v["image"]]),
     "env-image.j2": (
@@ -346,6 +360,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "container": values.filter(bool),
         "claimed": values,
     },
+    "docker-cpu.sh.j2": {"docker": lists, "containers": some},
+    "env-base.sh.j2": {"docker": lists, "container": values, "id_format": values, "format": values},
     "docker-revived.sh.j2": {
         "docker": lists,
         "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),

@@ -175,7 +175,8 @@ def test_usage_has_all_runs(agentless):
 def test_recover_brings_back_a_stopped_vps_and_one_that_runs(lab, agentless):
     create(agentless)
     ssh(agentless, "box", "echo kept >/file")
-    create(agentless, "other", "node1::1")
+    create(agentless, "other", "node1::1", "--memory", "64M")
+    agentless("vps", "resize", "other", "--memory", "128M", "--cores", "2")
     agentless("vps", "stop", "box", "--grace", "0")
     agentless.kill_controller()
     shutil.rmtree(agentless.state)
@@ -183,5 +184,21 @@ def test_recover_brings_back_a_stopped_vps_and_one_that_runs(lab, agentless):
     assert {each["name"]: each["state"] for each in agentless.json("vps", "list")} == {
         "box": "stopped", "other": "running",
     }  # fmt: skip
+    other = agentless.get("/v1/vps/other")
+    assert (other["cores"], other["memory_bytes"]) == (2, 128_000_000)
     agentless("vps", "start", "box")
     assert ssh(agentless, "box", "cat /file") == "kept\n"
+
+
+@pytest.mark.slow
+def test_one_that_nobody_uses_is_stopped_after_a_warning_and_one_that_works_is_not(agentless):
+    create(agentless, "busy", "node1", "--idle-stop", "1min", "--", "sh", "-c", "while :; do :; done")
+    create(agentless, "visited", "node1", "--idle-stop", "1min")
+    visit = agentless.start("vps", "ssh", "visited", "--", "sleep", "600")
+    create(agentless, "box", "node1::0", "--idle-stop", "1min")
+    until(lambda: "stops in" in (agentless.get("/v1/vps/box")["reason"] or ""), 120)
+    until(lambda: agentless.get("/v1/vps/box")["state"] == "stopped")
+    assert agentless.get("/v1/vps/box")["reason"] == "--idle-stop 1m 0s"
+    assert [agentless.get(f"/v1/vps/{name}")["state"] for name in ("busy", "visited")] == ["running", "running"]
+    visit.kill()
+    visit.communicate()

@@ -16,7 +16,13 @@ class Login:
     def __init__(self, link: NodeLink, container: str, opened: Callable[[], None]) -> None:
         self.container = container
         self.opened = opened
+        self.watchers: set[Callable[[str], None]] = set()
         self._link = link
+
+    def show(self, text: str) -> None:
+        """Show a line to the user, on each of the terminals."""
+        for watcher in self.watchers:
+            watcher(text)
 
     def shell(self, line: str | None, attached: Attachment) -> AbstractAsyncContextManager[Program]:
         """Run a command line, or a shell without one."""

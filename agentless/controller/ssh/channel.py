@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -102,7 +102,23 @@ class Channel(SSHServerStreamSession[bytes]):
 
     async def _run_program(self, streams: Streams) -> int | None:
         async with self._login.shell(self._channel.get_command(), self._attachment()) as program:
-            return await _carry(program, streams)
+            with self._shown(streams):
+                return await _carry(program, streams)
+
+    @contextlib.contextmanager
+    def _shown(self, streams: Streams) -> Iterator[None]:
+        """Show notices about the container on a terminal."""
+
+        def show(text: str) -> None:
+            with contextlib.suppress(OSError):
+                streams.stdout.write(f"\r\nagentless: {text}\r\n".encode())
+
+        if self._channel.get_terminal_type() is not None:
+            self._login.watchers.add(show)
+        try:
+            yield
+        finally:
+            self._login.watchers.discard(show)
 
     async def _serve_files(self, streams: Streams) -> int | None:
         """By the container's own sftp-server; by ours, which asks a shell there, if it has none."""

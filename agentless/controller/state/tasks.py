@@ -11,6 +11,7 @@ from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.task import Assigning, Task
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.usage.spent import GpuActivity
+from agentless.rules.tasks.ending import Ending
 from agentless.stores.records.history import History
 
 FORGOTTEN = 1000
@@ -22,9 +23,9 @@ class Tasks:
 
     `owner` runs this controller; `controller` is its id in the labels of its containers. `launching` are the tasks
     whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
-    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were. `vps` are the
-    tasks that are a VPS now, by its name. `kept` are allocations that nobody else gets while a container is started
-    again or replaced.
+    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were, `endings` when a
+    VPS stops by itself. `vps` are the tasks that are a VPS now, by its name. `kept` are allocations that nobody else
+    gets while a container is started again or replaced.
     """
 
     def __init__(self, owner: str, controller: str, history: History) -> None:
@@ -37,6 +38,7 @@ class Tasks:
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle: dict[str, IdleGpus] = {}
         self.loads: dict[str, GpuActivity] = {}
+        self.endings: dict[str, Ending] = {}
         self.vps: dict[str, str] = {}
         self.kept: dict[str, Task] = {}
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now

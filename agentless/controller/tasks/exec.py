@@ -10,6 +10,7 @@ from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.visits import Visits
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import NotFound, Refused
@@ -22,11 +23,12 @@ from agentless.model.terminal import Attachment
 class Terminals:
     """Opens programs. When the user leaves, for whatever reason, the node ends the program."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup, vendors: GpuVendors) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup, vendors: GpuVendors, visits: Visits) -> None:
         self._nodes = nodes
         self._ledger = ledger
         self._lookup = lookup
         self._vendors = vendors
+        self._visits = visits
 
     @asynccontextmanager
     async def open(
@@ -36,14 +38,17 @@ class Terminals:
         task, link = self._running(reference)
         async with started(link, task.container_ref, command, attached) as program:
             self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")
-            yield program
+            with self._visits.entered(task.id, lambda _: None):
+                yield program
 
     @asynccontextmanager
     async def log_in(self, reference: str, by: Caller) -> AsyncIterator[Login]:
         """Let somebody run any number of programs in the container of a task."""
         task, link = self._running(reference)
         opened = partial(self._ledger.publish, task, "ssh-opened", f"agentless ssh, by {by}")
-        yield Login(link, task.container_ref, opened)
+        login = Login(link, task.container_ref, opened)
+        with self._visits.entered(task.id, login.show):
+            yield login
 
     def is_task(self, reference: str) -> bool:
         """Whether there is such a task."""

@@ -11,7 +11,7 @@ from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
-from agentless.errors import NotFound, StateError
+from agentless.errors import NotFound, Refused, StateError
 from agentless.model.tasks.task import Task
 from agentless.rules.views.nearest import nearest
 from agentless.stores.state.vps import VpsStore
@@ -39,16 +39,20 @@ class VpsNames:
                 found.append(self.find(name))
         return found
 
-    def has(self, name: str) -> bool:
-        """Whether there is a VPS of this name."""
-        return name in self._tasks.vps and self._tasks.knows(self._tasks.vps[name])
-
     def find(self, name: str) -> Task:
         """The VPS of this name; raises NotFound."""
         if name not in self._tasks.vps:
             hint = nearest(name, self._tasks.vps)
             raise NotFound(f"no VPS {name[:80]!r}{hint}; to list them, run: agentless vps list")
         return self._lookup.task(self._tasks.vps[name])
+
+    @asynccontextmanager
+    async def creating(self, name: str) -> AsyncIterator[None]:
+        """Create the VPS of this name, when nobody else does; raises Refused if there is one."""
+        async with self._locks[name]:
+            if name in self._tasks.vps and self._tasks.knows(self._tasks.vps[name]):
+                raise Refused(f"VPS {name} already exists; to see it, run: agentless vps show {name}")
+            yield
 
     @asynccontextmanager
     async def changing(self, name: str) -> AsyncIterator[Task]:
@@ -74,9 +78,19 @@ class VpsNames:
         if not name or not task.spec.traits.comes_back or self._locks[name].locked():
             return
         known = self._tasks.vps.get(name)
+        if known == task.id and not task.live and task.container is None:
+            self._back_to_the_earlier(name, task)
+            return
         is_gone = known is None or not self._tasks.knows(known) or (task.live and known not in self._tasks.live)
         if is_gone and known != task.id:
             self.set(name, task.id)
+
+    def _back_to_the_earlier(self, name: str, failed: Task) -> None:
+        """A container that was to replace another never ran: the controller was killed meanwhile."""
+        for task in self._tasks.history.find(name):
+            if task.spec.name == name and task.spec.traits.comes_back and task.id != failed.id and task.container:
+                self.set(name, task.id)
+                return
 
     def _save(self) -> None:
         with suppress(StateError), self._stores.writing("state"):

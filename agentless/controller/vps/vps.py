@@ -54,12 +54,11 @@ class Vps:
             raise UsageError("one VPS has one target; create each by its name")
         spec = replace(spec, workload="vps")
         name = check_vps_name(spec.name or "")
-        if self.names.has(name):
-            raise Refused(f"VPS {name} already exists; to see it, run: agentless vps show {name}")
-        [start] = await self._submission.submit(replace(request, specs=(spec,)))
-        if start.task and not request.dry_run:
-            self.names.set(name, start.task.id)
-        return start
+        async with self.names.creating(name):
+            [start] = await self._submission.submit(replace(request, specs=(spec,)))
+            if start.task and not request.dry_run:
+                self.names.set(name, start.task.id)
+            return start
 
     async def stop(self, name: str, grace: float | None, *, by: Caller) -> Task:
         """Stop it: its GPUs are free, and its files stay. Waits for its snapshot, if it is to have one."""

@@ -183,6 +183,10 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
         kind = NULL if container.on_node_itself else None
         spec = TaskSpec((DAMAGED,), container=kind, needs=Needs(nodes=(node,)))
         whole = _Whole(node, task_id or claim.task, max(0.0, created), (), spec)
+    if whole.spec.traits.comes_back:
+        # Unlike its labels, its limits can change while it runs.
+        spec = replace(whole.spec, cores=container.cores, memory=container.memory)
+        whole = replace(whole, spec=spec)
     return _task(container, replace(claim, task=task_id or claim.task), whole, node, now)
 
 
