@@ -30,7 +30,7 @@ def command_line(task: dict[str, Any]) -> str:
 
 def ports(task: dict[str, Any]) -> str:
     """The ports that are forwarded, as they would be typed."""
-    return ", ".join(str(Port(**each)) for each in task["ports"])
+    return ", ".join(str(Port(**each)) for each in task.get("ports") or ())
 
 
 def variables(spec: dict[str, Any]) -> list[str]:

@@ -69,5 +69,7 @@ def browse(url: str) -> bool:
     with suppress(webbrowser.Error, OSError):
         browser = webbrowser.get()
         has_window = getattr(browser, "background", type(browser) is not webbrowser.GenericBrowser)
-        return has_window and browser.open(url)
+        if has_window:
+            browser.open(url)  # what it returns says whether its program still runs
+            return True
     return False

@@ -68,6 +68,7 @@ class TaskDetails(Details):
             ("batch", task["batch"] if task["batch"] != task["id"] else None),
             ("parameters", ", ".join(f"{key}={value}" for key, value in task["parameters"].items())),
             ("ports", ports(task)),
+            ("forwarded", ", ".join(self.app.forwards.of(task))),  # type: ignore[attr-defined]
             ("labels", ", ".join(f"{key}={value}" for key, value in task["labels"].items())),
             ("try", f"{task['attempt']} of {task['retries'] + 1}" if task["retries"] else None),
             ("created", local(task["created_at"])),
