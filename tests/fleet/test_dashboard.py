@@ -415,7 +415,7 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
         await eyes.press("4", "question_mark")
         await eyes.see(*(act.help for act in ACTIONS))
         await eyes.press("escape", "colon", "stop: stop")
-        await eyes.see("Stop: stop the task: SIGTERM, then SIGKILL", "Key T")
+        await eyes.see("Stop: stop the task or VPS: SIGTERM, then SIGKILL", "Key T")
 
 
 # ---------------------------------------------------------------------- screens on top
