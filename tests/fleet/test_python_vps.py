@@ -55,6 +55,7 @@ def test_a_vps_is_stopped_and_started_and_its_methods_give_it_anew(cluster):
     assert cluster.vps.list() == []
 
 
+@pytest.mark.slow
 def test_all_of_them_are_listed_by_name_the_stopped_ones_too(cluster):
     for name in ("two", "one"):
         cluster.vps.create(name, target="n1")
@@ -62,6 +63,7 @@ def test_all_of_them_are_listed_by_name_the_stopped_ones_too(cluster):
     assert [(vps.name, vps.state) for vps in cluster.vps.list()] == [("one", "running"), ("two", "stopped")]
 
 
+@pytest.mark.slow
 def test_a_vps_may_run_a_command_of_its_own(cluster):
     cluster.vps.create("dev", "sh", "-c", "echo ready; sleep 600", target="n1")
     assert next(cluster.vps.get("dev").logs(follow=True)) == "ready"
@@ -81,6 +83,7 @@ def test_what_cannot_be_is_an_error_of_its_class(cluster):
         cluster.vps.get("dev").remove()
 
 
+@pytest.mark.slow
 async def test_it_can_be_awaited(cluster):
     vps = await cluster.vps.create.aio("dev", target="n1")
     assert (await (await vps.stop.aio(1)).start.aio()).state == "running"
@@ -156,6 +159,7 @@ async def test_a_port_where_nobody_listens_is_reported_and_the_next_connection_t
         await until(lambda: "Connection refused" in caplog.text)
 
 
+@pytest.mark.slow
 def test_a_forward_goes_on_over_the_death_of_the_controller(served):
     task, there = served
     with task.forward(there) as web:
@@ -163,6 +167,7 @@ def test_a_forward_goes_on_over_the_death_of_the_controller(served):
         assert b"Directory listing" in urllib.request.urlopen(web.url).read()
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_with_an_open_forward_ends_at_once_and_without_a_word(served):
     task, there = served
     script = f"import agentless, socket\nweb = agentless.Cluster().task({task.id!r}).forward({there})\n"

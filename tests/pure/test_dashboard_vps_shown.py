@@ -56,6 +56,7 @@ async def test_the_container_that_took_the_place_of_another_one_is_the_vps_and_t
         await eyes.see(lambda: eyes.app.target.task["id"] == "2v9", "node1::5")
 
 
+@pytest.mark.slow
 async def test_an_empty_view_says_what_it_is_for():
     assert "No VPS: containers that stay until you remove them (press n to create)" in await drawn(tasks(RUNS), "7")
 
@@ -203,6 +204,7 @@ async def test_a_read_only_dashboard_only_lists_snapshots():
         assert isinstance(eyes.app.screen, Snapshots)
 
 
+@pytest.mark.slow
 async def test_only_what_is_typed_is_resized():
     client = Answering()
     async with on_dev(client) as eyes:
@@ -272,6 +274,7 @@ async def test_a_port_is_forwarded_once_opened_shown_and_closed_with_the_dashboa
     assert not any(port.open for port in opened)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "words"), [("80:80", "cannot listen on port 80"), ("web", "is no port")])
 async def test_a_port_that_cannot_be_is_a_sentence(opened, browsed, typed, words):
     async with on_dev(Answering()) as eyes:
@@ -280,6 +283,7 @@ async def test_a_port_that_cannot_be_is_a_sentence(opened, browsed, typed, words
     assert browsed == []
 
 
+@pytest.mark.slow
 async def test_the_ports_of_a_task_are_offered(opened, browsed):
     async with on_dev(Answering()) as eyes:
         eyes.app.incoming.take({"tasks": [{**RUNNING, "ports": [{"port": 8888, "local": 9999}]}]})
