@@ -102,7 +102,7 @@ class Snapshots:
 
     def _changed(self, change: TaskChanged) -> None:
         task = change.after
-        stopped = change.before.live and isinstance(task.status, Ended) and task.state == "stopped"
+        stopped = change.before.stop == "stop" and isinstance(task.status, Ended) and task.container is not None
         if stopped and task.spec.traits.comes_back and task.spec.terms.snapshot_on_stop:
             self._on_stop[task.id] = asyncio.create_task(self._keep(task))
             self._on_stop[task.id].add_done_callback(lambda _: self._on_stop.pop(task.id, None))
