@@ -191,7 +191,7 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
-        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors)
+        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.bus)
 
     def _build_submission(self) -> None:
         """Build the parts on the way of a submit."""
