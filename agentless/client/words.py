@@ -93,8 +93,8 @@ _HAPPENED = {
     "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
     "intruded": "GPU used by a foreign process", "unhealthy": "GPU unhealthy", "idle": "GPUs idle",
     "busy-again": "GPUs in use", "brought": "Outputs copied", "shell-opened": "Shell opened",
-    "ssh-opened": "Logged in by ssh", "start-asked": "Start requested", "not-started": "Not started",
-    "removed": "Removed",
+    "ssh-opened": "Logged in by ssh", "ssh-closed": "Logged out", "start-asked": "Start requested",
+    "not-started": "Not started", "removed": "Removed",
 }  # fmt: skip
 
 

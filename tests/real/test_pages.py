@@ -41,6 +41,7 @@ HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/work/forward.md": {"agentless forward*": Help(keys=[("Ctrl-C ends it", CTRL_C)])},
     "docs/how-to/work/ssh.md": {
         "agentless ssh dev": Help(keys=[("# ", "exit\n")]),
+        "agentless ssh dev -A*": Help(keys=[("# ", "exit\n")]),
         "agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")]),
     },
     "docs/how-to/run/folder.md": {"agentless run*": Help(first=["touch train.py"])},
