@@ -362,6 +362,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},
+    "container-notebook.sh.j2": {"word": st.sampled_from(["run", "start", "wait", "stop"])},
     "container-relay.sh.j2": {},
     "container-write.sh.j2": {},
     "systemd-journal.sh.j2": {**UNIT, "identifier": values},

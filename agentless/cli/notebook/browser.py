@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import sys
+import threading
+import webbrowser
 from pathlib import Path
 
 from agentless import paths
@@ -25,22 +28,27 @@ def open_address(url: str, name: str) -> bool:
     """
     if not _has_browser():
         return False
-    import webbrowser
-
     page = paths.state_dir() / "notebooks" / f"{name}.html"
     try:
         page.parent.mkdir(mode=0o700, exist_ok=True)
         page.unlink(missing_ok=True)
         with os.fdopen(os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(_PAGE.format(url=html.escape(url)))
-        return webbrowser.open(page.as_uri())
-    except (OSError, webbrowser.Error):
+    except OSError:
         return False
+    threading.Thread(target=_open, args=(page.as_uri(),), daemon=True).start()
+    return True
 
 
 def forget_address(name: str) -> None:
     """Remove that page."""
     Path(paths.state_dir(), "notebooks", f"{name}.html").unlink(missing_ok=True)
+
+
+def _open(address: str) -> None:
+    """In a thread, as some browsers hold up whoever starts them until they end."""
+    with contextlib.suppress(webbrowser.Error, OSError, ValueError):
+        webbrowser.open(address)
 
 
 def _has_browser() -> bool:

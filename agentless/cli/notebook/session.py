@@ -110,6 +110,7 @@ class Session:
             raise error
         task = self._served.wait(self._shown.task, within=_ENDS)
         if task["ended_at"] is None:
+            self._say_that_it_runs()
             raise error
         if task["exit_code"] in (NO_PIP, NO_JUPYTER):
             raise Refused(no_jupyter(task, has_pip=task["exit_code"] == NO_JUPYTER))
@@ -126,7 +127,7 @@ class Session:
         url = server.url(first.port.local)
         print_line(url, flush=True)
         opened = self._browser and open_address(url, self._shown.task)
-        words = "Opened in your browser. " if opened else ""
+        words = "Opening it in your browser. " if opened else ""
         say(f"{words}Ctrl-C {'asks whether to stop it' if sys.stdin.isatty() else 'leaves it running'}")
 
     def _folders(self) -> tuple[Any, Any]:
@@ -140,8 +141,7 @@ class Session:
         """Stop it if the user wants that, else say how to come back."""
         what = f"Jupyter in {self._shown.name}" if self._shown.is_vps else self._shown.name
         if not self._is_to_stop(what):
-            stop = "" if self._shown.is_vps else f"    Stop it: agentless stop {self._shown.name}"
-            say(f"It keeps running. Connect again: agentless notebook {self._shown.name}{stop}")
+            self._say_that_it_runs()
             return 0
         if self._shown.is_vps:
             Jupyter(self._served, self._shown.task).stop()
@@ -152,6 +152,10 @@ class Session:
             ended = self._served.wait(self._shown.task)
         print_end(ended)
         return 0
+
+    def _say_that_it_runs(self) -> None:
+        stop = "" if self._shown.is_vps else f"    Stop it: agentless stop {self._shown.name}"
+        say(f"It keeps running. Connect again: agentless notebook {self._shown.name}{stop}")
 
     def _is_to_stop(self, what: str) -> bool:
         if not sys.stdin.isatty():
