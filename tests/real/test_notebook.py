@@ -144,10 +144,27 @@ def test_the_token_is_nowhere_but_in_a_file_of_the_container(agentless, lab, ima
 
 
 @pytest.mark.slow
+def test_of_two_starts_at_once_in_a_vps_one_starts_jupyter(agentless, image):
+    agentless("vps", "create", "box", "node1::0", "--image", image)
+    try:
+        both = [agentless.start("notebook", "box") for _ in range(2)]
+        urls = [process.stdout.readline() for process in both]
+        for process in both:
+            process.kill()
+            process.communicate()
+        assert len({url.partition("?token=")[2] for url in urls}) == 1
+        assert len({url.partition("?token=")[0] for url in urls}) == 2
+        assert agentless("exec", "box", "ps").out.count("jupyter-lab --ip") == 1
+    finally:
+        agentless("vps", "rm", "box", "--force", "--yes")
+
+
+@pytest.mark.slow
 def test_jupyter_in_a_vps_stays_and_can_be_stopped(agentless, image):
     agentless("vps", "create", "box", "node1::0", "--image", image)
     try:
         first = Shown(agentless, "box")
+        agentless("vps", "restart", "box", "--grace", "1")
         again = Shown(agentless, "box", answer="y")
         assert first.page.strip() == b"box"
         assert (again.token, again.page) == (first.token, first.page)
