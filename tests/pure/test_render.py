@@ -386,6 +386,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},
+    "container-notebook.sh.j2": {"word": st.sampled_from(["run", "start", "wait", "stop"])},
     "container-relay.sh.j2": {},
     "container-write.sh.j2": {},
     "systemd-enter.sh.j2": {**INSIDE_UNIT, "unit": values},

@@ -24,7 +24,7 @@ from agentless.cli.vps.change import VpsName, show_changed, show_started
 from agentless.cli.vps.snapshots import restore, snapshot, snapshots
 from agentless.client.files.span_files import read_lines
 from agentless.client.http import RequestFailed
-from agentless.client.words import command_line, state, where, why
+from agentless.client.words import command_line, ports, state, where, why
 from agentless.errors import UsageError
 from agentless.model.images.snapshot import parse_snapshot
 from agentless.paths import current_dir
@@ -114,6 +114,8 @@ def create(
         say(f"{called}  {start['message']}")
     else:
         confirm_done(f"{called}  {state(task)} on {where(task)}. To log in: agentless vps ssh {called}")
+        if task["ports"]:
+            say(f"To forward {ports(task)}: agentless forward {called}")
     return int(start["exit_code"])
 
 

@@ -17,6 +17,8 @@ import sys
 SUFFIX = ".agentless"
 CHUNK = 256 * 1024
 FAILED = 255
+SOCKET_PATH = 103
+"""Bytes that the path of a socket may have on every system."""
 WITHIN = 60.0
 """Seconds for the controller's answer; it may have to reach the node first."""
 
@@ -67,10 +69,17 @@ def _connected(state: str, inventory: str) -> socket.socket:
 
 
 def _connect(state: str) -> socket.socket:
-    """From within the folder: the path of a socket has at most 107 bytes."""
-    os.chdir(state)
+    """By its path, or from within the folder: the path of a socket has at most 107 bytes."""
+    path = os.path.join(state, "ssh.sock")
+    if len(os.fsencode(path)) > SOCKET_PATH:
+        os.chdir(state)
+        path = "ssh.sock"
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect("ssh.sock")
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 

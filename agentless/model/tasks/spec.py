@@ -16,6 +16,7 @@ from agentless.model.images.env import NULL, parse_ref
 from agentless.model.images.snapshot import check_vps_name
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
+from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
@@ -84,6 +85,7 @@ class TaskSpec:
     as a version (`NAME:3`) once that is known; then `image` is the name of that version and `image_id` its id. NULL: it
     runs on the node itself, by systemd. `pull` says when an image is pulled. `workload` is its kind; None, as in specs
     of early versions, is a task. `secret_env` only has names: values of secrets are never shown, stored or published.
+    `ports` are those that a client forwards while it shows the task.
     """
 
     command: tuple[str, ...]
@@ -112,6 +114,7 @@ class TaskSpec:
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
     workload: WorkloadName | None = None
+    ports: tuple[Port, ...] = ()
 
     @property
     def traits(self) -> Workload:
@@ -226,6 +229,7 @@ def check_spec(spec: TaskSpec) -> None:
     _check_single_words(spec)
     for volume in spec.volumes:
         check_volume(volume.name)
+    check_ports(spec.ports)
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)

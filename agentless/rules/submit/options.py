@@ -27,6 +27,7 @@ from agentless.rules.submit.kinds import (
     Owner,
     Pairs,
     Policy,
+    Ports,
     ShmSize,
     Signal,
     Time,
@@ -203,6 +204,15 @@ class Options(TypedDict, total=False):
     workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
     user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
     network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    port: Annotated[
+        Ports,
+        Option(
+            CONTAINER,
+            "Forward a port of this machine to the task while --follow or run shows it",
+            "PORT[:LOCAL]",
+            many=True,
+        ),
+    ]
     privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
     upload: Annotated[
         Uploads,

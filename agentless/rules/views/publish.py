@@ -83,6 +83,7 @@ def task_view(
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
+        ports=task.spec.ports,
     )
 
 
