@@ -16,10 +16,10 @@ from agentless.cli.submit.with_options import with_options
 from agentless.cli.tasks.ps import columns_for
 from agentless.client.client import Client
 from agentless.errors import UsageError
-from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, Options, options_of
 
 _NOT_OFFERED = ("max_parallel", "zipped", "retries", "retry_on", "backoff")
-_OFFERED = [option for name, option in OPTIONS.items() if name not in _NOT_OFFERED]
+_OFFERED = [option for option in options_of("task") if option.name not in _NOT_OFFERED]
 
 
 class _Notebook(Command):
