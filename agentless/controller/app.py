@@ -199,7 +199,7 @@ class Controller:
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
-        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits)
+        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits, self.bus)
 
     def _build_submission(self) -> None:
         """Build the parts on the way of a submit."""

@@ -48,8 +48,8 @@ class Engine(Protocol):
         """Environments, as images of ours."""
 
     @property
-    def terminal(self) -> TerminalCommands | None:
-        """Interactive programs in containers."""
+    def terminal(self) -> TerminalCommands:
+        """Interactive programs in its tasks."""
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for the engine's state and for all of our tasks."""
@@ -132,10 +132,6 @@ class ContainerEngine(Engine, Protocol):
     @property
     def files(self) -> FileCommands:
         """Files into containers, and out of them."""
-
-    @property
-    def terminal(self) -> TerminalCommands:
-        """Interactive programs in containers."""
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""

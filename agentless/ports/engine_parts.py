@@ -27,7 +27,7 @@ class Reading(Protocol):
 
 
 class TerminalCommands(Protocol):
-    """Interactive programs in containers."""
+    """Interactive programs in containers, or beside those of a task without one."""
 
     def shell(self, container: str, command: Sequence[str], mark: str, attached: Attachment) -> Command:
         """A program in the container, on the script's input and terminal; it ends when those break off.
@@ -36,8 +36,14 @@ class TerminalCommands(Protocol):
         the end. Without a command it is bash, or sh if there is none.
         """
 
-    def hang_up(self, container: str, mark: str) -> Command:
-        """End the program that `shell` has begun with this mark, if it is still there."""
+    def hang_up(self, container: str, mark: str, *, whole: bool) -> Command:
+        """End the program that `shell` has begun with this mark, if it is still there.
+
+        What it has started hears of that if `whole`. The command fails where nothing can be ended.
+        """
+
+    def tell(self, container: str, mark: str, signal: str) -> Command:
+        """Send a signal, named without SIG, to the program that `shell` has begun with this mark, and to its group."""
 
     def inside(self, template: str) -> Sequence[str]:
         """The command that runs this template as a script of the container's own `sh`."""

@@ -202,3 +202,12 @@ def test_one_that_nobody_uses_is_stopped_after_a_warning_and_one_that_works_is_n
     assert [agentless.get(f"/v1/vps/{name}")["state"] for name in ("busy", "visited")] == ["running", "running"]
     visit.kill()
     visit.communicate()
+
+
+@pytest.mark.slow
+def test_who_has_logged_in_is_told_on_the_terminal_before_it_stops(agentless):
+    create(agentless, "box", "node1::0", "--expires", "1min")
+    _, screen = agentless.terminal("vps", "ssh", "box")
+    assert "agentless: box stops in 1" in screen
+    assert "to start it: agentless vps start box" in screen
+    until(lambda: agentless.get("/v1/vps/box")["state"] == "stopped")

@@ -50,11 +50,11 @@ def forward(
     if words := why_unreachable(served, task):
         say(f"{words}; waiting for it")
     listeners = listen(wanted or _asked(served, task), f"agentless forward {task}")
-    for each in listeners:
-        words = f"Forwarding http://{HOST}:{each.port.local} to port {each.port.port} of {task}; Ctrl-C ends it"
-        print_line(words, flush=True)
     forwarding = Forward(paths.state_dir(), inventory_or_none(context), task, say)
     with contextlib.suppress(KeyboardInterrupt):  # which is how it ends
+        for each in listeners:
+            words = f"Forwarding http://{HOST}:{each.port.local} to port {each.port.port} of {task}; Ctrl-C ends it"
+            print_line(words, flush=True)
         asyncio.run(forwarding.run(listeners))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any
 
@@ -48,7 +49,7 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
         raise UsageError("No command. Write it after --, such as: agentless run -- python train.py")
     served = client(context)
     if needs_nothing(options, targets):
-        options["gpus"] = int(_has_gpus(served, given["node"]))
+        options["gpus"] = int(has_gpus(served, given["node"]))
     folder = current_dir()
     asked = task_request(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
     asked = in_folder(asked, folder)
@@ -56,5 +57,6 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
     return show(context, served, asked, wait=True, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
-def _has_gpus(served: Client, nodes: list[str] | None) -> bool:
+def has_gpus(served: Client, nodes: Iterable[str] | None) -> bool:
+    """Whether the cluster, or one of these nodes, has any."""
     return any(not nodes or gpu["node"] in nodes for gpu in served.get("/v1/gpus"))

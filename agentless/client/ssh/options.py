@@ -36,7 +36,6 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
         ("Ciphers", "aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes256-ctr"),
         ("KexAlgorithms", "curve25519-sha256,curve25519-sha256@libssh.org"),
         ("PubkeyAuthentication", "no"),
-        ("ForwardAgent", "no"),
         ("RemoteCommand", "none"),
         *((name, value) for name, value in _NEWER if _is_known(name, value)),
     ]

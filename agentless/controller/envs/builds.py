@@ -14,9 +14,10 @@ from typing import Any
 from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.endings import Endings
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.program import Program, started
+from agentless.controller.nodes.program import Place, Program, started
 from agentless.controller.to_the_end import to_the_end
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.caller import Caller
@@ -54,6 +55,7 @@ class Builds:
     def __init__(self, envs: Envs, moves: Moves) -> None:
         self._envs = envs
         self._moves = moves
+        self._endings = Endings(lambda _: False)
 
     async def create(self, name: str, image: str, node: str | None, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make a build container of an image, which is pulled if the node lacks it."""
@@ -80,27 +82,30 @@ class Builds:
     @asynccontextmanager
     async def open(self, name: str, command: Sequence[str], attached: Attachment, by: Caller) -> AsyncIterator[Program]:
         """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
-        async with self._entered(name) as (link, container), started(link, container, command, attached) as program:
+        async with self._entered(name) as place, started(place, command, attached) as program:
             self._envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
             yield program
 
     @asynccontextmanager
     async def log_in(self, name: str, by: Caller) -> AsyncIterator[Login]:
         """Let somebody run any number of programs in the build container."""
-        async with self._entered(name) as (link, container):
-            yield Login(link, container, partial(self._envs.publish, name, "ssh-opened", f"agentless ssh, by {by}"))
+        async with self._entered(name) as place:
+            yield Login(place, partial(self._tell, name, by))
 
     @asynccontextmanager
-    async def _entered(self, name: str) -> AsyncIterator[tuple[NodeLink, str]]:
+    async def _entered(self, name: str) -> AsyncIterator[Place]:
         """The build container, which stays while somebody is in it."""
         envs = self._envs
         async with envs.working(name):
             link, container = await self._container(name)
             envs.programs[name] += 1
         try:
-            yield link, container.id
+            yield Place(link, link.runtime, container.id, self._endings)
         finally:
             envs.programs[name] -= 1
+
+    def _tell(self, name: str, by: Caller, event: str, words: str) -> None:
+        self._envs.publish(name, event, f"agentless ssh, by {by}: {words}")
 
     async def save(self, name: str, message: str, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make the build container as it is now the next version."""

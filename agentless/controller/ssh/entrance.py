@@ -133,9 +133,8 @@ class Entrance:
 
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)
-        login.opened()
         server = Server(login, relays)
-        with contextlib.suppress(asyncssh.Error):
+        with contextlib.suppress(asyncssh.Error), contextlib.closing(server.visit):
             served = await asyncssh.run_server(
                 connection,
                 config=None,

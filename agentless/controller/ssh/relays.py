@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,14 +65,10 @@ class Relays:
             raise
 
     async def _connect(self, host: str, port: int) -> Relay:
-        try:
-            return await self._connect_by(await self._warm.take(), host, port)
-        except _Ended:
-            # One that was ready may have ended long ago.
-            try:
+        for _ in range(SPARES + 1):  # those that were ready may have ended long ago, with the container
+            with suppress(_Ended):
                 return await self._connect_by(await self._warm.take(), host, port)
-            except _Ended:
-                raise Refused("the program in the container ended") from None
+        raise Refused("the program in the container ended")
 
     async def _connect_by(self, taken: Taken, host: str, port: int) -> Relay:
         try:

@@ -158,4 +158,6 @@ _OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "t
 def outcome(task: Task, exited: Exited) -> Outcome:
     """The state after an end: the requested one, unless the task ran out of memory first."""
     word = outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
+    if task.spec.traits.comes_back and not task.spec.command and word != "killed_oom":
+        return "stopped"  # what only waits has neither succeeded nor failed
     return _OUTCOMES[task.stop] if task.stop and word != "killed_oom" else word
