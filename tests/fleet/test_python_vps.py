@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentless import Cluster, NotFound, Refused, Task, UsageError, Vps
+from agentless import Cluster, NotFound, Refused, Task, UsageError, Vps, paths
+from agentless.client.connection import Connector
+from agentless.controller.ssh.relays import MOST
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import until
 from tests.fleet.inhabited import end_controller, inhabited
@@ -157,6 +160,16 @@ async def test_a_port_where_nobody_listens_is_reported_and_the_next_connection_t
         with pytest.raises(http.client.RemoteDisconnected):
             await asyncio.to_thread(urllib.request.urlopen, web.url)
         await until(lambda: "Connection refused" in caplog.text)
+
+
+@pytest.mark.slow
+def test_connections_that_are_given_up_before_they_are_answered_take_no_place(served):
+    task, there = served
+    for _ in range(MOST + 1):
+        with Connector(paths.state_dir(), None, paths.SSH_SOCKET).connect() as connection:
+            connection.sendall(json.dumps({"host": task.id, "port": there}).encode() + b"\n")
+    with task.forward(there) as web:
+        assert b"Directory listing" in urllib.request.urlopen(web.url).read()
 
 
 @pytest.mark.slow

@@ -68,6 +68,7 @@ class Forward:
         self._said: str | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._ends = False
 
     async def run(self, listeners: Iterable[Listener]) -> None:
         """Serve them until this is cancelled."""
@@ -75,6 +76,7 @@ class Forward:
         try:
             await asyncio.Event().wait()
         finally:
+            self._ends = True
             for server in servers:
                 server.close()
             for writer in self._writers:
@@ -94,6 +96,9 @@ class Forward:
 
     async def _serve(self, listener: Listener, opened: socket.socket) -> asyncio.Server:
         def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if self._ends:
+                writer.transport.abort()
+                return
             self._writers.add(writer)
             carrying = asyncio.create_task(self._attend(reader, writer, listener.port.port))
             self._carrying.add(carrying)

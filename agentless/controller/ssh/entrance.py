@@ -102,7 +102,12 @@ class Entrance:
             wish = self._read(await _line(connection))
             async with self._logins.log_in(wish.host, wish.caller) as login, self._relays.of(login) as relays:
                 relay = await relays.connect("localhost", wish.port) if wish.port else None
-                await loop.sock_sendall(connection, b"+\n")
+                try:
+                    await loop.sock_sendall(connection, b"+\n")
+                except BaseException:  # whoever asked has left
+                    if relay:
+                        relay.end()
+                    raise
                 begun = True
                 if relay:
                     await _carry(connection, relay)
