@@ -24,7 +24,7 @@ from agentless.client.http import RequestFailed
 from agentless.client.words import command_line, state, where, why
 from agentless.errors import UsageError
 from agentless.paths import current_dir
-from agentless.rules.submit.options import OPTIONS, WHERE, Options
+from agentless.rules.submit.options import VPS_OPTIONS, WHERE, VpsOptions
 from agentless.rules.submit.task_request import Outside, task_request
 
 _ONLY_TASKS = (
@@ -32,7 +32,7 @@ _ONLY_TASKS = (
     "retries", "retry_on", "backoff", "name",
 )  # fmt: skip
 """Options of tasks that a VPS cannot have, since it has no end."""
-_OFFERED = [option for name, option in OPTIONS.items() if name not in _ONLY_TASKS]
+_OFFERED = [option for name, option in VPS_OPTIONS.items() if name not in _ONLY_TASKS]
 
 _Name = Annotated[
     str, typer.Argument(metavar="NAME", help="VPS name", callback=path_words, autocompletion=complete.vps)
@@ -76,7 +76,7 @@ def create(
     ] = None,
     *,
     as_json: Json = False,
-    **options: Unpack[Options],
+    **options: Unpack[VpsOptions],
 ) -> int:
     """Create a container that stays, and start it.
 

@@ -8,14 +8,19 @@ from contextlib import AbstractAsyncContextManager
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.model.terminal import Attachment, InputKind
+from agentless.rules.tasks.entry import Gate
 
 
 class Login:
-    """Starts programs in a container, which `container` names. Call `opened` when somebody has logged in."""
+    """Starts programs in a container, which `container` names. Call `opened` when somebody has logged in.
 
-    def __init__(self, link: NodeLink, container: str, opened: Callable[[], None]) -> None:
+    `gate` is what has to be proved before, None if the kernel's word is enough.
+    """
+
+    def __init__(self, link: NodeLink, container: str, opened: Callable[[], None], gate: Gate | None = None) -> None:
         self.container = container
         self.opened = opened
+        self.gate = gate
         self._link = link
 
     def shell(self, line: str | None, attached: Attachment) -> AbstractAsyncContextManager[Program]:

@@ -22,15 +22,18 @@ from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.logins import Logins
 from agentless.controller.ssh.relays import Relay, Relays, SharedRelays
 from agentless.controller.traffic import Traffic
-from agentless.errors import AgentlessError, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.caller import Caller
 from agentless.model.owner import check_owner
+from agentless.model.text import printable
 from agentless.remote.concurrency import cancel
 
 LINE = 4096
 """Bytes of the line that names a container."""
 PATIENCE = 10.0
 """Seconds in which it must have come."""
+TYPING = 120.0
+"""Seconds for proving a key, whose passphrase may have to be typed."""
 CHUNK = 256 * 1024
 HANG_UP = 2.0
 """Seconds between two looks at whether somebody who sends nothing any more is still there."""
@@ -101,6 +104,8 @@ class Entrance:
         try:
             wish = self._read(await _line(connection))
             async with self._logins.log_in(wish.host, wish.caller) as login, self._relays.of(login) as relays:
+                if wish.port and login.gate:
+                    raise Refused(login.gate.no_port)
                 relay = await relays.connect("localhost", wish.port) if wish.port else None
                 await loop.sock_sendall(connection, b"+\n")
                 begun = True
@@ -111,7 +116,7 @@ class Entrance:
         except AgentlessError as error:
             if begun:
                 raise
-            await loop.sock_sendall(connection, f"-{error}\n".encode())
+            await loop.sock_sendall(connection, f"-{printable(str(error))}\n".encode())
 
     def _read(self, line: bytes) -> Wish:
         try:
@@ -133,7 +138,6 @@ class Entrance:
 
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)
-        login.opened()
         server = Server(login, relays)
         with contextlib.suppress(asyncssh.Error):
             served = await asyncssh.run_server(
@@ -147,7 +151,7 @@ class Entrance:
                 line_editor=False,
                 server_version=VERSION,
                 window=WINDOW,
-                login_timeout=PATIENCE,
+                login_timeout=TYPING if login.gate else PATIENCE,
             )
             await served.wait_closed()
         await server.close()

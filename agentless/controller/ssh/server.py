@@ -1,4 +1,4 @@
-"""The server's side of one SSH connection, whose user has been named by the kernel."""
+"""The server's side of one SSH connection."""
 
 from __future__ import annotations
 
@@ -11,28 +11,20 @@ from asyncssh.stream import SSHTCPStreamSession
 
 from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.channel import CHUNK, Channel, EndingChannel
+from agentless.controller.ssh.proof import Proof
 from agentless.controller.ssh.relays import Relay, Relays
 from agentless.controller.ssh.remote_ports import RemotePort
 from agentless.errors import AgentlessError
 from agentless.remote.concurrency import cancel
 
 
-class Server(asyncssh.SSHServer):
+class Server(Proof):
     """Leads channels to programs in a container."""
 
     def __init__(self, login: Login, relays: Relays) -> None:
-        self._login = login
+        super().__init__(login)
         self._relays = relays
         self._ports: set[asyncio.Task[RemotePort]] = set()
-
-    def begin_auth(self, username: str) -> bool:
-        """Ask for no key: only the controller's own user can reach the socket."""
-        del username
-        return False
-
-    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """Remember the connection."""
-        self._connection = conn
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
         """Begin a channel for a program."""

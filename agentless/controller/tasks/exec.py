@@ -17,6 +17,7 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
 from agentless.model.terminal import Attachment
+from agentless.rules.tasks.entry import gate_of
 
 
 class Terminals:
@@ -42,8 +43,9 @@ class Terminals:
     async def log_in(self, reference: str, by: Caller) -> AsyncIterator[Login]:
         """Let somebody run any number of programs in the container of a task."""
         task, link = self._running(reference)
+        gate = gate_of(task, ours=self._lookup.is_ours(task))
         opened = partial(self._ledger.publish, task, "ssh-opened", f"agentless ssh, by {by}")
-        yield Login(link, task.container_ref, opened)
+        yield Login(link, task.container_ref, opened, gate)
 
     def is_task(self, reference: str) -> bool:
         """Whether there is such a task."""

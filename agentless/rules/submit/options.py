@@ -28,6 +28,7 @@ from agentless.rules.submit.kinds import (
     Policy,
     ShmSize,
     Signal,
+    Texts,
     Time,
     Uploads,
     Volumes,
@@ -229,6 +230,20 @@ class Options(TypedDict, total=False):
     ]
 
 
+class VpsOptions(Options, total=False):
+    """Those of a VPS: the same, and who else may enter it."""
+
+    public_key_file: Annotated[
+        Texts,
+        Option(
+            CONTAINER, "Let the owners of the public keys in this file enter by ssh, over their controllers", "PATH",
+            many=True,
+        ),
+    ]  # fmt: skip
+    public_key_string: Annotated[Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True)]
+    no_ssh: Annotated[bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works")]
+
+
 def _declared(name: str, kind: Any) -> Option:
     *readers, declared = kind.__metadata__
     option: Option = replace(
@@ -242,6 +257,9 @@ def _declared(name: str, kind: Any) -> Option:
     return option
 
 
-OPTIONS: Mapping[str, Option] = {
-    name: _declared(name, kind) for name, kind in get_type_hints(Options, include_extras=True).items()
-}
+def _all(declared: type) -> Mapping[str, Option]:
+    return {name: _declared(name, kind) for name, kind in get_type_hints(declared, include_extras=True).items()}
+
+
+OPTIONS = _all(Options)
+VPS_OPTIONS = _all(VpsOptions)

@@ -16,7 +16,8 @@ from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
 from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
-from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, VPS_OPTIONS, Options
+from agentless.rules.submit.public_keys import public_keys
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
 
@@ -70,8 +71,9 @@ def task_request(
 ) -> TaskRequest:
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - OPTIONS.keys():
-        raise UsageError(f"unknown option {name!r}{nearest(name, OPTIONS)}")
+    known = VPS_OPTIONS if workload == "vps" else OPTIONS
+    for name in given.keys() - known.keys():
+        raise UsageError(f"unknown option {name!r}{nearest(name, known)}")
     wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
         raise UsageError("--retry-on needs --retries; for example: --retries 3")
@@ -82,6 +84,7 @@ def task_request(
     sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
+    keys = public_keys(given.pop("public_key_file", ()), given.pop("public_key_string", ()), outside.read_lines)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
         if "wait_for" in given:
@@ -89,7 +92,7 @@ def task_request(
         given["wait_for"] = 0.0
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
-    spec = replace(spec, workload=workload)
+    spec = replace(spec, workload=workload, public_keys=keys)
     if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
         raise UsageError(
             "no resources requested; specify GPUs, like node1::0, 2xA100 or --gpus 1, or none with --gpus 0 "
@@ -147,7 +150,7 @@ def _spec(given: Mapping[str, Any]) -> TaskSpec:
         for part, values in parts.items():
             known = {field.name for field in fields(part)}
             for field in {name, f"{name}s"} & known:
-                values[field] = OPTIONS[name].read(value)
+                values[field] = VPS_OPTIONS[name].read(value)
     return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
 
 
