@@ -103,3 +103,11 @@ def test_without_a_list_nobody_else_enters_and_no_ssh_keeps_the_owner_out_too(ag
         assert b"no ssh and no forwarded ports (--no-ssh)" in words
         assert b"agentless shell" in words
         assert cli("exec", "shut", "--", "hostname").out == "shut\n"
+
+
+@pytest.mark.slow
+def test_it_is_found_by_a_controller_that_the_guests_ssh_has_started(agentless, guest, ssh, key):
+    alice = key("alice", "-t", "ed25519")
+    agentless("vps", "create", "dev", "node1", "--public-key-file", alice + ".pub")
+    guest("controller", "stop")
+    assert ssh("-i", alice, "dev.agentless", "hostname").stdout == b"dev\n"
