@@ -359,6 +359,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "whole": st.booleans(),
     },
     "container-idle.sh.j2": {},
+    "container-carrier.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},

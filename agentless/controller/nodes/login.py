@@ -28,6 +28,10 @@ class Login:
         words = () if line is None else (*self._inside("container-command.sh.j2"), line)
         return self._program(words, attached)
 
+    def carrier(self) -> AbstractAsyncContextManager[Program]:
+        """Run a program that carries connections with ports in the container, or is a `relay`; see its template."""
+        return self._script("container-carrier.sh.j2")
+
     def relay(self) -> AbstractAsyncContextManager[Program]:
         """Run a program that connects its input and output with a port in the container; see its template."""
         return self._script("container-relay.sh.j2")

@@ -183,8 +183,8 @@ async def _carry(connection: socket.socket, relay: Relay) -> None:
 async def _send(connection: socket.socket, relay: Relay) -> None:
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(connection, CHUNK):
-        await relay.program.write(data)
-    await relay.program.write_eof()
+        await relay.connection.write(data)
+    await relay.connection.write_eof()
     # The other half may go on as long as there is anybody.
     poll = select.poll()
     poll.register(connection.fileno(), 0)
@@ -196,8 +196,6 @@ async def _send(connection: socket.socket, relay: Relay) -> None:
 async def _receive(connection: socket.socket, relay: Relay) -> None:
     """Until the port closes; then there is nothing left to be sent to it either."""
     loop = asyncio.get_running_loop()
-    await loop.sock_sendall(connection, relay.first)
-    while chunk := await relay.program.read():
-        if chunk[0] == 1:
-            await loop.sock_sendall(connection, chunk[1])
+    while data := await relay.connection.read():
+        await loop.sock_sendall(connection, data)
     raise ConnectionResetError

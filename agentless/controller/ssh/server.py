@@ -83,14 +83,12 @@ async def _carry(relay: Relay, reader: asyncssh.SSHReader[bytes], writer: asyncs
 
 async def _send(relay: Relay, reader: asyncssh.SSHReader[bytes]) -> None:
     while data := await reader.read(CHUNK):
-        await relay.program.write(data)
-    await relay.program.write_eof()
+        await relay.connection.write(data)
+    await relay.connection.write_eof()
 
 
 async def _receive(relay: Relay, writer: asyncssh.SSHWriter[bytes]) -> None:
     with contextlib.suppress(OSError, AgentlessError):  # the user has left, or the node
-        writer.write(relay.first)
-        while chunk := await relay.program.read():
-            if chunk[0] == 1:
-                writer.write(chunk[1])
-                await writer.drain()
+        while data := await relay.connection.read():
+            writer.write(data)
+            await writer.drain()
