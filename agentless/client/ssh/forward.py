@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from agentless.client.ssh.proxy import CHUNK, reach
+from agentless.client.ssh.proxy import CHUNK, WITHIN, ask, check
 from agentless.errors import Refused, UsageError
 
 HOST = "localhost"
@@ -67,17 +67,26 @@ class Forward:
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         """Carry one connection."""
         there: asyncio.StreamWriter | None = None
+        sending: asyncio.Task[None] | None = None
+        reached = False
         try:
-            connection = await asyncio.to_thread(reach, self._state, self._inventory, self._task, port)
+            connection = await asyncio.to_thread(ask, self._state, self._inventory, self._task, port)
             back, there = await asyncio.open_connection(sock=connection)
-            self._said = None
-            copies = {asyncio.create_task(_copy(reader, there)), asyncio.create_task(_copy(back, writer))}
-            await asyncio.gather(*copies)
+            sending = asyncio.create_task(_copy(reader, there))  # which need not wait for the answer
+            try:
+                check(await asyncio.wait_for(back.readline(), WITHIN))
+            except TimeoutError:
+                raise Refused(f"the controller has not answered for {WITHIN:g} s") from None
+            reached, self._said = True, None
+            await asyncio.gather(sending, _copy(back, writer))
         except Exception as error:  # noqa: BLE001 - this connection is over; the next one may work
-            if there is None and self._said != str(error):
+            if not reached and self._said != str(error):
                 self._said = str(error)
                 self._tell(f"port {port}: {error}")
         finally:
+            if sending:
+                sending.cancel()
+                await asyncio.wait([sending])
             for each in filter(None, (writer, there)):
                 each.close()
 

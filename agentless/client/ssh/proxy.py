@@ -33,22 +33,33 @@ def main() -> int:
     return 0
 
 
-def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
-    """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
-    connection = _connected(state, inventory)
+def reach(state: str, inventory: str, host: str) -> socket.socket:
+    """A connection with a container; raises ConnectionError with the reason."""
+    connection = ask(state, inventory, host)
     connection.settimeout(WITHIN)
-    greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
-    connection.sendall(json.dumps(greeting).encode() + b"\n")
     answer = b""
     while not answer.endswith(b"\n"):
         byte = connection.recv(1)
         if not byte:
-            raise ConnectionError("the controller closed the connection")
+            break
         answer += byte
-    if not answer.startswith(b"+"):
-        raise ConnectionError(answer[1:].decode(errors="replace").strip())
+    check(answer)
     connection.settimeout(None)
     return connection
+
+
+def ask(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
+    """Ask for a container, or for a port in it."""
+    connection = _connected(state, inventory)
+    greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
+    connection.sendall(json.dumps(greeting).encode() + b"\n")
+    return connection
+
+
+def check(answer: bytes) -> None:
+    """Raise ConnectionError with the reason, if the answer has one."""
+    if not answer.startswith(b"+"):
+        raise ConnectionError(answer[1:].decode(errors="replace").strip() or "the controller closed the connection")
 
 
 def _connected(state: str, inventory: str) -> socket.socket:

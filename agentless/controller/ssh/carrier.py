@@ -45,18 +45,13 @@ class Carrier:
         self._sending = asyncio.create_task(self._send())
         self._receiving = asyncio.create_task(self._receive())
 
-    async def connect(self, host: str, port: int) -> Carried:
-        """Reach a port; raises Refused with the reason, and Ended if the program has ended."""
+    def begin(self, host: str, port: int) -> Carried:
+        """Begin to reach a port; raises Ended if the program has ended."""
         if self.ended:
             raise Ended
         number = next(self._numbers)
         connection = self._connections[number] = Carried(self, number)
-        try:
-            self.put(_OPEN, number, f"{host} {port}".encode())
-            await connection.opened
-        except BaseException:
-            connection.end()
-            raise
+        self.put(_OPEN, number, f"{host} {port}".encode())
         return connection
 
     async def close(self) -> None:
@@ -127,7 +122,11 @@ class Carried:
         self._credit = WINDOW
         self._closed = False
         self._changed = asyncio.Event()
-        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def opened(self) -> None:
+        """Wait until the port is reached; raises Refused with the reason, and Ended if the program has ended."""
+        await self._opened
 
     async def read(self) -> bytes:
         """What the port has sent; nothing at its end."""
@@ -174,21 +173,21 @@ class Carried:
             self._arrived.append(data)
         elif kind == _MORE:
             self._credit = min(WINDOW, self._credit + _NUMBER.unpack(data)[0])
-        elif kind == _OPEN and not self.opened.done():
-            self.opened.set_result(None)
+        elif kind == _OPEN and not self._opened.done():
+            self._opened.set_result(None)
         elif kind == _CLOSED:
             self._closed = True
-            if not self.opened.done():
+            if not self._opened.done():
                 reason = data[:REASON].decode("utf-8", "replace")
-                self.opened.set_exception(Refused(printable(reason) or "refused"))
+                self._opened.set_exception(Refused(printable(reason) or "refused"))
         self._changed.set()
 
     def lose(self) -> None:
         """The program has ended."""
         self._closed = True
         self._changed.set()
-        if not self.opened.done():
-            self.opened.set_exception(Ended())
+        if not self._opened.done():
+            self._opened.set_exception(Ended())
 
     async def _wait(self) -> None:
         self._changed.clear()

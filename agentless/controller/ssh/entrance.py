@@ -39,6 +39,7 @@ HANG_UP = 2.0
 """Seconds between two looks at whether somebody who sends nothing any more is still there."""
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
+_YES = b"+\n"
 VERSION = "OpenSSH_compatible_agentless"
 """How the server names itself: only to one called OpenSSH do OpenSSH's clients say that they read no more output."""
 WINDOW = 8 << 20
@@ -106,12 +107,11 @@ class Entrance:
             async with self._logins.log_in(wish.host, wish.caller) as login, self._relays.of(login) as relays:
                 if wish.port and login.gate:
                     raise Refused(login.gate.no_port)
-                relay = await relays.connect("localhost", wish.port) if wish.port else None
-                await loop.sock_sendall(connection, b"+\n")
-                begun = True
-                if relay:
-                    await _carry(connection, relay)
+                if wish.port:
+                    await _carry(connection, await relays.begin("localhost", wish.port))
                 else:
+                    await loop.sock_sendall(connection, _YES)
+                    begun = True
                     await self._speak(connection, login, relays)
         except AgentlessError as error:
             if begun:
@@ -166,17 +166,27 @@ async def _line(connection: socket.socket) -> bytes:
             if not byte:
                 raise ConnectionResetError
             line += byte
+            if byte != b"\n":
+                with contextlib.suppress(BlockingIOError):
+                    there = connection.recv(LINE - len(line), socket.MSG_PEEK)
+                    line += connection.recv(there.find(b"\n") + 1 or len(there))
     return line
 
 
 async def _carry(connection: socket.socket, relay: Relay) -> None:
-    """Pass on both directions until the port or the user closes the connection."""
+    """Pass on both directions until the port or the user closes the connection; raises Refused if there is no port.
+
+    What the user sends need not wait for the answer of the port.
+    """
     sending = asyncio.create_task(_send(connection, relay))
-    receiving = asyncio.create_task(_receive(connection, relay))
+    receiving: asyncio.Task[None] | None = None
     try:
+        await relay.opened()
+        await asyncio.get_running_loop().sock_sendall(connection, _YES)
+        receiving = asyncio.create_task(_receive(connection, relay))
         await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        await cancel(sending, receiving)
+        await cancel(*filter(None, (sending, receiving)))
         relay.end()
 
 

@@ -27,10 +27,14 @@ MOST_CARRIED = 100
 """The same, if one program carries them."""
 PATIENCE = 20.0
 """Seconds for which a further one waits for its turn."""
+_ENDED = "the program in the container ended"
 
 
 class Connection(Protocol):
     """A connection with a port."""
+
+    async def opened(self) -> None:
+        """Wait until the port is reached; raises Refused with the reason, and Ended if the program has ended."""
 
     async def read(self) -> bytes:
         """What the port has sent; nothing at its end."""
@@ -52,6 +56,13 @@ class Relay:
     connection: Connection
     end: Callable[[], object]
 
+    async def opened(self) -> None:
+        """Wait until the port is reached; raises Refused with the reason."""
+        try:
+            await self.connection.opened()
+        except Ended:
+            raise Refused(_ENDED) from None
+
 
 class _OwnProgram:
     """A connection that is a program; its template has the protocol. `first` is what the port has sent already."""
@@ -60,6 +71,9 @@ class _OwnProgram:
         self._program, self._first = taken.program, first
         self.end = taken.end
         self.write, self.write_eof = self._program.write, self._program.write_eof
+
+    async def opened(self) -> None:
+        """It is."""
 
     async def read(self) -> bytes:
         """As `Connection.read`."""
@@ -84,16 +98,26 @@ class Relays:
 
     async def connect(self, host: str, port: int) -> Relay:
         """Reach a port from within the container; raises Refused with the reason."""
+        relay = await self.begin(host, port)
+        try:
+            await relay.opened()
+        except BaseException:
+            relay.end()
+            raise
+        return relay
+
+    async def begin(self, host: str, port: int) -> Relay:
+        """Begin to reach a port: where that is possible, what is sent meanwhile need not wait."""
         if not host.isprintable() or not host or " " in host:
             raise Refused("no such host")
         try:
-            return await self._connect(host, port)
+            return await self._begin(host, port)
         except Ended:
             # A program that was ready may have ended long ago.
             try:
-                return await self._connect(host, port)
+                return await self._begin(host, port)
             except Ended:
-                raise Refused("the program in the container ended") from None
+                raise Refused(_ENDED) from None
 
     async def close(self) -> None:
         """End all programs."""
@@ -102,7 +126,7 @@ class Relays:
         await self._carriers.close()
         await self._programs.close()
 
-    async def _connect(self, host: str, port: int) -> Relay:
+    async def _begin(self, host: str, port: int) -> Relay:
         carrier = await self._carrying()
         places = self._carried_places if carrier else self._places
         try:
@@ -112,7 +136,7 @@ class Relays:
             most = MOST_CARRIED if carrier else MOST
             raise Refused(f"{most} connections with the container are open; close some") from None
         try:
-            connection = await (carrier.connect(host, port) if carrier else self._run(host, port))
+            connection = carrier.begin(host, port) if carrier else await self._run(host, port)
         except BaseException:
             places.release()
             raise
