@@ -37,7 +37,6 @@ TYPING = 120.0
 CHUNK = 256 * 1024
 HANG_UP = 2.0
 """Seconds between two looks at whether somebody who sends nothing any more is still there."""
-CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 _YES = b"+\n"
 VERSION = "OpenSSH_compatible_agentless"
@@ -135,6 +134,7 @@ class Entrance:
 
         from agentless.controller.ssh import host_key  # noqa: PLC0415
         from agentless.controller.ssh.server import Server  # noqa: PLC0415
+        from agentless.remote.packets import CIPHERS  # noqa: PLC0415
 
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)

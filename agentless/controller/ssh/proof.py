@@ -6,6 +6,7 @@ import asyncssh
 
 from agentless.controller.nodes.login import Login
 from agentless.model.text import printable
+from agentless.remote.packets import send_no_empty_ones
 
 
 class Proof(asyncssh.SSHServer):
@@ -17,6 +18,7 @@ class Proof(asyncssh.SSHServer):
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         """Remember the connection."""
         self._connection = conn
+        send_no_empty_ones(conn)
 
     def begin_auth(self, username: str) -> bool:
         """Whether a key has to be proved."""
