@@ -26,7 +26,7 @@ from agentless.controller.http import api
 from agentless.inventory.schema import schema
 from agentless.model import view
 from agentless.model.usage import figures
-from agentless.rules.submit.options import OPTIONS
+from agentless.rules.submit.options import OPTIONS, options_of
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/agentless/agentless/blob/main"
@@ -318,7 +318,14 @@ def python_api() -> Iterator[str]:
         "keyword",
         "command line",
         "",
-        rows=((code(name), code(each.flag), prose(each.help)) for name, each in OPTIONS.items()),
+        rows=((code(each.name), code(each.flag), prose(each.help)) for each in options_of("task")),
+    )
+    yield "A VPS has these, too:\n"
+    yield from table(
+        "keyword",
+        "command line",
+        "",
+        rows=((code(each.name), code(each.flag), prose(each.help)) for each in OPTIONS.values() if each.only == "vps"),
     )
     yield "## Values\n"
     yield "Frozen dataclasses. The [JSON reference](json.md) says what each field means.\n"

@@ -43,6 +43,8 @@ ON_ENGINES = frozenset(
         "docs/how-to/files/volumes.md",
         "docs/how-to/run/folder.md",
         "docs/how-to/work/forward.md",
+        "docs/how-to/work/interactive.md",
+        "docs/how-to/work/notebook.md",
         "docs/how-to/work/ssh.md",
         "docs/how-to/work/vps.md",
     }

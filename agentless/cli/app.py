@@ -50,6 +50,8 @@ PANELS = {
         "ssh-config": "ssh.ssh_config",
         "forward": "ssh.forward",
         "vps": "vps.vps",
+        "notebook": "notebook.notebook",
+        "code": "ssh.code",
     },
     "Queue": {
         "queue": "scheduling.queue",

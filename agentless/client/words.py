@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agentless.model.moment import format_moment
+from agentless.model.tasks.port import Port
 from agentless.model.units import counted, format_duration, format_indices, format_size
 
 WAITING = ("pending", "scheduled")
@@ -25,6 +26,11 @@ def state(task: dict[str, Any]) -> str:
 def command_line(task: dict[str, Any]) -> str:
     """The command, as it would be typed."""
     return shlex.join(task["command"])
+
+
+def ports(task: dict[str, Any]) -> str:
+    """The ports that are forwarded, as they would be typed."""
+    return ", ".join(str(Port(**each)) for each in task["ports"])
 
 
 def variables(spec: dict[str, Any]) -> list[str]:
@@ -93,8 +99,8 @@ _HAPPENED = {
     "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
     "intruded": "GPU used by a foreign process", "unhealthy": "GPU unhealthy", "idle": "GPUs idle",
     "busy-again": "GPUs in use", "brought": "Outputs copied", "shell-opened": "Shell opened",
-    "ssh-opened": "Logged in by ssh", "start-asked": "Start requested", "not-started": "Not started",
-    "removed": "Removed",
+    "ssh-opened": "Logged in by ssh", "ssh-closed": "Logged out", "start-asked": "Start requested",
+    "not-started": "Not started", "removed": "Removed",
 }  # fmt: skip
 
 

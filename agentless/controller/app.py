@@ -34,6 +34,7 @@ from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.visits import Visits
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
@@ -71,7 +72,13 @@ from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
+from agentless.controller.vps.activity import Activity
+from agentless.controller.vps.names import VpsNames
+from agentless.controller.vps.replacement import Replacement
+from agentless.controller.vps.resizing import Resizing
+from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
+from agentless.controller.vps.upkeep import Upkeep
 from agentless.controller.vps.vps import Vps
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
@@ -191,7 +198,8 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
-        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors)
+        self.visits = Visits(clock)
+        self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits, self.bus)
 
     def _build_submission(self) -> None:
         """Build the parts on the way of a submit."""
@@ -218,11 +226,20 @@ class Controller:
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
-        starts = VpsStarts(nodes, ledger, self.reconciler, bus)
-        changes = self.submission, self.stops, self.removal, starts
-        self.vps = Vps(changes, lookup, VpsStore(self._store.storage), self._stores, bus)
+        self._build_vps()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
+
+    def _build_vps(self) -> None:
+        """Build the parts that are about VPS."""
+        nodes, ledger, lookup, bus = self.nodes, self.ledger, self.lookup, self.bus
+        names = VpsNames(self.tasks, lookup, VpsStore(self._store.storage), self._stores, bus)
+        starts = VpsStarts(nodes, ledger, self.reconciler, bus)
+        changes = self.submission, self.stops, self.removal, starts
+        activity = Activity(nodes, self.idle, self.visits, self.clock)
+        self.upkeep = Upkeep(ledger, activity, self.visits, self.clock)
+        snapshots = Snapshots(self.envs, self.prune, ledger, bus)
+        self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
@@ -247,6 +264,7 @@ class Controller:
             PeriodicJob("logs of ended tasks", self.retention.tick),
             PeriodicJob("uploads", self.uploads.tick),
             PeriodicJob("idle GPUs", self.idle.tick),
+            PeriodicJob("VPS", self.upkeep.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),

@@ -75,11 +75,6 @@ class GpuVendors:
         """The variables of all vendors that a task of this engine may not set itself."""
         return tuple(name for vendor in self._vendors for name in vendor.reserved(engine))
 
-    def by_hand(self, devices: Iterable[Device]) -> str:
-        """What to set in a shell on the node, to have programs there use these devices."""
-        values = self.injection("systemd", devices).environment
-        return " ".join(f"{name}={values[name]}" for name in self.reserved("systemd"))
-
     def hiding(self, variables: Iterable[str]) -> dict[str, str]:
         """Variables that hide all GPUs from a container whose image has these variables and would show them."""
         there = frozenset(variables)

@@ -10,6 +10,8 @@ from typing import Self
 
 from agentless.errors import UsageError
 
+ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+"""bash, or sh if there is none."""
 _SIZE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.sessions import Sessions
+from agentless.model.tasks.port import Port
 from agentless.model.tasks.spec import TaskSpec
 
 
@@ -38,7 +39,8 @@ class TaskView:
     `attempt` is the number of the try, `retries` the number of allowed retries, and `retried_as` the task of the next
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
-    controller or user started it, and all values are read from its labels; you can stop it.
+    controller or user started it, and all values are read from its labels; you can stop it. `ports` are those that a
+    client forwards.
     """
 
     id: str
@@ -79,6 +81,21 @@ class TaskView:
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
+    ports: tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """A snapshot of a VPS: its files at one time, without mounts and volumes. `nodes` have it."""
+
+    snapshot: str
+    vps: str
+    image: str
+    size_bytes: int
+    message: str
+    by: str
+    at: str
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

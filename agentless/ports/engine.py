@@ -48,8 +48,8 @@ class Engine(Protocol):
         """Environments, as images of ours."""
 
     @property
-    def terminal(self) -> TerminalCommands | None:
-        """Interactive programs in containers."""
+    def terminal(self) -> TerminalCommands:
+        """Interactive programs in its tasks."""
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for the engine's state and for all of our tasks."""
@@ -109,6 +109,15 @@ class Engine(Protocol):
 class ContainerEngine(Engine, Protocol):
     """An engine for containers: it lists them, describes each by its id, and reports changes."""
 
+    def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
+        """Give a container these limits (memory in bytes) while it runs; None: as it is."""
+
+    def cpu(self, containers: Sequence[str]) -> Command:
+        """Ask for the processor time that containers have used."""
+
+    def parse_cpu(self, result: Result) -> dict[str, float]:
+        """That time in seconds, by container; one that did not answer is missing."""
+
     def revival(self, task: Task, placement: Placement) -> Command:
         """Start its container again: under the node's lock, unless somebody holds its GPUs; see `parse_launch`."""
 
@@ -123,10 +132,6 @@ class ContainerEngine(Engine, Protocol):
     @property
     def files(self) -> FileCommands:
         """Files into containers, and out of them."""
-
-    @property
-    def terminal(self) -> TerminalCommands:
-        """Interactive programs in containers."""
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""

@@ -27,7 +27,7 @@ class Reading(Protocol):
 
 
 class TerminalCommands(Protocol):
-    """Interactive programs in containers."""
+    """Interactive programs in containers, or beside those of a task without one."""
 
     def shell(self, container: str, command: Sequence[str], mark: str, attached: Attachment) -> Command:
         """A program in the container, on the script's input and terminal; it ends when those break off.
@@ -36,8 +36,14 @@ class TerminalCommands(Protocol):
         the end. Without a command it is bash, or sh if there is none.
         """
 
-    def hang_up(self, container: str, mark: str) -> Command:
-        """End the program that `shell` has begun with this mark, if it is still there."""
+    def hang_up(self, container: str, mark: str, *, whole: bool) -> Command:
+        """End the program that `shell` has begun with this mark, if it is still there.
+
+        What it has started hears of that if `whole`. The command fails where nothing can be ended.
+        """
+
+    def tell(self, container: str, mark: str, signal: str) -> Command:
+        """Send a signal, named without SIG, to the program that `shell` has begun with this mark, and to its group."""
 
     def inside(self, template: str) -> Sequence[str]:
         """The command that runs this template as a script of the container's own `sh`."""
@@ -178,6 +184,9 @@ class EnvCommands(Protocol):
     def facts(self, image: str) -> Command:
         """Ask for an image's entrypoint, command, variables and labels."""
 
+    def base(self, container: str) -> Command:
+        """Likewise for the image of a container; `parse_facts` reads the answer."""
+
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
 
@@ -210,6 +219,9 @@ class EnvCommands(Protocol):
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
         """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
+
+    def snapshot(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
+        """Likewise the container of a task, whose claim and GPUs the image must not have."""
 
     def build(self, ref: EnvRef, dockerfile: str, labels: Mapping[str, str], mark: str) -> Command:
         """Build a version of the context that is written to it once the mark has come; then its output comes.

@@ -21,6 +21,7 @@ JOBS = (
     "logs of ended tasks",
     "uploads",
     "idle GPUs",
+    "VPS",
     "samples",
     "usage",
     "metrics",

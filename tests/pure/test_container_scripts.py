@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.pure.shells import SHELLS
 
-CARRIER, RELAY, FILES, WRITE = (
-    Renderer([template_dir()]).script(f"container-{name}.sh.j2") for name in ("carrier", "relay", "files", "write")
+CARRIER, RELAY, LISTEN, FILES, WRITE = (
+    Renderer([template_dir()]).script(f"container-{name}.sh.j2")
+    for name in ("carrier", "relay", "listen", "files", "write")
 )
 WITHIN = 30
 RELAYS = ("perl", "socat", "bash", "nc")
@@ -118,6 +120,42 @@ def test_one_that_is_never_needed_ends_with_its_input(shell: list[str], tmp_path
         folder = tmp_path / program
         folder.mkdir()
         assert run(shell, RELAY, b"", only(folder, program)).stdout == b""
+
+
+# ---------------------------------------------------------------------- the user's agent
+
+
+@pytest.mark.parametrize("program", ["python3", "perl"])
+def test_the_socket_of_an_agent_carries_connections_and_is_gone_at_the_end(
+    shell: list[str], program: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    env = only(tmp_path / "bin", program) | {"TMPDIR": str(tmp_path)}
+    argv = [shutil.which(shell[0]) or "", *shell[1:], "-c", LISTEN]
+    with subprocess.Popen(argv, env=env, stdin=-1, stdout=-1, bufsize=0) as running:
+        assert running.stdin
+        assert running.stdout
+        running.stdin.write(b"agent\n")
+        path = Path(running.stdout.readline()[1:-1].decode())
+        assert (path.parent.stat().st_mode, path.stat().st_mode) == (0o40700, 0o140600)
+        first, second = (socket.socket(socket.AF_UNIX) for _ in range(2))
+        for number, connection in ((1, first), (2, second)):
+            connection.settimeout(WITHIN)
+            connection.connect(str(path))
+            assert running.stdout.read(9) == struct.pack("!IBI", number, 0, 0)
+        second.sendall(b"asked")
+        assert running.stdout.read(14) == struct.pack("!IBI", 2, 1, 5) + b"asked"
+        first.shutdown(socket.SHUT_WR)
+        assert running.stdout.read(9) == struct.pack("!IBI", 1, 2, 0)
+        frames = struct.pack("!IBI", 2, 1, 8) + b"answered" + struct.pack("!IBI", 2, 3, 0)
+        running.stdin.write(frames[:12])
+        running.stdin.write(frames[12:])
+        assert second.recv(99, socket.MSG_WAITALL) == b"answered"
+        running.stdin.close()
+        assert running.wait(WITHIN) == 0
+        first.close()
+        second.close()
+    assert not path.parent.exists()
 
 
 # ---------------------------------------------------------------------- files

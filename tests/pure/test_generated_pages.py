@@ -27,7 +27,8 @@ def test_every_command_has_a_section(verb):
 
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
 def test_every_option_of_a_submit_is_described_for_both_ways(option):
-    section = page("reference/commands.md").partition("\n## submit\n")[2].partition("\n## ")[0]
+    verb = "vps create" if option.only == "vps" else "submit"
+    section = page("reference/commands.md").partition(f"# {verb}\n")[2].partition("\n## ")[0]
     assert f"`{option.flag}" in section
     assert f"| `{option.name}` | `{option.flag}` |" in page("reference/python-api.md")
 

@@ -102,11 +102,6 @@ def test_a_container_may_have_variables_of_its_own_for_the_gpus_that_it_sees() -
     check_devices_are_ours(of, BOTH.reserved("docker"), BOTH.reserved("systemd"))
 
 
-def test_a_shell_on_the_node_itself_is_given_gpus_by_hand() -> None:
-    only = GpuVendors((Nvidia(),))
-    assert only.by_hand([Device("GPU-1", vendor="nvidia"), Device("GPU-2")]) == "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"
-
-
 def test_gpus_are_hidden_from_images_that_would_show_them_and_from_no_others() -> None:
     assert BOTH.hiding(["PATH", "CUDA_VERSION"]) == {"NVIDIA_VISIBLE_DEVICES": "void"}
     assert BOTH.hiding(["PATH"]) == {}

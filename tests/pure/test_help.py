@@ -13,7 +13,7 @@ import typer
 from agentless import __version__
 from agentless.cli.app import COMMANDS, PANELS, make, run
 from agentless.cli.help import first_sentence
-from agentless.rules.submit.options import OPTIONS
+from agentless.rules.submit.options import options_of
 
 ROOT: Any = typer.main.get_command(make([]))
 LONGEST_NAME = max(map(len, COMMANDS))
@@ -87,7 +87,7 @@ def test_submit_shows_the_most_used_options_first_and_all_in_panels(typed):
     headings = [line[:-1] for line in everything.splitlines() if line[-1:] == ":" and line[0] != " "]
     assert headings[-7:] == ["Where", "When", "Resources", "Container", "Files", "If it fails", "Output"]
     assert short.endswith("All options: agentless submit --help-all\n")
-    for option in OPTIONS.values():
+    for option in options_of("task"):
         assert f" {option.flag} " in everything.replace(",", " ")
         assert (f" {option.flag} " in short.replace(",", " ")) is option.common, option.flag
 

@@ -9,15 +9,16 @@ import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 
 from agentless.controller import plugins
-from agentless.controller.envs import builds
 from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
@@ -359,8 +360,9 @@ async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:
 
 
 async def test_a_build_or_a_copy_of_an_image_that_talks_without_end_is_given_up() -> None:
+    link = SimpleNamespace(stream=lambda _: nullcontext(Endless()), node=SimpleNamespace(name="n1"))
     with pytest.raises(TooMuch):
-        await builds._collected(Endless(), Command("true"))  # type: ignore[arg-type]
+        await NodeLink.collect(link, Command("true"))  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
         await direct._read(Endless())  # type: ignore[arg-type]
 

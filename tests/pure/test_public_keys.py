@@ -17,7 +17,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.public_key import MAX_KEY_BYTES, parse_public_key, parse_public_keys
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Placement, Task
-from agentless.rules.submit.options import VpsOptions
+from agentless.rules.submit.options import Options
 from agentless.rules.submit.task_request import Outside, task_request
 from agentless.rules.tasks.entry import gate_of
 
@@ -91,7 +91,7 @@ def test_a_list_of_keys_has_limits():
 
 def ask(files=None, workload="vps", **options):
     outside = Outside(0.0, {}, (files or {}).__getitem__)
-    return task_request((), ["node1"], VpsOptions(name="dev", **options), outside, workload).spec
+    return task_request((), ["node1"], Options(name="dev", **options), outside, workload).spec
 
 
 def test_keys_come_from_files_and_strings_without_comments_and_none_twice():
@@ -120,8 +120,6 @@ def test_what_cannot_be_meant_is_a_sentence_without_the_secret(options, words):
 
 
 def test_only_a_vps_has_them():
-    with pytest.raises(errors.UsageError, match="unknown option 'no_ssh'"):
-        ask(workload=None, no_ssh=True)
     for changes in ({"no_ssh": True}, {"public_keys": (ED25519,)}):
         with pytest.raises(errors.UsageError, match="only a VPS has public keys"):
             check_spec(replace(VPS, workload=None, command=("true",), **changes))

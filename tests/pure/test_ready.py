@@ -63,7 +63,7 @@ async def test_so_does_the_controller_that_it_starts(inhabited, tmp_path):
     for run in (program, ready.agentless):
         nodes = run("nodes", "--json", env=inhabited, cwd=tmp_path)
         pid = json.loads(run("controller", "status", "--json", env=inhabited).stdout)["pid"]
-        seen.append((nodes.returncode, json.loads(nodes.stdout)[0]["reason"], *as_of(pid)))
+        seen.append((nodes.returncode, json.loads(nodes.stdout)[0]["name"], *as_of(pid)))
         run("controller", "stop", env=inhabited)
         assert await gone(pid)
         assert not Client(tmp_path / "state" / "agentless", None).is_running()

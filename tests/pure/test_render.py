@@ -131,6 +131,20 @@ WORDS: dict[str, Case] = {
     ),
     "docker-pause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "pause", v["container"]]),
     "docker-unpause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "unpause", v["container"]]),
+    "docker-update.j2": (
+        {
+            "docker": some,
+            "container": values,
+            "cores": st.sampled_from([None, 0.5]),
+            "memory": st.none() | st.integers(1),
+        },
+        lambda v: [
+            *v["docker"], "update",
+            *(["--cpus", str(v["cores"])] if v["cores"] else []),
+            *(["--memory", str(v["memory"]), "--memory-swap", str(v["memory"] * 2)] if v["memory"] else []),
+            v["container"],
+        ],
+    ),
     "docker-pull.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "pull", "--quiet", v["image"]]),
     "env-export.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "save", v["image"]]),
     "env-image.j2": (
@@ -196,6 +210,11 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "gpu_total": st.just(16 << 30),
 }
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
+INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {
+    "mark": values,
+    "input": st.sampled_from(["terminal", "lines", "pipe"]),
+    "variables": st.lists(values.map(lambda text: f"A={text}"), max_size=2),
+}
 SECRETS = st.sampled_from([[], ["TOKEN", "OTHER_TOKEN"]])
 ENGINE: dict[str, st.SearchStrategy[Any]] = {
     "docker": lists,
@@ -346,6 +365,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "container": values.filter(bool),
         "claimed": values,
     },
+    "docker-cpu.sh.j2": {"docker": lists, "containers": some},
+    "env-base.sh.j2": {"docker": lists, "container": values, "id_format": values, "format": values},
     "docker-revived.sh.j2": {
         "docker": lists,
         "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),
@@ -358,13 +379,20 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "once": st.booleans(),
         "whole": st.booleans(),
     },
+    "docker-tell.sh.j2": {"docker": lists, "container": values, "mark": values, "signal": st.just("USR1")},
+    "program-end.sh.j2": {"once": st.booleans(), "whole": st.booleans()},
+    "program-signal.sh.j2": {},
     "container-idle.sh.j2": {},
     "container-carrier.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},
+    "container-notebook.sh.j2": {"word": st.sampled_from(["run", "start", "wait", "stop"])},
     "container-relay.sh.j2": {},
     "container-write.sh.j2": {},
+    "systemd-enter.sh.j2": {**INSIDE_UNIT, "unit": values},
+    "systemd-hang-up.sh.j2": {**UNIT, "mark": values, "once": st.booleans(), "whole": st.booleans()},
+    "systemd-join.sh.j2": {"unit": values},
     "systemd-journal.sh.j2": {**UNIT, "identifier": values},
     "systemd-launch.sh.j2": {
         "docker": lists,
@@ -390,9 +418,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "since": maybe,
     },
     "systemd-pause.sh.j2": UNIT,
+    "systemd-program.sh.j2": INSIDE_UNIT,
     "systemd-remove.sh.j2": {**UNIT, "force": st.booleans()},
     "systemd-resume.sh.j2": UNIT,
+    "systemd-rights.sh.j2": UNIT,
+    "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
     "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
+    "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},
     "systemd-task.sh.j2": {
         "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
         "signals": st.just(["TERM", "INT"]),

@@ -19,14 +19,20 @@ from agentless.cli.submit.submit import submit
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.terms import Terms
-from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
 NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 
 
+def read_lines(path: str) -> list[str]:
+    if path != "seeds.txt":
+        raise errors.UsageError(f"cannot read {path!r}")
+    return ["1", "2"]
+
+
 def ask(*command: str, targets=("node1",), environ=None, **options: object) -> TaskRequest:
-    outside = Outside(NOW, environ or {}, {"seeds.txt": ["1", "2"]}.__getitem__)
+    outside = Outside(NOW, environ or {}, read_lines)
     return task_request(command or ("true",), targets, Options(**options), outside)
 
 
@@ -259,14 +265,14 @@ def test_each_option_goes_to_just_one_field():
     homes = {
         name: [field for field in known if field in (name, f"{name}s")]
         for name in Options.__annotations__
-        if name not in ("no_queue", "at", "after", "zipped", "owner")
+        if name not in ("no_queue", "at", "after", "zipped", "owner", "public_key_file", "public_key_string")
     }
     assert [name for name, found in homes.items() if len(found) != 1] == []
 
 
 def test_python_has_the_options_that_the_command_line_has():
     own = {"context", "targets", "more_targets", "wait", "follow", "dry_run", "as_json", "_"}
-    assert set(inspect.signature(submit).parameters) - own == set(Options.__annotations__)
+    assert set(inspect.signature(submit).parameters) - own == {option.name for option in options_of("task")}
 
 
 def test_what_the_command_line_passes_for_an_option_that_is_left_out_changes_nothing():

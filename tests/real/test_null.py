@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import shutil
+import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.keyboard import at_terminal
 from tests.lab import Lab, requirements
 from tests.lab.processes import processes
 from tests.lab.systemd import PERSON
 from tests.lab.teardown import CGROUPS
 from tests.pages import ROOT
+from tests.ports import reserve
 from tests.reader import ON_SYSTEMD, Reader
 from tests.real.cli import Cli, finish, until
+from tests.real.test_ssh import Ssh, fetch
+from tests.real.test_ssh_connection import agent_of, proxied, signalled
 
 UNTIL_TERM = "trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.1; done"
 
@@ -290,8 +297,141 @@ def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
     said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
     assert said.startswith("agentless: bare: bare has no user nobodyatall (task ")
     assert node.units() == []
-    task = submit(agentless, "bare", "--", "sleep", "300")
-    assert "has no container for a shell" in agentless("shell", task, code=3).err
+
+
+# ---------------------------------------------------------------------- ssh
+
+
+@pytest.fixture
+def ssh(agentless, tmp_path):
+    return Ssh(agentless, tmp_path)
+
+
+def commands(node):
+    """The commands of all that runs on the node."""
+    return node.sh("ps axo args").stdout.splitlines()
+
+
+def groups(words):
+    """The groups of a process that limits are for, as its /proc file names them."""
+    return {line for line in words.splitlines() if "/agentless-" in line}
+
+
+def test_ssh_is_in_the_task_with_its_user_its_folder_its_variables_and_its_limits(agentless, node, ssh):
+    words = ("bare::1", "--name", "n", "--user", PERSON, "--workdir", "/var/log", "--memory", "64MiB")
+    task = submit(agentless, *words, "--env", "A=x  'y'\nz", "--secret-env", "S=s3cr3t", "--", "sleep", "300")
+    script = (
+        'echo "$CUDA_VISIBLE_DEVICES $AGENTLESS_TASK_ID $A $S $LC_ALL" $(pwd) $(id -un); cat /proc/self/cgroup; exit 7'
+    )
+    done = ssh("n.agentless", script, code=7).stdout.decode()
+    assert done.startswith(f"{node.gpu_uuids[1]} {task} x  'y'\nz s3cr3t  /var/log {PERSON}\n")
+    main = show(node, task, "MainPID")["MainPID"]
+    assert groups(done) == groups(node.sh(f"cat /proc/{main}/cgroup").stdout) != set()
+
+
+def test_what_ssh_runs_in_a_task_ends_with_the_connection_and_the_task(agentless, node, ssh):
+    task = submit(agentless, "bare", "--name", "n", "--", "sleep", "300")
+    with ssh.running("n.agentless", "sleep 4321; echo"):
+        until(lambda: "sleep 4321" in commands(node))
+    until(lambda: "sleep 4321" not in commands(node))
+    with ssh.running("n.agentless", "trap '' HUP; echo up; while :; do sleep 4322; done") as process:
+        assert process.stdout.readline() == b"up\n"
+        agentless("stop", task)
+        assert process.wait(30) != 0
+    assert "sleep 4322" not in commands(node)
+
+
+@pytest.mark.slow
+def test_a_terminal_in_a_task_ends_with_the_connection(agentless, node, ssh):
+    submit(agentless, "bare", "--name", "n", "--", "sleep", "300")
+    with at_terminal(ssh.argv("ssh", "-t", "n.agentless"), {**ssh.env, "TERM": "xterm-256color"}) as keyboard:
+        keyboard.sees(b"# ")
+        keyboard.type(b"echo $TERM-$((40 + 2)); sleep 4321\n")
+        keyboard.sees(b"xterm-256color-42\r\n")
+        keyboard.type(b"\3echo again $((40 + 2))\n")
+        keyboard.sees(b"again 42\r\n")
+        keyboard.type(b"trap '' HUP; sleep 4322\n")
+        until(lambda: "sleep 4322" in commands(node))
+    until(lambda: not [each for each in commands(node) if each in ("bash", "sh -c command -v bash")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("-t", "-t")])
+def test_a_dead_controller_leaves_nothing_of_such_a_session(agentless, node, ssh, options):
+    submit(agentless, "bare", "--name", "n", "--", "sleep", "300")
+    with ssh.running(
+        *options, "n.agentless", "trap '' HUP; echo up; while :; do sleep 0.1; done; exit 4321"
+    ) as process:
+        assert process.stdout.readline().strip() == b"up"
+        agentless.kill_controller()
+        until(lambda: not [each for each in commands(node) if "exit 4321" in each])
+
+
+@pytest.mark.slow
+def test_shell_and_copies_and_ports_are_those_of_the_node_as_the_tasks_user(agentless, node, ssh, tmp_path):
+    submit(agentless, "bare", "--name", "n", "--user", PERSON, "--", "sleep", "300")
+    assert (
+        agentless("shell", "n", "--", "sh", "-c", "cat; id -un; exit 3", stdin="in\n", code=3).out == f"in\n{PERSON}\n"
+    )
+    (tmp_path / "file").write_text("data")
+    ssh(str(tmp_path / "file"), "n.agentless:copied", program="scp")
+    assert node.sh(f"stat -c %U /home/{PERSON}/copied; cat /home/{PERSON}/copied").stdout == f"{PERSON}\ndata"
+    serve = "python3 -m http.server --bind 127.0.0.1 8890 >/dev/null 2>&1"
+    with reserve() as holder, ssh.running("n.agentless", serve):
+        port = holder.getsockname()[1]
+        with ssh.running("-N", "-L", f"{port}:127.0.0.1:8890", "n.agentless"):
+            until(lambda: b"copied" in fetch(port))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = server.getsockname()[1]
+        script = "import socket; print(socket.create_connection(('127.0.0.1', 8899)).recv(9))"
+        words = ("-R", f"8899:127.0.0.1:{here}", "n.agentless", f'python3 -c "{script}"')
+        with ssh.running(*words) as process:
+            server.settimeout(60)
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"there")
+            assert process.stdout.readline() == b"b'there'\n"
+
+
+@pytest.mark.slow
+def test_signals_and_the_agent_reach_a_program_in_a_task(agentless, ssh):
+    submit(agentless, "bare", "--name", "n", "--user", PERSON, "--", "sleep", "300")
+    assert asyncio.run(signalled(proxied(ssh, "n.agentless"), ("USR1", "INT", "KILL")))[0] == ["up", "USR1", "INT"]
+    with agent_of(tmp := Path(tempfile.mkdtemp())) as agent:
+        said = ssh("-A", "n.agentless", "ls -ld $SSH_AUTH_SOCK; ssh-add -l", SSH_AUTH_SOCK=agent).stdout
+    shutil.rmtree(tmp)
+    assert said.startswith(b"srw------- 1 " + PERSON.encode())
+    assert b"of the test" in said
+    until(lambda: ssh("n.agentless", "ls -d /tmp/agentless-* 2>/dev/null || echo none").stdout == b"none\n")
+
+
+@pytest.mark.slow
+def test_what_a_login_without_rights_may_do_in_a_task(bare_lab, node, tmp_path):
+    node.sh(f"chmod 666 {node.docker_socket}; loginctl enable-linger {PERSON}")
+    until(lambda: node.sh("ls /run/user/*/systemd/private").stdout)
+    carol = person(bare_lab, "carol", PERSON)
+    ssh = Ssh(carol, tmp_path)
+    submit(carol, "bare", "--name", "own", "--secret-env", "S=t", "--", "sleep", "300")
+    assert ssh("own.agentless", "id -un; echo $S").stdout == f"{PERSON}\nt\n".encode()
+    with ssh.running("own.agentless", "sleep 4321"):
+        until(lambda: "sleep 4321" in commands(node))
+        carol("stop", "own")
+        until(lambda: "sleep 4321" not in commands(node))
+    node.sh(f"echo '{PERSON} ALL=(root) NOPASSWD: /usr/bin/systemd-run, /usr/bin/systemctl' >/etc/sudoers")
+    for user in (PERSON, "games"):
+        task = submit(carol, "bare", "--name", user, "--user", user, "--", "sleep", "300")
+        said = ssh(f"{user}.agentless", "id -un; cat /proc/self/cgroup").stdout.decode()
+        assert said.startswith(f"{user}\n")
+        assert f"0::/{bare_lab.network}/bare/system.slice/agentless-{task}.service\n" in said
+        with ssh.running(f"{user}.agentless", "sleep 4322; echo"):
+            until(lambda: "sleep 4322" in commands(node))
+        until(lambda: "sleep 4322" not in commands(node))
+    until(lambda: ".scope" not in node.sh("systemctl list-units --plain 'run-r*'").stdout)
+    node.sh("rm /etc/sudoers")
+    carol.close()
+
+
+# ---------------------------------------------------------------------- the node, and the page
 
 
 def test_a_reboot_fails_it_as_a_container_and_it_is_tried_again(agentless, bare_lab, node):

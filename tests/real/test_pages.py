@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.pages import ROOT
 from tests.reader import CTRL_C, ON_ENGINES, Help, Reader, steps
 from tests.real.cli import Cli, inventory_of
+from tests.real.jupyter import PIP
 
 IMAGE = "python:3.12-slim"
 PYTHON = """#!/bin/sh
@@ -19,6 +21,9 @@ echo 0.71 >results/loss
 echo weights >model.pt
 """
 """What `python` is in it."""
+
+MAKE_PIP = f"cat >/bin/pip <<'END_OF_PIP'\n{PIP}END_OF_PIP\nchmod +x /bin/pip"
+"""Makes a `pip` that installs a stand-in for Jupyter."""
 
 HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/files/copy.md": {
@@ -39,8 +44,16 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless volume rm*": Help(keys=[("[y/N]: ", "y\n")]),
     },
     "docs/how-to/work/forward.md": {"agentless forward*": Help(keys=[("Ctrl-C ends it", CTRL_C)])},
+    "docs/how-to/work/interactive.md": {"agentless code*": Help(code=3, keys=[("[y/N]: ", "y\n")])},
+    "docs/how-to/work/notebook.md": {
+        "agentless env exec*": Help(first=[f"agentless env exec jupyter -- sh -c {shlex.quote(MAKE_PIP)}"]),
+        "agentless notebook --container jupyter": Help(keys=[("asks whether", CTRL_C), ("[y/N]: ", "n\n")]),
+        "agentless notebook notebook": Help(keys=[("asks whether", CTRL_C), ("[y/N]: ", "n\n")]),
+        "agentless notebook dev": Help(keys=[("asks whether", CTRL_C), ("[y/N]: ", "y\n")]),
+    },
     "docs/how-to/work/ssh.md": {
         "agentless ssh dev": Help(keys=[("# ", "exit\n")]),
+        "agentless ssh dev -A*": Help(keys=[("# ", "exit\n")]),
         "agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")]),
     },
     "docs/how-to/work/vps.md": {

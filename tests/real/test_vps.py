@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import datetime
+
 import pytest
 
 from tests.real.cli import Cli, containers, inspect, inventory_of, until
@@ -26,6 +29,10 @@ def _gone(agentless):
 
 def create(agentless, name="box", target="node1::0", *words):
     return agentless.json("vps", "create", name, target, *words)
+
+
+def seconds(text):
+    return datetime.fromisoformat(text).timestamp()
 
 
 def ssh(agentless, name, *words, code=0):
@@ -150,3 +157,48 @@ def test_what_is_stopped_is_kept_and_removed_on_request(agentless, node):
     agentless("vps", "rm", "box", "--yes")
     assert agentless.json("vps", "list") == []
     assert containers(node) == []
+
+
+def test_usage_has_all_runs(agentless):
+    create(agentless)
+    first = agentless.get("/v1/vps/box")
+    agentless("vps", "stop", "box", "--grace", "0")
+    stopped = agentless.get("/v1/vps/box")
+    ran = seconds(stopped["ended_at"]) - seconds(first["started_at"])
+    agentless("vps", "start", "box")
+    again = seconds(agentless.get("/v1/vps/box")["started_at"])
+    begin, end = seconds(first["started_at"]) - 1, again
+    total = agentless.get("/v1/usage", edge=[begin, end], by="owner")["total"]
+    assert total["gpu_hours"] * 3600 == pytest.approx(ran, abs=0.5)
+
+
+def test_recover_brings_back_a_stopped_vps_and_one_that_runs(lab, agentless):
+    create(agentless)
+    ssh(agentless, "box", "echo kept >/file")
+    create(agentless, "other", "node1::1", "--memory", "64M")
+    agentless("vps", "resize", "other", "--memory", "128M", "--cores", "2")
+    agentless("vps", "stop", "box", "--grace", "0")
+    agentless.kill_controller()
+    shutil.rmtree(agentless.state)
+    agentless("recover", "--yes")
+    assert {each["name"]: each["state"] for each in agentless.json("vps", "list")} == {
+        "box": "stopped", "other": "running",
+    }  # fmt: skip
+    other = agentless.get("/v1/vps/other")
+    assert (other["cores"], other["memory_bytes"]) == (2, 128_000_000)
+    agentless("vps", "start", "box")
+    assert ssh(agentless, "box", "cat /file") == "kept\n"
+
+
+@pytest.mark.slow
+def test_one_that_nobody_uses_is_stopped_after_a_warning_and_one_that_works_is_not(agentless):
+    create(agentless, "busy", "node1", "--idle-stop", "1min", "--", "sh", "-c", "while :; do :; done")
+    create(agentless, "visited", "node1", "--idle-stop", "1min")
+    visit = agentless.start("vps", "ssh", "visited", "--", "sleep", "600")
+    create(agentless, "box", "node1::0", "--idle-stop", "1min")
+    until(lambda: "stops in" in (agentless.get("/v1/vps/box")["reason"] or ""), 120)
+    until(lambda: agentless.get("/v1/vps/box")["state"] == "stopped")
+    assert agentless.get("/v1/vps/box")["reason"] == "--idle-stop 1m 0s"
+    assert [agentless.get(f"/v1/vps/{name}")["state"] for name in ("busy", "visited")] == ["running", "running"]
+    visit.kill()
+    visit.communicate()

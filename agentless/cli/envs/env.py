@@ -19,7 +19,7 @@ from agentless.cli.envs.shell import execute, shell
 from agentless.cli.output import Quiet, confirm_done, print_json, say
 from agentless.cli.progress import progress
 from agentless.errors import Refused
-from agentless.model.images.env import check_name, parse_ref
+from agentless.model.images.env import EnvRef, check_name, parse_ref
 from agentless.model.units import counted, format_size
 
 
@@ -115,32 +115,38 @@ def rollback(
 
 def rm(
     context: typer.Context,
-    name: EnvArgument,
+    name: EnvVersionArgument,
     force: Annotated[bool, typer.Option("--force", "--yes", "-y", help="Do not ask")] = False,
     as_json: Json = False,
     _: Quiet = False,
 ) -> int:
-    """Remove an env with all its versions from all nodes."""
-    served = client(context)
-    found = served.get(f"/v1/envs/{check_name(name)}")
+    """Remove an env with all its versions, or only version N, from all nodes."""
+    served, ref = client(context), parse_ref(name)
+    found = served.get(f"/v1/envs/{ref.name}")
     if not force:
         count = counted(len(found["versions"]), "version")
         confirm(
-            f"Remove env {name} from all nodes, with its build container and {count}",
+            f"Remove {_what(ref, count)} from all nodes",
             "Nothing removed",
             unattended=Refused(
                 "Cannot ask for confirmation without a terminal. To remove without asking: agentless env rm "
-                f"--yes {name}"
+                f"--yes {ref}"
             ),
         )
-    with progress(f"Removing env {name}"):
-        done = served.delete(f"/v1/envs/{name}")
+    with progress(f"Removing env {ref}"):
+        done = served.delete(f"/v1/envs/{ref}")
     if as_json:
         print_json(done)
     else:
         for line in rows(done):
             confirm_done(f"Removed from {line}")
     return 1 if done["stays"] else 0
+
+
+def _what(ref: EnvRef, versions: str) -> str:
+    if ref.version is not None:
+        return f"version {ref.version} of env {ref.name}"
+    return f"env {ref.name}, with its build container and {versions},"
 
 
 def prune(

@@ -11,7 +11,10 @@ from agentless import paths
 from agentless.cli.arguments import TaskArgument
 from agentless.cli.client import client
 from agentless.cli.output import print_line, say
-from agentless.cli.ssh.settings import inventory_or_none, why_unreachable
+from agentless.cli.ssh.settings import ENV, inventory_or_none, why_unreachable
+from agentless.client.client import Client
+from agentless.errors import UsageError
+from agentless.model.tasks.port import Port, check_ports, parse_port
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,8 +25,12 @@ def forward(
     context: typer.Context,
     task: TaskArgument,
     ports: Annotated[
-        list[str], typer.Argument(metavar="PORT[:LOCAL]...", help="Port in the container, and here (default: the same)")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[PORT[:LOCAL]]...",
+            help="Port in the container, and here (default: the same); none: those of --port",
+        ),
+    ] = None,
 ) -> None:
     """Forward ports of this machine to ports of a running task.
 
@@ -35,17 +42,25 @@ def forward(
     """
     import asyncio
 
-    from agentless.client.ssh.forward import HOST, Forward, Ports
+    from agentless.client.ssh.forward import HOST, Forward, listen
 
-    wanted = [Ports.parse(text) for text in ports]
-    if words := why_unreachable(client(context), task):
+    wanted = [parse_port(text) for text in ports or ()]
+    check_ports(wanted)
+    served = client(context)
+    if words := why_unreachable(served, task):
         say(f"{words}; waiting for it")
-
-    def ready() -> None:
-        for each in wanted:
-            words = f"Forwarding http://{HOST}:{each.here} to port {each.there} of {task}; Ctrl-C ends it"
-            print_line(words, flush=True)
-
+    listeners = listen(wanted or _asked(served, task), f"agentless forward {task}")
     forwarding = Forward(paths.state_dir(), inventory_or_none(context), task, say)
     with contextlib.suppress(KeyboardInterrupt):  # which is how it ends
-        asyncio.run(forwarding.run(wanted, ready))
+        for each in listeners:
+            words = f"Forwarding http://{HOST}:{each.port.local} to port {each.port.port} of {task}; Ctrl-C ends it"
+            print_line(words, flush=True)
+        asyncio.run(forwarding.run(listeners))
+
+
+def _asked(served: Client, task: str) -> list[Port]:
+    """The ports with which a task was submitted; raises UsageError if there are none."""
+    found = [] if task.endswith(ENV) else served.get(f"/v1/tasks/{task}")["ports"]
+    if not found:
+        raise UsageError(f"{task} was not submitted with --port; give a port: agentless forward {task} 8888")
+    return [Port(**each) for each in found]

@@ -47,6 +47,9 @@ def ssh(
         typer.Option("-D", metavar="[HOST:]PORT", help="Run a SOCKS proxy here that connects from the container"),
     ] = None,
     no_command: Annotated[bool, typer.Option("-N", help="Run nothing; only forward ports")] = False,
+    agent: Annotated[
+        bool, typer.Option("-A", help="Let programs in the container use your SSH agent while you are connected")
+    ] = False,
     terminal: Annotated[bool, typer.Option("-t", help="Give the command a terminal")] = False,
     verbose: Annotated[bool, typer.Option("-v", help="Print what ssh does")] = False,
     option: Annotated[
@@ -67,7 +70,7 @@ def ssh(
         raise UsageError("-N runs no command; omit -N, or the command")
     for flag, values in (("-L", local), ("-R", remote), ("-D", dynamic), ("-o", option)):
         words += [word for value in values or () for word in (flag, value)]
-    words += [flag for flag, wanted in (("-N", no_command), ("-t", terminal), ("-v", verbose)) if wanted]
+    words += [flag for flag, wanted in (("-N", no_command), ("-A", agent), ("-t", terminal), ("-v", verbose)) if wanted]
     task = task.removesuffix(SUFFIX)
     if why := why_unreachable(client(context), task):
         raise Refused(f"{why}; only running tasks can be reached")

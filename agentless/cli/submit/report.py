@@ -17,7 +17,7 @@ from agentless.cli.tasks.exit_code import own_code, worst
 from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
-from agentless.client.words import WAITING, local, unix_time
+from agentless.client.words import WAITING, local, ports, unix_time
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
@@ -171,11 +171,19 @@ def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
         if not wait:
             next_step = "See when it starts: agentless explain" if waits else "Follow it: agentless logs -f"
             say(f"{next_step} {task_id}    Stop it: agentless stop {task_id}")
+        _say_ports(task)
         return
     if not follow:
         print_line(task_id, flush=True)
     if wait or follow or waits:
         say(*lines_of(f"{task_id}  {words}"))
+    if not follow:
+        _say_ports(task)
+
+
+def _say_ports(task: dict[str, Any]) -> None:
+    if task["ports"]:
+        say(f"To forward {ports(task)}: agentless forward {first_try(task['id'])}")
 
 
 def _state(task: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any
 
@@ -11,8 +12,7 @@ import typer
 
 from agentless.cli.client import client
 from agentless.cli.command import command_of
-from agentless.cli.submit.report import report
-from agentless.cli.submit.submit import Submitting, check_targets, post, submit
+from agentless.cli.submit.submit import Submitting, check_targets, show, submit
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -49,14 +49,14 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
         raise UsageError("No command. Write it after --, such as: agentless run -- python train.py")
     served = client(context)
     if needs_nothing(options, targets):
-        options["gpus"] = int(_has_gpus(served, given["node"]))
+        options["gpus"] = int(has_gpus(served, given["node"]))
     folder = current_dir()
     asked = task_request(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
     asked = in_folder(asked, folder)
     follow = len(asked.sweep) * max(1, len(targets)) == 1
-    starts = post(served, asked, dry_run=dry_run)
-    return report(served, asked, starts, wait=True, follow=follow, as_json=as_json, dry_run=dry_run)
+    return show(context, served, asked, wait=True, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
-def _has_gpus(served: Client, nodes: list[str] | None) -> bool:
+def has_gpus(served: Client, nodes: Iterable[str] | None) -> bool:
+    """Whether the cluster, or one of these nodes, has any."""
     return any(not nodes or gpu["node"] in nodes for gpu in served.get("/v1/gpus"))

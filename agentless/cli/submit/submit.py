@@ -17,14 +17,16 @@ from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.output import be_quiet, say
 from agentless.cli.progress import progress
+from agentless.cli.submit.ports import take
 from agentless.cli.submit.report import report
 from agentless.cli.submit.steps import showing
 from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
+from agentless.model.tasks.task_id import first_try
 from agentless.paths import current_dir
-from agentless.rules.submit.options import OPTIONS, OUTPUT, WHERE, Options
+from agentless.rules.submit.options import OUTPUT, WHERE, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
 
@@ -32,7 +34,7 @@ class Submitting(WithCommand):
     """Shows the most used options in its short help."""
 
     common: ClassVar[set[str]] = {
-        *(name for name, option in OPTIONS.items() if option.common),
+        *(option.name for option in options_of("task") if option.common),
         *("targets", "wait", "follow", "dry_run", "as_json"),
     }
 
@@ -41,7 +43,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=Submitting)(submit)
 
 
-@with_options(wait=OPTIONS.values())
+@with_options(wait=options_of("task"))
 def submit(
     context: typer.Context,
     targets: Annotated[
@@ -96,8 +98,25 @@ def submit(
     asked = task_request(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow works with one task only; use --wait, then agentless logs -f --batch TASK")
-    served = client(context)
+    return show(context, client(context), asked, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def show(
+    context: typer.Context,
+    served: Client,
+    asked: TaskRequest,
+    *,
+    wait: bool,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Send it, forward its ports while it is followed, report what becomes of it, and return the exit code."""
+    forward = take(context, asked.spec.ports if follow and not dry_run else ())
     starts = post(served, asked, dry_run=dry_run)
+    for start in starts:
+        if task := start["task"]:
+            forward(first_try(task["id"]))
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
 
 

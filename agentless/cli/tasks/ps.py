@@ -15,7 +15,7 @@ from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.batch import members, parameters_of
 from agentless.client.client import Client
-from agentless.client.words import command_line, date, process_words, ran, state, where, why
+from agentless.client.words import command_line, date, ports, process_words, ran, state, where, why
 from agentless.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("PRIORITY", lambda task: str(task["priority"]), right=True, wide=True),
         Column("CREATED", lambda task: date(task["created_at"]), wide=True),
         Column("IMAGE", lambda task: task["image"] or "", wide=True),
+        Column("PORTS", ports, wide=True),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
         Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),

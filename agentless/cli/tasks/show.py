@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -15,6 +16,7 @@ from agentless.client.words import (
     command_line,
     happened,
     local,
+    ports,
     process_words,
     ran,
     short_target,
@@ -25,7 +27,11 @@ from agentless.client.words import (
 from agentless.errors import UsageError
 from agentless.model.moment import format_moment
 from agentless.model.tasks.task_id import numbered
-from agentless.model.units import format_duration, format_size
+from agentless.model.units import counted, format_duration, format_size
+
+_LOGINS = ("ssh-opened", "ssh-closed")
+_LOGINS_SHOWN = 6
+"""Events about logins that are shown: a copy of many files may be as many logins."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,8 +53,19 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False,
             if value not in (None, ""):
                 print_line(f"{key:>10}  {value}")
         print_line("")
-        for event in events:
+        shown, hidden = without_old_logins(events)
+        for event in shown:
             print_line(f"{format_moment(event['at'], 'seconds')}  {happened(event)}: {event['cause']}")
+        if hidden:
+            print_line(f"{counted(hidden, 'earlier login')} by ssh not shown: agentless events {found['id']}")
+
+
+def without_old_logins(events: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """The events without those of all but the last logins, and how many logins that leaves out."""
+    logins = [at for at, event in enumerate(events) if event["event"] in _LOGINS]
+    hidden = frozenset(logins[:-_LOGINS_SHOWN])
+    count = sum(events[at]["event"] == _LOGINS[0] for at in hidden)
+    return [event for at, event in enumerate(events) if at not in hidden], count
 
 
 def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +95,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "mounts": ", ".join(str(Mount(**mount)) for mount in spec["mounts"]),
         "volumes": ", ".join(str(Volume(**volume)) for volume in spec["volumes"]),
         "ssh": _who_enters(spec),
+        "ports": ports(found),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"],
         "owner": found["owner"],

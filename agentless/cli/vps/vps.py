@@ -9,34 +9,30 @@ from typing import Annotated, Any, Unpack
 import typer
 
 from agentless.cli import complete
-from agentless.cli.arguments import Json, path_words
+from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.command import WithOptionalCommand, command_of
 from agentless.cli.confirm import Yes, confirm
 from agentless.cli.formats import TASKS, Output
-from agentless.cli.output import confirm_done, print_json, print_line, say
+from agentless.cli.output import Quiet, confirm_done, print_json, say
+from agentless.cli.progress import progress
 from agentless.cli.ssh.ssh import log_in
 from agentless.cli.submit.submit import check_targets
 from agentless.cli.submit.with_options import with_options
 from agentless.cli.table import Column
+from agentless.cli.vps.change import VpsName, show_changed, show_started
+from agentless.cli.vps.snapshots import restore, snapshot, snapshots
 from agentless.client.files.span_files import read_lines
 from agentless.client.http import RequestFailed
-from agentless.client.words import command_line, state, where, why
+from agentless.client.words import command_line, ports, state, where, why
 from agentless.errors import UsageError
+from agentless.model.images.snapshot import parse_snapshot
 from agentless.paths import current_dir
-from agentless.rules.submit.options import VPS_OPTIONS, WHERE, VpsOptions
+from agentless.rules.submit.options import CONTAINER, OPTIONS, WHERE, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
 
-_ONLY_TASKS = (
-    "time_limit", "signal", "signal_before", "max_parallel", "zipped", "secret_env", "upload", "output",
-    "retries", "retry_on", "backoff", "name",
-)  # fmt: skip
-"""Options of tasks that a VPS cannot have, since it has no end."""
-_OFFERED = [option for name, option in VPS_OPTIONS.items() if name not in _ONLY_TASKS]
+_OFFERED = options_of("vps")
 
-_Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="VPS name", callback=path_words, autocompletion=complete.vps)
-]
 _Grace = Annotated[
     float | None, typer.Option("--grace", metavar="SECONDS", help="Seconds between SIGTERM and SIGKILL (default: 10)")
 ]
@@ -51,6 +47,10 @@ def add_to(app: typer.Typer) -> None:
     group.command()(start)
     group.command()(restart)
     group.command(cls=WithOptionalCommand)(ssh)
+    group.command()(snapshot)
+    group.command()(snapshots)
+    group.command()(restore)
+    group.command()(resize)
     group.command()(rm)
     app.add_typer(group, name="vps")
 
@@ -64,7 +64,7 @@ class _Create(WithOptionalCommand):
 @with_options(as_json=_OFFERED)
 def create(
     context: typer.Context,
-    called: _Name,
+    called: VpsName,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -75,8 +75,17 @@ def create(
         ),
     ] = None,
     *,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SNAPSHOT",
+            help="Begin with a snapshot of a VPS, such as dev:2",
+            rich_help_panel=CONTAINER,
+        ),
+    ] = None,
     as_json: Json = False,
-    **options: Unpack[VpsOptions],
+    **options: Unpack[Options],
 ) -> int:
     """Create a container that stays, and start it.
 
@@ -89,6 +98,10 @@ def create(
     targets = [target] if target else []
     check_targets(context, targets)
     options["name"] = called
+    if snapshot is not None:
+        if options.get("image") or options.get("container"):
+            raise UsageError("--from cannot be combined with --image or --container; use one of them")
+        options["container"] = str(parse_snapshot(snapshot))
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     asked = task_request(command_of(context), targets, options, outside, "vps")
     start = client(context).post("/v1/vps", {**asked.request(), "request": os.urandom(8).hex()})
@@ -101,6 +114,8 @@ def create(
         say(f"{called}  {start['message']}")
     else:
         confirm_done(f"{called}  {state(task)} on {where(task)}. To log in: agentless vps ssh {called}")
+        if task["ports"]:
+            say(f"To forward {ports(task)}: agentless forward {called}")
     return int(start["exit_code"])
 
 
@@ -110,32 +125,78 @@ def show_list(context: typer.Context, as_json: Json = False, output: Output = No
     style.show(client(context).get("/v1/vps"), _COLUMNS, "No VPS. To create one: agentless vps create NAME 1x")
 
 
-def show(context: typer.Context, name: _Name, as_json: Json = False) -> None:
+def show(context: typer.Context, name: VpsName, as_json: Json = False) -> None:
     """Show a VPS."""
     from agentless.cli.tasks.show import show_task
 
     show_task(context, _get(context, name)["id"], as_json)
 
 
-def stop(context: typer.Context, name: _Name, grace: _Grace = None, as_json: Json = False) -> None:
+def stop(context: typer.Context, name: VpsName, grace: _Grace = None, as_json: Json = False) -> None:
     """Stop a VPS: its GPUs are free, and its files stay."""
-    _changed(name, client(context).post(f"/v1/vps/{name}/stop", {"grace": grace}), as_json=as_json)
+    show_changed(name, client(context).post(f"/v1/vps/{name}/stop", {"grace": grace}), as_json=as_json)
 
 
-def start(context: typer.Context, name: _Name, as_json: Json = False) -> None:
+def start(
+    context: typer.Context,
+    name: VpsName,
+    anywhere: Annotated[
+        bool, typer.Option("--anywhere", help="If its GPUs are taken or its node is away, use others")
+    ] = False,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> None:
     """Start a stopped VPS on its node, with the same GPUs.
 
-    Fails if somebody has them, and says who.
+    Fails if somebody has them, and says who. With --anywhere it is started on other GPUs or another node then, in a
+    new container from a snapshot. Folders of the node that are mounted do not move.
     """
-    _changed(name, client(context).post(f"/v1/vps/{name}/start"), as_json=as_json)
+    with progress(f"Starting {name}"):
+        started = client(context).post(f"/v1/vps/{name}/start", {"anywhere": anywhere})
+    show_started(name, started, as_json=as_json)
 
 
-def restart(context: typer.Context, name: _Name, grace: _Grace = None, as_json: Json = False) -> None:
+def restart(
+    context: typer.Context, name: VpsName, grace: _Grace = None, as_json: Json = False, _: Quiet = False
+) -> None:
     """Stop a VPS if it runs, and start it."""
-    _changed(name, client(context).post(f"/v1/vps/{name}/restart", {"grace": grace}), as_json=as_json)
+    with progress(f"Restarting {name}"):
+        started = client(context).post(f"/v1/vps/{name}/restart", {"grace": grace})
+    show_started(name, started, as_json=as_json)
 
 
-def ssh(context: typer.Context, name: _Name) -> None:
+def resize(
+    context: typer.Context,
+    name: VpsName,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]", help="Other GPUs, such as 2x or node1::0,1", autocompletion=complete.targets
+        ),
+    ] = None,
+    cores: Annotated[float | None, typer.Option(metavar="N", help="CPU cores; 0 for no limit")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory, such as 16G; 0 for no limit")] = None,
+    as_json: Json = False,
+    _: Quiet = False,
+) -> None:
+    """Give a VPS other cores, memory or GPUs.
+
+    Cores and memory change while it runs. For other GPUs, or to lift a limit, it is stopped and started in a new
+    container with the same files.
+
+    agentless vps resize dev --memory 32G
+    agentless vps resize dev 2x
+    """
+    if cores is None and memory is None and target is None:
+        raise UsageError("nothing to change; use --cores, --memory or a target, such as 2x")
+    size = None if memory is None else OPTIONS["memory"].read(memory)
+    with progress(f"Resizing {name}"):
+        change = {"cores": cores, "memory": size, "target": target}
+        started = client(context).post(f"/v1/vps/{name}/resize", change)
+    show_started(name, started, as_json=as_json)
+
+
+def ssh(context: typer.Context, name: VpsName) -> None:
     """Log in to a VPS; see agentless ssh.
 
     agentless vps ssh dev
@@ -146,11 +207,14 @@ def ssh(context: typer.Context, name: _Name) -> None:
 
 def rm(
     context: typer.Context,
-    name: _Name,
+    name: VpsName,
     force: Annotated[bool, typer.Option("--force", help="Also if it runs")] = False,
     yes: Yes = False,
 ) -> None:
-    """Remove a VPS with its files."""
+    """Remove a VPS with its files.
+
+    Its snapshots stay. To remove them: agentless env rm NAME.vps
+    """
     served = client(context)
     served.get(f"/v1/vps/{name}")
     if not yes:
@@ -168,13 +232,6 @@ def rm(
 def _get(context: typer.Context, name: str) -> dict[str, Any]:
     found: dict[str, Any] = client(context).get(f"/v1/vps/{name}")
     return found
-
-
-def _changed(name: str, task: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(task)
-    else:
-        print_line(f"{name}  {state(task)}" + (f" on {where(task)}" if task["ended_at"] is None else ""))
 
 
 _COLUMNS = [

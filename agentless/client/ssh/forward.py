@@ -5,36 +5,59 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from agentless.client.ssh.proxy import CHUNK, WITHIN, ask, check
-from agentless.errors import Refused, UsageError
+from agentless.client.ssh.proxy import CHUNK, WITHIN, ask, check, reach
+from agentless.errors import Refused
+from agentless.model.tasks.port import Port
 
 HOST = "localhost"
-_ADDRESSES = ("127.0.0.1", "::1")
+_ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 @dataclass(frozen=True)
-class Ports:
-    """A port in a container, and the one of this machine that leads there."""
+class Listener:
+    """A port of this machine that is taken; whoever connects waits until it is served."""
 
-    there: int
-    here: int
+    port: Port
+    sockets: tuple[socket.socket, ...]
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse `PORT` or `PORT:LOCAL`; raises UsageError."""
-        words = text.split(":")
-        if len(words) > 2 or not all(word.isascii() and word.isdigit() and 0 < int(word[:6]) < 65536 for word in words):
-            raise UsageError(f"{text[:40]!r} is no port; use PORT or PORT:LOCAL, such as 8888 or 8888:9999")
-        return cls(int(words[0]), int(words[-1]))
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+def listen(ports: Iterable[Port], words: str) -> list[Listener]:
+    """Listen on loopback. Raises Refused if a port is taken; `words` is what to type before another one."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for each in ports:
+            found.append(_listen(each, words))
+            stack.callback(found[-1].close)
+        stack.pop_all()
+        return found
+
+
+def _listen(port: Port, words: str) -> Listener:
+    opened: list[socket.socket] = []
+    for family, address in _ADDRESSES:
+        try:
+            opened.append(socket.create_server((address, port.local), family=family))
+        except OSError as error:
+            if not opened:
+                another = port.local + 1 if port.local < 65535 else 1024
+                raise Refused(
+                    f"cannot listen on port {port.local} of this machine ({os.strerror(error.errno or 0)}); choose "
+                    f"another one: {words} {port.port}:{another}"
+                ) from None
+    return Listener(port, tuple(opened))
 
 
 class Forward:
-    """Forwards ports while it is open. Each connection reaches the task anew, whatever has happened to it meanwhile."""
+    """Serves listeners. Each connection reaches the task anew, whatever has happened to it meanwhile."""
 
     def __init__(self, state: Path, inventory: Path | None, task: str, tell: Callable[[str], None]) -> None:
         self._state, self._inventory = str(state), str(inventory or "")
@@ -42,27 +65,23 @@ class Forward:
         self._tell = tell
         self._said: str | None = None
 
-    async def run(self, ports: list[Ports], ready: Callable[[], None]) -> None:
-        """Listen on loopback until this is cancelled. Raises Refused if a port is taken."""
+    async def run(self, listeners: Iterable[Listener]) -> None:
+        """Serve them until this is cancelled."""
         async with contextlib.AsyncExitStack() as stack:
-            for each in ports:
-                for address in _ADDRESSES:
-                    await self._listen(stack, address, each)
-            ready()
+            for each in listeners:
+                await self._serve(stack, each)
             await asyncio.Event().wait()
 
-    async def _listen(self, stack: contextlib.AsyncExitStack, address: str, ports: Ports) -> None:
-        async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._attend(reader, writer, ports.there)
+    async def reach(self, port: int) -> socket.socket:
+        """A connection with a port of the task; raises ConnectionError with the reason."""
+        return await asyncio.to_thread(reach, self._state, self._inventory, self._task, port)
 
-        try:
-            stack.push_async_exit(await asyncio.start_server(attend, address, ports.here))
-        except OSError as error:
-            if address == _ADDRESSES[0]:
-                raise Refused(
-                    f"cannot listen on port {ports.here} of this machine ({os.strerror(error.errno or 0)}); choose "
-                    f"another one: agentless forward {self._task} {ports.there}:{ports.here + 1}"
-                ) from None
+    async def _serve(self, stack: contextlib.AsyncExitStack, listener: Listener) -> None:
+        async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._attend(reader, writer, listener.port.port)
+
+        for each in listener.sockets:
+            stack.push_async_exit(await asyncio.start_server(attend, sock=each))
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         """Carry one connection."""

@@ -37,7 +37,6 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
         ("PubkeyAuthentication", "yes"),
         ("KbdInteractiveAuthentication", "yes"),
         ("PreferredAuthentications", "publickey,keyboard-interactive"),
-        ("ForwardAgent", "no"),
         ("RemoteCommand", "none"),
         *((name, value) for name, value in _NEWER if _is_known(name, value)),
     ]

@@ -17,6 +17,8 @@ import sys
 SUFFIX = ".agentless"
 CHUNK = 256 * 1024
 FAILED = 255
+SOCKET_PATH = 103
+"""Bytes that the path of a socket may have on every system."""
 WITHIN = 60.0
 """Seconds for the controller's answer; it may have to reach the node first."""
 
@@ -33,9 +35,9 @@ def main() -> int:
     return 0
 
 
-def reach(state: str, inventory: str, host: str) -> socket.socket:
-    """A connection with a container; raises ConnectionError with the reason."""
-    connection = ask(state, inventory, host)
+def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
+    """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
+    connection = ask(state, inventory, host, port)
     connection.settimeout(WITHIN)
     answer = b""
     while not answer.endswith(b"\n"):
@@ -78,10 +80,17 @@ def _connected(state: str, inventory: str) -> socket.socket:
 
 
 def _connect(state: str) -> socket.socket:
-    """From within the folder: the path of a socket has at most 107 bytes."""
-    os.chdir(state)
+    """By its path, or from within the folder: the path of a socket has at most 107 bytes."""
+    path = os.path.join(state, "ssh.sock")
+    if len(os.fsencode(path)) > SOCKET_PATH:
+        os.chdir(state)
+        path = "ssh.sock"
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect("ssh.sock")
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 

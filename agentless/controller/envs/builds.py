@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import codecs
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.endings import Endings
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.program import Program, started
-from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
+from agentless.controller.nodes.program import Place, Program, started
+from agentless.controller.to_the_end import to_the_end
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.caller import Caller
-from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     BuildContainer,
     EnvRecord,
@@ -36,8 +37,6 @@ from agentless.model.images.env import (
 from agentless.model.tasks.claim import TASK
 from agentless.model.terminal import Attachment
 from agentless.rules.images.envs import env_named, next_number, version_named
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Builds:
     def __init__(self, envs: Envs, moves: Moves) -> None:
         self._envs = envs
         self._moves = moves
+        self._endings = Endings(lambda _: False)
 
     async def create(self, name: str, image: str, node: str | None, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make a build container of an image, which is pulled if the node lacks it."""
@@ -73,7 +73,7 @@ class Builds:
                     f"image {image} was made from a task's container, so its labels would claim the GPUs of that "
                     "task; use the task's own image as base"
                 )
-            await _to_the_end(self._make(link, name, base))
+            await to_the_end(self._make(link, name, base))
             for volume in base.volumes:
                 tell({"kind": "say", "text": f"{volume} is a volume of the image: versions do not include its files"})
             envs.publish(name, "created", f"from {image} on {link.node.name}, by {by}")
@@ -82,27 +82,30 @@ class Builds:
     @asynccontextmanager
     async def open(self, name: str, command: Sequence[str], attached: Attachment, by: Caller) -> AsyncIterator[Program]:
         """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
-        async with self._entered(name) as (link, container), started(link, container, command, attached) as program:
+        async with self._entered(name) as place, started(place, command, attached) as program:
             self._envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
             yield program
 
     @asynccontextmanager
     async def log_in(self, name: str, by: Caller) -> AsyncIterator[Login]:
         """Let somebody run any number of programs in the build container."""
-        async with self._entered(name) as (link, container):
-            yield Login(link, container, partial(self._envs.publish, name, "ssh-opened", f"agentless ssh, by {by}"))
+        async with self._entered(name) as place:
+            yield Login(place, partial(self._tell, name, by))
 
     @asynccontextmanager
-    async def _entered(self, name: str) -> AsyncIterator[tuple[NodeLink, str]]:
+    async def _entered(self, name: str) -> AsyncIterator[Place]:
         """The build container, which stays while somebody is in it."""
         envs = self._envs
         async with envs.working(name):
             link, container = await self._container(name)
             envs.programs[name] += 1
         try:
-            yield link, container.id
+            yield Place(link, link.runtime, container.id, self._endings)
         finally:
             envs.programs[name] -= 1
+
+    def _tell(self, name: str, by: Caller, event: str, words: str) -> None:
+        self._envs.publish(name, event, f"agentless ssh, by {by}: {words}")
 
     async def save(self, name: str, message: str, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make the build container as it is now the next version."""
@@ -117,7 +120,7 @@ class Builds:
             changes = await self._changes(link, container)
             if not changes and record.versions:
                 return {"env": name, "version": None, "changes": str(changes)}
-            return await _to_the_end(self._save(link, name, container, base, changes, message, by, tell))
+            return await to_the_end(self._save(link, name, container, base, changes, message, by, tell))
 
     async def build(
         self, name: str, wish: Wish, by: Caller, context: AsyncIterable[bytes], tell: Tell
@@ -174,7 +177,7 @@ class Builds:
             ref, version = version_named(envs.records, EnvRef(name))
             link = envs.holder(ref, version.id)
             envs.check_free(link, name)
-            await _to_the_end(self._make(link, name, await self._known(link, version.id)))
+            await to_the_end(self._make(link, name, await self._known(link, version.id)))
             return link, _container_of(envs, link, name)
         link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
         container = _container_of(envs, link, name)
@@ -205,7 +208,7 @@ class Builds:
         labels = labels_of_version(ref, message, by.name, envs.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
         command = words.save(container.id, base, ref, labels, secrets.token_hex(8))
-        made = words.parse_named(ref, await _collected(link, command))
+        made = words.parse_named(ref, await link.collect(command))
         await envs.look_at(link)
         envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
         return {
@@ -259,7 +262,7 @@ class Builds:
             return f"its build container is unchanged: programs are running in it; {again}"
         if await envs.facts(link, image.id) is None:
             await self._moves.bring(ref, image.id, link, lambda _: None)
-        await _to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
+        await to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
         return None
 
     async def _in_use(self, link: NodeLink, name: str, container: BuildContainer) -> bool:
@@ -327,25 +330,3 @@ def _printer(tell: Tell) -> Callable[[bytes], None]:
             tell({"kind": "output", "text": text})
 
     return heard
-
-
-async def _collected(link: NodeLink, command: Command) -> Result:
-    """Run a command that may take long, and that ends with us; both its streams."""
-    said = {1: b"", 2: b""}
-    async with link.stream(command) as stream:
-        async for fd, data in stream:
-            said[fd] += data
-            if len(said[1]) + len(said[2]) > command.most:
-                raise TooMuch(f"{link.node.name} sent more than {command.most >> 20} MiB; ignored the rest")
-    return Result(stream.exit_code or 0, said[1], said[2])
-
-
-async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Do what would be torn if it were broken off: it goes on when its caller is gone."""
-    task = asyncio.create_task(work)
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
-    return await asyncio.shield(task)
-
-
-_under_way: set[asyncio.Task[Any]] = set()

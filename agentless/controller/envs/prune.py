@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentless.controller.envs.envs import Envs, Tell, envs_of
+from agentless.controller.envs.envs import Envs, Tell, envs_of, ref_of_task
 from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
 from agentless.model.caller import Caller
-from agentless.model.images.env import EnvRef, Sight, check_name
+from agentless.model.images.env import EnvRef, Sight
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.task_id import is_task_id
-from agentless.rules.images.envs import assumed_words, env_named, prunable
+from agentless.rules.images.envs import assumed_words, env_named, prunable, version_named
 
 
 class Prune:
@@ -23,43 +23,52 @@ class Prune:
         self._envs = envs
         self._moves = moves
 
-    async def remove(self, name: str, by: Caller, tell: Tell) -> dict[str, Any]:
-        """Remove an env from all nodes that can be reached; what stays, and why, is in the answer."""
-        envs = self._envs
-        check_name(name)
+    async def remove(self, ref: EnvRef, by: Caller | str, tell: Tell) -> dict[str, Any]:
+        """Remove an env or a version from all nodes that can be reached; what stays, and why, is in the answer."""
+        envs, name = self._envs, ref.name
         async with envs.working(name, tell):
             record = env_named(envs.records, name)
-            if users := envs.users(name):
+            if ref.version is not None:
+                version_named(envs.records, ref)
+            users = [task for task in envs.users(name) if ref.version is None or ref_of_task(task) == ref]
+            if users:
                 ids = ", ".join(task.id for task in users[:3]) + (" and others" if len(users) > 3 else "")
-                raise Refused(f"tasks use env {name}: {ids}; stop them first: agentless stop {users[0].id}")
-            if envs.programs[name]:
+                raise Refused(f"tasks use env {ref}: {ids}; stop them first: agentless stop {users[0].id}")
+            if envs.programs[name] and ref.version is None:
                 raise Refused(f"a shell is open in the build container of env {name}; close it first")
             removed: list[dict[str, str]] = []
             stays: list[dict[str, str]] = []
             for link in envs.online():
                 try:
-                    await self._remove_from(link, name, removed, stays)
+                    await self._remove_from(link, ref, removed, stays)
                 except AgentlessError as error:
                     stays.append({"node": link.node.name, "what": f"everything on {link.node.name}", "why": str(error)})
-            had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
+            kept = {number: each for number, each in record.versions.items() if ref.version in (None, number)}
+            had = {node for version in kept.values() for node in version.nodes}
+            had |= {record.home or ""} if ref.version is None else set()
             silent = [node for node in envs.nodes.links if node in had and not envs.nodes.links[node].online]
             stays.extend(
                 {"node": node, "what": f"everything on {node}", "why": "cannot reach the node"} for node in silent
             )
             await envs.look_at(*envs.online())
-            envs.change(name, back=None)
-            envs.publish(name, "removed", f"by {by}")
+            if ref.version is None:
+                envs.change(name, back=None)
+            envs.publish(name, "removed", f"{ref}, by {by}")
         return {"env": name, "removed": removed, "stays": stays}
 
     async def _remove_from(
-        self, link: NodeLink, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+        self, link: NodeLink, ref: EnvRef, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
-        sight = self._envs.sights.get(link.node.name, Sight())
-        if container := sight.container(name):
+        sight, name = self._envs.sights.get(link.node.name, Sight()), ref.name
+        if ref.version is None and (container := sight.container(name)):
             link.runtime.check(await link.run(link.runtime.remove(container.id, force=True)))
             removed.append({"node": link.node.name, "what": "its build container"})
         # The newest first: an older one may be what it was made from.
-        numbers = [each.ref.version or 0 for each in sight.images if each.ref.name == name]
+        numbers = [
+            each.ref.version or 0
+            for each in sight.images
+            if each.ref.name == name and ref.version in (None, each.ref.version)
+        ]
         for number in sorted(numbers, reverse=True):
             await self._untag(link, EnvRef(name, number).image, removed, stays)
 

@@ -70,6 +70,36 @@ class StopRequest(BaseModel):
     grace: FiniteFloat | None = None
 
 
+class VpsStartRequest(BaseModel):
+    """With `anywhere`, also on other GPUs or another node, in a new container from a snapshot."""
+
+    model_config = ConfigDict(extra="forbid")
+    anywhere: bool = False
+
+
+class VpsSnapshotRequest(BaseModel):
+    """A one-line message for the snapshot."""
+
+    model_config = ConfigDict(extra="forbid")
+    message: str = ""
+
+
+class RestoreRequest(BaseModel):
+    """The snapshot: `dev:2`, or `2` of this VPS."""
+
+    model_config = ConfigDict(extra="forbid")
+    snapshot: str
+
+
+class ResizeRequest(BaseModel):
+    """Cores, memory in bytes, and a target with other GPUs. Null: as it is; 0: no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+    cores: FiniteFloat | None = None
+    memory: int | None = None
+    target: str | None = None
+
+
 class MoveRequest(BaseModel):
     """The new position in the queue: a number from 1, or before or after another task."""
 

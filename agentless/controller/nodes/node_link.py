@@ -16,7 +16,7 @@ from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.link.sampler import Sampler
 from agentless.controller.nodes.link.shared_streams import Reader, SharedStreams
 from agentless.controller.nodes.link.watcher import Watcher
-from agentless.errors import AgentlessError, RuntimeFailed
+from agentless.errors import AgentlessError, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import NodeConfig
@@ -134,6 +134,16 @@ class NodeLink:
         """Run a short command on the node; raises NoAnswer. `heard` is as in `Session.run`."""
         self.cache.check_online()
         return await self.session.run(command, heard)
+
+    async def collect(self, command: Command) -> Result:
+        """Run a command that may take long, and that ends with us; both its streams. Raises TooMuch."""
+        said = {1: b"", 2: b""}
+        async with self.stream(command) as stream:
+            async for fd, data in stream:
+                said[fd] += data
+                if len(said[1]) + len(said[2]) > command.most:
+                    raise TooMuch(f"{self.node.name} sent more than {command.most >> 20} MiB; ignored the rest")
+        return Result(stream.exit_code or 0, said[1], said[2])
 
     def stream(self, command: Command, *, own: bool = False) -> AbstractAsyncContextManager[Stream]:
         """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""

@@ -1,4 +1,4 @@
-"""An interactive program in the container of a task or of an env."""
+"""An interactive program in the container of a task or of an env, or beside those of a task without one."""
 
 from __future__ import annotations
 
@@ -6,38 +6,54 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
 from agentless.controller.nodes.conversation import NoMark, until_mark
+from agentless.controller.nodes.endings import Endings
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, RuntimeFailed, Timeout, Unreachable
 from agentless.model.command import Command, escaped
 from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Attachment, InputKind, Size
-from agentless.ports import Duplex, Reading, Terminal
+from agentless.ports import Duplex, Engine, Reading, Terminal
 from agentless.remote.session import Session
 from agentless.remote.worker import GREETING
 
-_endings: set[asyncio.Task[None]] = set()
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where programs run: a container, or a unit, of an engine of a node. `variables` are set for all of them."""
+
+    link: NodeLink
+    engine: Engine
+    container: str
+    endings: Endings
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
 class Program:
-    """A running program. Its exit code is `wait()`.
+    """A running program. Its exit code is `wait()`, and `tell` sends it a signal, named without SIG.
 
     `reading` takes what the engine itself prints out of the output.
     """
 
-    def __init__(self, shell: Duplex, reading: Reading, kind: InputKind) -> None:
+    def __init__(
+        self, shell: Duplex, reading: Reading, kind: InputKind, tell: Callable[[str], Awaitable[None]]
+    ) -> None:
         self._shell = shell
         self._kind = kind
         self._printed: deque[tuple[int, bytes]] = deque()
         self._own = reading
         self.ended = False
         self.wait = shell.wait
+        self.tell = tell
 
     async def begin(self, mark: str) -> None:
         """Wait until the program has begun; raises NoMark if it never does."""
@@ -71,39 +87,31 @@ class Program:
 
 
 @asynccontextmanager
-async def started(
-    link: NodeLink, container: str, command: Sequence[str], attached: Attachment
-) -> AsyncIterator[Program]:
-    """Start a program in this container."""
+async def started(place: Place, command: Sequence[str], attached: Attachment) -> AsyncIterator[Program]:
+    """Start a program there. It ends with this, but for one in a paused container, which ends when that goes on."""
+    link, commands, container = place.link, place.engine.terminal, place.container
     await link.ready()
     if not link.online:
         raise Unreachable(unreachable(link.node.name, link.observation.error))
+    attached = replace(attached, variables={**attached.variables, **place.variables})
     mark = secrets.token_hex(16)
-    commands = link.runtime.terminal
     script, reading = commands.shell(container, command, mark, attached), commands.reading(attached.input)
     async with _opened(link.session, script, attached) as shell:
-        program = Program(shell, reading, attached.input)
-        await _begin(link, program, mark)
+        program = Program(shell, reading, attached.input, partial(_tell, place, mark))
+        await _begin(place, program, mark)
         try:
             yield program
         finally:
-            if attached.input is InputKind.PIPE and not program.ended:
-                _hang_up(link, commands.hang_up(container, mark))
+            # The script on the node ends the program, too, but it cannot where it ends before that, with the client of
+            # the engine that wants to print, or where the container is paused.
+            piped = attached.input is InputKind.PIPE
+            if not program.ended and (piped or place.endings.is_paused(container)):
+                place.endings.begin(link, container, commands.hang_up(container, mark, whole=piped))
 
 
-def _hang_up(link: NodeLink, command: Command) -> None:
-    """End a program that somebody has left.
-
-    On the node its script does so, too, but it may end before that, with the client of the engine that wants to print.
-    """
-    ending = asyncio.create_task(_run_quietly(link, command))
-    _endings.add(ending)
-    ending.add_done_callback(_endings.discard)
-
-
-async def _run_quietly(link: NodeLink, command: Command) -> None:
+async def _tell(place: Place, mark: str, signal: str) -> None:
     with contextlib.suppress(AgentlessError):
-        await link.run(command)
+        await place.link.run(place.engine.terminal.tell(place.container, mark, signal))
 
 
 def _opened(session: Session, script: Command, attached: Attachment) -> AbstractAsyncContextManager[Duplex]:
@@ -112,14 +120,13 @@ def _opened(session: Session, script: Command, attached: Attachment) -> Abstract
     return session.pipe(script) if attached.input is InputKind.PIPE else session.dialogue(script)
 
 
-async def _begin(link: NodeLink, program: Program, mark: str) -> None:
+async def _begin(place: Place, program: Program, mark: str) -> None:
+    node = place.link.node.name
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
             await program.begin(mark)
     except TimeoutError:
-        raise Timeout(
-            f"{link.node.name} did not start the program in the container within {BEGIN_WITHIN:g} s; retry"
-        ) from None
+        raise Timeout(f"{node} did not start the program in the container within {BEGIN_WITHIN:g} s; retry") from None
     except NoMark as end:
         words = (end.out + end.err).decode("utf-8", "replace")
-        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words)}") from None
+        raise RuntimeFailed(f"{node}: {place.engine.complaint(words)}") from None

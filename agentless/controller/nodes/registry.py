@@ -86,14 +86,19 @@ class Nodes:
             for wait in late:
                 wait.cancel()
 
-    def cluster(self, nodes: Iterable[str] | None = None) -> Cluster:
-        """The cluster, or these nodes of it, as it is known now."""
+    def cluster(self, nodes: Iterable[str] | None = None, *, asking: str = "") -> Cluster:
+        """The cluster, or these nodes of it, as it is known now.
+
+        What is kept for a task is free for it if it is the one `asking`, by its id.
+        """
         names = list(self.links if nodes is None else nodes)
         tasks = self._tasks
+        kept = [task for task in tasks.kept.values() if task.id != asking]
+        live = tasks.live.values() if nodes is None else (task for name in names for task in tasks.on_node(name))
         return survey(
             {name: self.links[name].node for name in names},
             {name: self.links[name].observation for name in names},
-            tasks.live.values() if nodes is None else [task for name in names for task in tasks.on_node(name)],
+            [*kept, *live],
             self._clock.now(),
             self._records.known,
             self._reservations.known.values(),

@@ -47,6 +47,15 @@ class IdleWatch:
                 with guarded_item(f"task {task.id}: idle GPUs"):
                     self._look(task, now)
 
+    def idle_since(self, task: Task) -> float | None:
+        """Since when all GPUs of a running task are idle, 0 if it has none; None if they are used, or if unknown."""
+        held = task.placement
+        if held is None or not held.gpu_uuids:
+            return 0.0
+        still, now = self._still.get(held.node, Still()), self._clock.now()
+        found = idle_since(still, held, self._running.get(task.id, now), now)
+        return max(found.values()) if found is not None and len(found) == len(held.gpu_uuids) else None
+
     # ------------------------------------------------------------------ inside
 
     def _observed(self, seen: NodeObserved) -> None:

@@ -72,11 +72,11 @@ class Queue:
         ]
         return self.waiting() + [task for *_, task in sorted(later)]
 
-    def look(self, others: Sequence[Task] = ()) -> Plan:
-        """Plan the pending tasks, and these others, as of now."""
+    def look(self, others: Sequence[Task] = (), *, asking: str = "") -> Plan:
+        """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
-        cluster = self._nodes.cluster()
+        cluster = self._nodes.cluster(asking=asking)
         self._used = self._run_history.used()
         lengths = self._run_history.lengths(others) if self.learn else {}
         queue, placed = order([*waiting, *others], self._used), self._tasks.live.values()

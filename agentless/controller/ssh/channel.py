@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
 
 import asyncssh
 from asyncssh.channel import SSHChannel
@@ -18,6 +18,7 @@ from asyncssh.stream import SSHServerStreamSession
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.program import Program
 from agentless.controller.ssh.sftp import OpenEnd, serve_files
+from agentless.controller.ssh.visit import Visit
 from agentless.errors import AgentlessError
 from agentless.model.terminal import Attachment, InputKind, Size
 from agentless.remote.concurrency import cancel
@@ -29,7 +30,13 @@ _SFTP = "sftp"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _MOST_VARIABLES = 64
 _LONGEST = 4096
-_FATAL = frozenset({"HUP", "INT", "QUIT", "TERM", "KILL"})
+_SIGNALS = frozenset(
+    {"ABRT", "ALRM", "CONT", "FPE", "HUP", "ILL", "INT", "KILL", "PIPE", "QUIT", "SEGV", "TERM", "USR1", "USR2"}
+)
+"""Those of the protocol (RFC 4254, 6.10), and the one that resumes a program."""
+_MOST_SIGNALS = 16
+"""Signals that wait to be sent."""
+_AGENT = "SSH_AUTH_SOCK"
 
 
 @dataclass(frozen=True)
@@ -41,14 +48,27 @@ class Streams:
     stderr: asyncssh.SSHWriter[bytes]
 
 
-class Channel(SSHServerStreamSession[bytes]):
-    """Begins the program that is asked for, and ends it when the user leaves."""
+class Connection(Protocol):
+    """The connection of a channel."""
 
-    def __init__(self, login: Login, settled: Callable[[], Awaitable[None]]) -> None:
-        """`settled` waits for what the client has asked for before."""
+    visit: Visit
+
+    async def settled(self) -> None:
+        """Wait for what the client has asked for before."""
+
+    async def agent(self) -> str:
+        """The path of a socket in the container that leads to the user's agent; raises what its start raises."""
+
+
+class Channel(SSHServerStreamSession[bytes]):
+    """Begins the program that is asked for, and ends it when the user leaves. `wants_agent`: with the user's agent."""
+
+    def __init__(self, login: Login, connection: Connection) -> None:
         super().__init__(None)
+        self.wants_agent = False
         self._login = login
-        self._settled = settled
+        self._connection = connection
+        self._signals: asyncio.Queue[str] = asyncio.Queue(_MOST_SIGNALS)
         self._running: asyncio.Task[None] | None = None
 
     def connection_made(self, chan: SSHChannel[bytes]) -> None:
@@ -79,9 +99,16 @@ class Channel(SSHServerStreamSession[bytes]):
         if self._running:
             self._running.cancel()
 
+    def signal_received(self, signal: str) -> None:
+        """Send it to the program, even if that reads no input."""
+        if signal in _SIGNALS and not self._signals.full():
+            self._signals.put_nowait(signal)
+
     def session_started(self) -> None:
         """Begin."""
         chan = self._channel
+        kind = "files" if chan.get_subsystem() else "shell" if chan.get_command() is None else "command"
+        self._connection.visit.asks(kind)
         errors = asyncssh.SSHWriter(self, chan, asyncssh.EXTENDED_DATA_STDERR)
         streams = Streams(asyncssh.SSHReader(self, chan), asyncssh.SSHWriter(self, chan), errors)
         self._running = asyncio.create_task(self._run(streams))
@@ -89,7 +116,7 @@ class Channel(SSHServerStreamSession[bytes]):
     async def _run(self, streams: Streams) -> None:
         """Run the program to its end."""
         try:
-            await self._settled()
+            await self._connection.settled()
             code = await (self._serve_files(streams) if self._channel.get_subsystem() else self._run_program(streams))
         except AgentlessError as error:
             code = FAILED
@@ -101,8 +128,43 @@ class Channel(SSHServerStreamSession[bytes]):
             self._channel.exit(code)
 
     async def _run_program(self, streams: Streams) -> int | None:
-        async with self._login.shell(self._channel.get_command(), self._attachment()) as program:
-            return await _carry(program, streams)
+        attached = self._attachment()
+        if self.wants_agent:
+            attached = replace(attached, variables={**attached.variables, **await self._agent(streams)})
+        async with self._login.shell(self._channel.get_command(), attached) as program:
+            telling = asyncio.create_task(self._tell(program))
+            try:
+                with self._shown(streams):
+                    return await _carry(program, streams)
+            finally:
+                await cancel(telling)
+
+    @contextlib.contextmanager
+    def _shown(self, streams: Streams) -> Iterator[None]:
+        """Show notices about the container on a terminal."""
+
+        def show(text: str) -> None:
+            with contextlib.suppress(OSError):
+                streams.stdout.write(f"\r\nagentless: {text}\r\n".encode())
+
+        if self._channel.get_terminal_type() is not None:
+            self._login.watchers.add(show)
+        try:
+            yield
+        finally:
+            self._login.watchers.discard(show)
+
+    async def _agent(self, streams: Streams) -> dict[str, str]:
+        """The variable by which programs find the user's agent; without one the user is told why."""
+        try:
+            return {_AGENT: await self._connection.agent()}
+        except AgentlessError as error:
+            streams.stderr.write(f"agentless: cannot forward the SSH agent: {error}\r\n".encode())
+            return {}
+
+    async def _tell(self, program: Program) -> None:
+        while True:
+            await program.tell(await self._signals.get())
 
     async def _serve_files(self, streams: Streams) -> int | None:
         """By the container's own sftp-server; by ours, which asks a shell there, if it has none."""
@@ -130,8 +192,17 @@ class Channel(SSHServerStreamSession[bytes]):
         return Attachment(InputKind.TERMINAL, _size(columns, rows), _variables({"TERM": kind}) | variables)
 
 
-class EndingChannel(asyncssh.SSHServerChannel[bytes]):
-    """A channel that hears OpenSSH say that nobody reads its output any more (PROTOCOL, 2.1): `ssh HOST yes | head`."""
+class ServerChannel(asyncssh.SSHServerChannel[bytes]):
+    """A channel that hears OpenSSH say that nobody reads its output any more (PROTOCOL, 2.1): `ssh HOST yes | head`.
+
+    It makes no socket for the agent on this machine, as the library would, but in the container.
+    """
+
+    def _process_auth_agent_req_at_openssh_dot_com_request(self, packet: SSHPacket) -> bool:  # type: ignore[override]
+        packet.check_end()
+        if isinstance(self._session, Channel):
+            self._session.wants_agent = True
+        return True
 
     def _process_eow_at_openssh_dot_com_request(self, packet: SSHPacket) -> bool:
         packet.check_end()
@@ -151,8 +222,10 @@ async def _carry(program: Program, streams: Streams) -> int | None:
         while not printing.done():
             running = {task for task in (printing, typing, left) if not task.done()}
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            if left.done() or (typing.done() and typing.result()):
+            if left.done():
                 return None
+            if typing.done():
+                typing.result()
         printing.result()
         return await program.wait()
     finally:
@@ -167,22 +240,19 @@ async def _print(program: Program, streams: Streams) -> None:
             await stream.drain()
 
 
-async def _type(program: Program, stdin: asyncssh.SSHReader[bytes]) -> bool:
-    """Pass on input to its end; true if the user has ended the program by a signal."""
+async def _type(program: Program, stdin: asyncssh.SSHReader[bytes]) -> None:
+    """Pass on input to its end."""
     while True:
         try:
             data = await stdin.read(CHUNK)
         except asyncssh.TerminalSizeChanged as change:
             await program.resize(_size(change.width, change.height))
-        except asyncssh.SignalReceived as received:
-            if received.signal in _FATAL:
-                return True
         except asyncssh.BreakReceived:
             continue
         else:
             if not data:
                 await program.write_eof()
-                return False
+                return
             await program.write(data)
 
 

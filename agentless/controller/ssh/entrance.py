@@ -139,7 +139,7 @@ class Entrance:
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)
         server = Server(login, relays)
-        with contextlib.suppress(asyncssh.Error):
+        with contextlib.suppress(asyncssh.Error), contextlib.closing(server.visit):
             served = await asyncssh.run_server(
                 connection,
                 config=None,

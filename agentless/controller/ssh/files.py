@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 
 from agentless.controller.nodes.program import Program
-from agentless.errors import RuntimeFailed, TooMuch
+from agentless.errors import RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import escaped
 
 BLOCK = 64 * 1024
@@ -41,10 +41,13 @@ class Files:
         self._broken = ""
 
     async def begin(self) -> bytes:
-        """The folder that relative paths begin in."""
+        """The folder that relative paths begin in; raises Timeout."""
         await self._program.write(self._mark + b"\n")
-        async with asyncio.timeout(BEGIN_WITHIN):
-            return (await self.ask("pwd")).output.rstrip(b"\n") or b"/"
+        try:
+            async with asyncio.timeout(BEGIN_WITHIN):
+                return (await self.ask("pwd")).output.rstrip(b"\n") or b"/"
+        except TimeoutError:
+            raise Timeout(f"the shell in the container did not answer within {BEGIN_WITHIN:g} s; retry") from None
 
     async def ask(self, what: str, *arguments: bytes) -> Answer:
         """The answer to one request; raises RuntimeFailed if the shell has ended.

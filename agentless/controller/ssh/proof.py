@@ -45,7 +45,3 @@ class Proof(asyncssh.SSHServer):
         if gate := self._login.gate:
             self._connection.send_auth_banner(f"agentless: {printable(gate.unlisted)}\r\n")
         return False
-
-    def auth_completed(self) -> None:
-        """They are in."""
-        self._login.opened()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -110,14 +110,10 @@ class Relays:
         """Begin to reach a port: where that is possible, what is sent meanwhile need not wait."""
         if not host.isprintable() or not host or " " in host:
             raise Refused("no such host")
-        try:
-            return await self._begin(host, port)
-        except Ended:
-            # A program that was ready may have ended long ago.
-            try:
+        for _ in range(SPARES + 1):  # those that were ready may have ended long ago, with the container
+            with suppress(Ended):
                 return await self._begin(host, port)
-            except Ended:
-                raise Refused(_ENDED) from None
+        raise Refused(_ENDED)
 
     async def close(self) -> None:
         """End all programs."""

@@ -1,27 +1,13 @@
-"""Ports in a container that lead to the user's machine (`ssh -R`); the template has the protocol."""
+"""Ports in a container that lead to the user's machine (`ssh -R`)."""
 
 from __future__ import annotations
-
-import asyncio
-import contextlib
-import struct
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from typing import Any
 
 import asyncssh
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.nodes.program import Program
-from agentless.errors import AgentlessError, Refused
-from agentless.model.text import printable
-from agentless.remote.concurrency import cancel
+from agentless.controller.ssh.accepted import Accepted, Opened
+from agentless.errors import Refused
 
-CHUNK = 64 * 1024
-LINE = 4096
-"""Bytes of the first line."""
-_HEADER = struct.Struct("!IBI")
-_NEW, _DATA, _END, _CLOSED = range(4)
 _ANY = {"": "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}  # noqa: S104 - the user asks for it
 """Addresses of a port, as ssh asks for them."""
 
@@ -29,31 +15,29 @@ _ANY = {"": "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}  # noqa: S104
 class RemotePort(asyncssh.SSHListener):
     """One port. Each connection to it is a channel to the client."""
 
-    def __init__(self, stack: AsyncExitStack, program: Program, connection: asyncssh.SSHServerConnection) -> None:
+    def __init__(self, connection: asyncssh.SSHServerConnection, host: str) -> None:
         super().__init__()
-        self._stack = stack
-        self._program = program
         self._connection = connection
-        self._seen = b""
+        self._host = host
         self._port = 0
-        self._asked: tuple[str, int] = ("", 0)
-        self._writers: dict[int, asyncio.Task[asyncssh.SSHWriter[bytes] | None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closing: asyncio.Task[None] | None = None
+        self._accepted = Accepted(self._connect)
 
     @classmethod
     async def begin(cls, login: Login, connection: asyncssh.SSHServerConnection, host: str, port: int) -> RemotePort:
         """Listen in the container; raises Refused with the reason."""
         if not host.isprintable() or " " in host:
             raise Refused("no such host")
-        stack = AsyncExitStack()
-        listener = cls(stack, await stack.enter_async_context(login.listener()), connection)
-        try:
-            await listener._listen(host, port)
-        except BaseException:
-            await stack.aclose()
-            raise
+        listener = cls(connection, host)
+        await listener._listen(login, port)
         return listener
+
+    async def _listen(self, login: Login, port: int) -> None:
+        self._port = port
+        answer = await self._accepted.begin(login.listener(), f"{_ANY.get(self._host, self._host)} {port}")
+        if not answer.isdigit():
+            await self._accepted.wait_closed()
+            raise Refused("the listening program in the container does not work")
+        self._port = port or int(answer)
 
     def get_port(self) -> int:
         """The port that was chosen."""
@@ -61,101 +45,11 @@ class RemotePort(asyncssh.SSHListener):
 
     def close(self) -> None:
         """Stop listening, and close its connections."""
-        self._closing = self._closing or asyncio.create_task(self._end())
+        self._accepted.close()
 
     async def wait_closed(self) -> None:
         """Wait until that is done."""
-        self.close()
-        if self._closing:
-            await asyncio.wait([self._closing])
+        await self._accepted.wait_closed()
 
-    async def _end(self) -> None:
-        await cancel(*self._tasks)
-        await self._stack.aclose()
-
-    async def _listen(self, host: str, port: int) -> None:
-        self._asked = host, port
-        await self._program.write(f"{_ANY.get(host, host)} {port}\n".encode())
-        while b"\n" not in self._seen:
-            if not await self._more() or len(self._seen) > LINE:
-                raise Refused(printable(self._seen[1:LINE].decode("utf-8", "replace")) or "the listening program ended")
-        line, _, self._seen = self._seen.partition(b"\n")
-        if not line[1:].isdigit():
-            raise Refused("the listening program in the container does not work")
-        self._port = int(line[1:])
-        self._begin(self._serve())
-
-    async def _serve(self) -> None:
-        """Take what the container sends, until it ends or this is closed."""
-        try:
-            with contextlib.suppress(AgentlessError):
-                while await self._has(_HEADER.size):
-                    number, kind, size = _HEADER.unpack(self._seen[: _HEADER.size])
-                    if size > CHUNK or not await self._has(_HEADER.size + size):
-                        return
-                    data = self._seen[_HEADER.size : _HEADER.size + size]
-                    self._seen = self._seen[_HEADER.size + size :]
-                    await self._take(number, kind, data)
-        finally:
-            self.close()
-
-    async def _take(self, number: int, kind: int, data: bytes) -> None:
-        if kind == _NEW:
-            self._writers[number] = asyncio.create_task(self._open(number))
-            return
-        opening = self._writers.get(number)
-        writer = await opening if opening else None
-        if writer is None:
-            return
-        with contextlib.suppress(OSError):
-            if kind == _DATA:
-                writer.write(data)
-                await writer.drain()
-            elif kind == _END:
-                writer.write_eof()
-        if kind == _CLOSED:
-            writer.close()
-            self._writers.pop(number, None)
-
-    async def _open(self, number: int) -> asyncssh.SSHWriter[bytes] | None:
-        """A channel to the client for a new connection; None if it refuses."""
-        try:
-            reader, writer = await self._connection.open_connection(*self._asked_or_chosen(), encoding=None)
-        except asyncssh.Error:
-            await self._put(number, _CLOSED)
-            return None
-        self._begin(self._send(number, reader))
-        return writer
-
-    def _asked_or_chosen(self) -> tuple[str, int]:
-        return self._asked[0], self._asked[1] or self._port
-
-    async def _send(self, number: int, reader: asyncssh.SSHReader[bytes]) -> None:
-        """Pass on what the client sends."""
-        with contextlib.suppress(OSError, asyncssh.Error, AgentlessError):
-            while data := await reader.read(CHUNK):
-                await self._put(number, _DATA, data)
-            await self._put(number, _END)
-            await reader.channel.wait_closed()
-            self._writers.pop(number, None)
-            await self._put(number, _CLOSED)
-
-    async def _put(self, number: int, kind: int, data: bytes = b"") -> None:
-        await self._program.write(_HEADER.pack(number, kind, len(data)) + data)
-
-    async def _has(self, size: int) -> bool:
-        while len(self._seen) < size:
-            if not await self._more():
-                return False
-        return True
-
-    async def _more(self) -> bool:
-        chunk = await self._program.read()
-        if chunk and chunk[0] == 1:
-            self._seen += chunk[1]
-        return chunk is not None
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _connect(self) -> Opened:
+        return await self._connection.open_connection(self._host, self._port, encoding=None)

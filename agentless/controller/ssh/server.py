@@ -10,10 +10,12 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.ssh.channel import CHUNK, Channel, EndingChannel
+from agentless.controller.ssh.agent import AgentSocket
+from agentless.controller.ssh.channel import CHUNK, Channel, ServerChannel
 from agentless.controller.ssh.proof import Proof
 from agentless.controller.ssh.relays import Relay, Relays
 from agentless.controller.ssh.remote_ports import RemotePort
+from agentless.controller.ssh.visit import Visit
 from agentless.errors import AgentlessError
 from agentless.remote.concurrency import cancel
 
@@ -23,24 +25,32 @@ class Server(Proof):
 
     def __init__(self, login: Login, relays: Relays) -> None:
         super().__init__(login)
+        self.visit = Visit(login.tell)
         self._relays = relays
         self._ports: set[asyncio.Task[RemotePort]] = set()
+        self._agent: asyncio.Task[AgentSocket] | None = None
+
+    def auth_completed(self) -> None:
+        """Count it as a login from now on."""
+        self.visit.begin()
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
         """Begin a channel for a program."""
         channel = self._connection.create_server_channel(encoding=None)
-        channel.__class__ = EndingChannel  # asyncssh has no way to say which class it is to be
-        return channel, Channel(self._login, self._settled)
+        channel.__class__ = ServerChannel  # asyncssh has no way to say which class it is to be
+        return channel, Channel(self._login, self)
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
         """Connect with a port as seen from within the container."""
         del orig_host, orig_port
+        self.visit.asks("ports")
         return self._connect(dest_host, dest_port)
 
     async def server_requested(self, listen_host: str, listen_port: int) -> asyncssh.SSHListener | bool:
         """Listen in the container, and pass each connection on to the client."""
+        self.visit.asks("ports")
         beginning = asyncio.create_task(RemotePort.begin(self._login, self._connection, listen_host, listen_port))
         self._ports.add(beginning)
         try:
@@ -51,11 +61,18 @@ class Server(Proof):
 
     async def close(self) -> None:
         """End what listens in the container, also what has only begun to when the client left."""
-        for found in await asyncio.gather(*self._ports, return_exceptions=True):
-            if isinstance(found, RemotePort):
+        begun = (*self._ports, *([self._agent] if self._agent else []))
+        for found in await asyncio.gather(*begun, return_exceptions=True):
+            if isinstance(found, (RemotePort, AgentSocket)):
                 await found.wait_closed()
 
-    async def _settled(self) -> None:
+    async def agent(self) -> str:
+        """The path of a socket in the container that leads to the user's agent; raises what its start raises."""
+        self.visit.asks("agent")
+        self._agent = self._agent or asyncio.create_task(AgentSocket.begin(self._login, self._connection))
+        return (await asyncio.shield(self._agent)).path
+
+    async def settled(self) -> None:
         """Wait until all ports that were asked for listen: what the client starts may connect with them at once."""
         if self._ports:
             await asyncio.wait(self._ports)

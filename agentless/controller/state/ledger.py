@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
@@ -102,7 +102,7 @@ class Ledger:
         """Move an ended task out of the history: its container runs again."""
         self._begin([(ended, event)], cause)
         with self.stores.writing("history"):
-            self.stores.history.remove(ended.id)
+            self.stores.history.revive(ended.id)
 
     def _begin(self, begun: Sequence[tuple[Task, TaskEvent]], cause: str) -> list[Task]:
         for task, _ in begun:
@@ -237,6 +237,10 @@ class Ledger:
         self.stores.secrets.remove(task.id)
         self._bus.publish(news)
         return view
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Wait until the condition holds; it is checked after all changes."""
+        await self._bus.until(is_so)
 
     def publish(self, task: Task, event: str, cause: str) -> None:
         """Publish an event that does not change the task."""

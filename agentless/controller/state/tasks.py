@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from agentless.model.nodes.gpu import GpuProcess
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Assigning, Task
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.usage.spent import GpuActivity
+from agentless.rules.tasks.ending import Ending
 from agentless.stores.records.history import History
 
 FORGOTTEN = 1000
@@ -19,7 +23,9 @@ class Tasks:
 
     `owner` runs this controller; `controller` is its id in the labels of its containers. `launching` are the tasks
     whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
-    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were.
+    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were, `endings` when a
+    VPS stops by itself. `vps` are the tasks that are a VPS now, by its name. `kept` are allocations that nobody else
+    gets while a container is started again or replaced.
     """
 
     def __init__(self, owner: str, controller: str, history: History) -> None:
@@ -32,11 +38,28 @@ class Tasks:
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle: dict[str, IdleGpus] = {}
         self.loads: dict[str, GpuActivity] = {}
+        self.endings: dict[str, Ending] = {}
+        self.vps: dict[str, str] = {}
+        self.kept: dict[str, Task] = {}
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:
         """Whether this controller has the task, live or ended."""
         return task_id in self.live or self.history.has(task_id)
+
+    def is_vps(self, task: Task) -> bool:
+        """Whether this is what a VPS is now, not a container that was replaced by another."""
+        return task.spec.traits.comes_back and self.vps.get(task.spec.name or "") == task.id
+
+    @contextmanager
+    def keeping(self, task: Task) -> Iterator[None]:
+        """Keep the allocation of a task, also after its end."""
+        if task.placement:
+            self.kept[task.id] = replace(task, status=Assigning(task.placement, 0.0))
+        try:
+            yield
+        finally:
+            self.kept.pop(task.id, None)
 
     def remembered(self, task_id: str) -> tuple[bool, str | None]:
         """Whether this controller has the task, live or ended, and the id of its container, if known."""

@@ -63,6 +63,7 @@ class TaskViews:
             mine=task.owner == known.owner,
             retried_as=later if later and known.knows(later) else None,
             idle=known.idle.get(task.id),
+            ending=known.endings.get(task.id),
             now=self._clock.now(),
             outputs=self._outputs.view(task) if task.spec.outputs else (),
         )

@@ -12,10 +12,11 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.request import Submit
-from agentless.errors import UsageError
+from agentless.errors import Refused, UsageError
 from agentless.model.tasks.spec import check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
+from agentless.rules.explain.obstacles import refusal
 
 
 class Submission:
@@ -63,6 +64,26 @@ class Submission:
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
         launched = iter(await asyncio.gather(*(self._answers.launched(task) for task in begun)))
         return _noticed([start or next(launched) for start in starts], notice)
+
+    async def replace(self, request: Submit, old: Task, *, same: bool) -> StartView:
+        """Start one task now in place of another, whose allocation is kept for it; `same`: on just those GPUs.
+
+        Raises what is in the way.
+        """
+        self._builder.check_request(request)
+        [task] = await self._builder.build(request)
+        await self._wait_for_nodes(task)
+        # No await from here until the allocation is on disk.
+        cluster = self._nodes.cluster(asking=old.id)
+        if error := refusal(cluster, task.spec, task.owner):
+            raise error
+        found = old.placement if same else self._queue.look([task], asking=old.id).starts.get(task.id)
+        if found is None:
+            raise Refused(f"{task.spec.needs}: free resources are promised to tasks in the queue")
+        [refused] = self._admission.admit([task], {task.id: found}, {}, request.by)
+        if refused:
+            raise refused
+        return await self._answers.launched(task)
 
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""

@@ -43,7 +43,7 @@ class Removal:
         `force` kills a live one first.
         """
         task = self._lookup.find(reference)
-        if task.spec.traits.comes_back and not vps:
+        if self._tasks.is_vps(task) and not vps:
             raise Refused(
                 f"task {task.id} is a VPS; to remove it with its files, run: agentless vps rm {task.spec.name}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from agentless.controller.nodes.node_link import NodeLink
@@ -59,7 +59,7 @@ class VpsStarts:
         memory = needs.gpu_memory if shared else None
         exact = replace(task.spec, needs=Needs(exclusive=needs.exclusive, gpu_share=needs.gpu_share, gpu_memory=memory))
         [exact] = on_targets(exact, [str(placement)])
-        if error := refusal(self._nodes.cluster([placement.node]), exact, task.owner):
+        if error := refusal(self._nodes.cluster([placement.node], asking=task.id), exact, task.owner):
             raise error
         self._tasks.launching.add(task.id)
         try:
@@ -69,6 +69,10 @@ class VpsStarts:
             raise
         # Who asks may leave; a start is never left half done.
         return await asyncio.shield(self._send(link, task, was, placement))
+
+    def keeping(self, task: Task) -> AbstractContextManager[None]:
+        """Keep its GPUs for its next start, whoever else waits for them."""
+        return self._tasks.keeping(task)
 
     def leave(self, task_id: str) -> None:
         """Leave it as it is, if it went down and would be started."""

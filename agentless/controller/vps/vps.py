@@ -1,57 +1,51 @@
-"""VPS by name: create, list, stop, start, remove."""
+"""What can be done with a VPS, by its name."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from agentless.controller.state.event_bus import EventBus, TaskChanged
-from agentless.controller.state.lookup import Lookup
-from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.submit.request import Submit
 from agentless.controller.submit.submission import Submission
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.stops import Stops
+from agentless.controller.vps.names import VpsNames
+from agentless.controller.vps.replacement import Replacement, SpecOf, anywhere, exactly, from_snapshot
+from agentless.controller.vps.resizing import Resize, Resizing
+from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
-from agentless.errors import NotFound, Refused, StateError, UsageError
+from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Task
-from agentless.model.view import StartView, TaskView
-from agentless.rules.views.nearest import nearest
-from agentless.stores.state.vps import VpsStore
+from agentless.model.images.env import EnvRef
+from agentless.model.images.snapshot import check_vps_name, snapshot_words
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Lost, Task
+from agentless.model.view import SnapshotView, StartView, TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A VPS that was started; `message` tells what is left of an earlier container."""
+
+    task: Task
+    message: str = ""
 
 
 class Vps:
-    """All VPS that this controller knows."""
+    """Changes VPS. Each change but a stop waits for the one before it."""
 
     def __init__(
         self,
+        names: VpsNames,
         changes: tuple[Submission, Stops, Removal, VpsStarts],
-        lookup: Lookup,
-        store: VpsStore,
-        stores: TaskStores,
-        bus: EventBus,
+        snapshots: Snapshots,
+        replacement: Replacement,
+        resizing: Resizing,
     ) -> None:
+        self.names = names
+        self.snapshots = snapshots
         self._submission, self._stops, self._removal, self._starts = changes
-        self._lookup = lookup
-        self._store = store
-        self._stores = stores
-        self._ids = store.load()
-        bus.subscribe(TaskChanged, self._changed)
-
-    def all(self) -> list[Task]:
-        """Every VPS, by name."""
-        found = []
-        for name in sorted(self._ids):
-            with suppress(NotFound):
-                found.append(self.find(name))
-        return found
-
-    def find(self, name: str) -> Task:
-        """The VPS of this name; raises NotFound."""
-        if name not in self._ids:
-            raise NotFound(f"no VPS {name!r}{nearest(name, self._ids)}; to list them, run: agentless vps list")
-        return self._lookup.task(self._ids[name])
+        self._replacement = replacement
+        self._resizing = resizing
 
     async def create(self, request: Submit) -> StartView:
         """Create one; raises Refused if the name is taken."""
@@ -59,54 +53,101 @@ class Vps:
         if more:
             raise UsageError("one VPS has one target; create each by its name")
         spec = replace(spec, workload="vps")
-        if spec.name in self._ids and any(each.spec.name == spec.name for each in self.all()):
-            raise Refused(f"VPS {spec.name} already exists; to see it, run: agentless vps show {spec.name}")
-        [start] = await self._submission.submit(replace(request, specs=(spec,)))
-        if start.task:
-            self._remember(spec.name or "", start.task.id)
-        return start
+        name = check_vps_name(spec.name or "")
+        async with self.names.creating(name):
+            [start] = await self._submission.submit(replace(request, specs=(spec,)))
+            if start.task and not request.dry_run:
+                self.names.set(name, start.task.id)
+            return start
 
     async def stop(self, name: str, grace: float | None, *, by: Caller) -> Task:
-        """Stop it: its GPUs are free, and its files stay."""
-        task = self.find(name)
+        """Stop it: its GPUs are free, and its files stay. Waits for its snapshot, if it is to have one."""
+        task = self.names.find(name)
         self._starts.leave(task.id)
-        return await self._stops.ask(task, "stop", grace, by=by)
+        task = await self._stops.ask(task, "stop", grace, by=by)
+        await self.snapshots.settled(task.id)
+        return task
 
-    async def start(self, name: str, *, by: Caller) -> Task:
-        """Start it again, with the same GPUs."""
-        task = self.find(name)
-        if task.live:
-            raise Refused(f"VPS {name} is {task.state}; nothing to start")
-        return await self._starts.start(task, f"agentless vps start, by {by}")
+    async def start(self, name: str, *, by: Caller, elsewhere: bool = False) -> Started:
+        """Start it again with the same GPUs; `elsewhere`: or with others, in a new container from a snapshot."""
+        async with self.names.changing(name) as task:
+            if task.live and not isinstance(task.status, Lost):
+                raise Refused(f"VPS {name} is {task.state}; nothing to start")
+            try:
+                if task.live:
+                    raise Unreachable(f"VPS {name} is lost: cannot reach {task.node}")
+                return Started(await self._starts.start(task, f"agentless vps start, by {by}"))
+            except (Refused, NoAnswer) as error:
+                if not elsewhere:
+                    hint = f"for other GPUs or another node, run: agentless vps start {name} --anywhere"
+                    raise type(error)(f"{error}; {hint}") from None
+                return await self._elsewhere(task, error, by)
 
-    async def restart(self, name: str, grace: float | None, *, by: Caller) -> Task:
+    async def restart(self, name: str, grace: float | None, *, by: Caller) -> Started:
         """Stop it if it runs, and start it."""
-        if self.find(name).live:
-            await self.stop(name, grace, by=by)
-        return await self.start(name, by=by)
+        task = self.names.find(name)
+        with self._starts.keeping(task):
+            if task.live:
+                await self.stop(name, grace, by=by)
+            return await self.start(name, by=by)
+
+    async def snapshot(self, name: str, message: str, *, by: Caller) -> SnapshotView:
+        """Save its files as a snapshot."""
+        async with self.names.changing(name) as task:
+            return await self.snapshots.take(task, message, by.name)
+
+    async def restore(self, name: str, snapshot: str, *, by: Caller) -> Started:
+        """Run it in a new container from a snapshot, on its GPUs; what was changed since is lost."""
+        async with self.names.changing(name) as task:
+            ref = await self.snapshots.resolve(snapshot, name)
+
+            async def restored(old: Task) -> TaskSpec:
+                return exactly(from_snapshot(old.spec, ref), old.placement)
+
+            return await self._replaced(task, restored, f"restored from {snapshot_words(ref)}", by)
+
+    async def resize(self, name: str, change: Resize, *, by: Caller) -> Started:
+        """Give it other cores, memory or GPUs: at once if it runs and keeps its GPUs, else in a new container."""
+        async with self.names.changing(name) as task:
+            if change.is_live(task):
+                return Started(await self._resizing.update(task, change, by))
+            needs = change.needs(task.spec.needs)
+
+            async def resized(old: Task) -> TaskSpec:
+                spec = from_snapshot(change.limited(old.spec), await self._latest(old))
+                return replace(spec, needs=needs) if change.target else exactly(spec, old.placement)
+
+            return await self._replaced(task, resized, "resized", by)
 
     async def remove(self, name: str, *, force: bool, by: Caller) -> TaskView:
-        """Remove it with its files; a live one only by `force`."""
-        task = self.find(name)
-        if task.live and not force:
-            raise Refused(f"VPS {name} is {task.state}; first run: agentless vps stop {name}, or use rm --force")
-        removed = await self._removal.remove(task.id, force=force, by=by, vps=True)
-        self._ids.pop(name, None)
-        self._save()
-        return removed
+        """Remove it with its files; a live one only by `force`. Its snapshots stay."""
+        async with self.names.changing(name) as task:
+            if task.live and not force:
+                raise Refused(f"VPS {name} is {task.state}; first run: agentless vps stop {name}, or use rm --force")
+            removed = await self._removal.remove(task.id, force=force, by=by, vps=True)
+            self.names.drop(name)
+            return removed
 
     # ------------------------------------------------------------------ inside
 
-    def _changed(self, change: TaskChanged) -> None:
-        """Remember one that was taken over from a node."""
-        task = change.after
-        if task.spec.traits.comes_back and task.spec.name and self._ids.get(task.spec.name) != task.id and task.live:
-            self._remember(task.spec.name, task.id)
+    async def _elsewhere(self, task: Task, error: AgentlessError, by: Caller) -> Started:
+        try:
+            ref = await self._latest(task)
+        except Refused:
+            raise type(error)(f"{error}; and there is no snapshot from which it could be started elsewhere") from None
 
-    def _remember(self, name: str, task_id: str) -> None:
-        self._ids[name] = task_id
-        self._save()
+        async def moved(old: Task) -> TaskSpec:
+            return anywhere(from_snapshot(old.spec, ref))
 
-    def _save(self) -> None:
-        with suppress(StateError), self._stores.writing("state"):
-            self._store.save(self._ids)
+        return await self._replaced(task, moved, f"started elsewhere from {snapshot_words(ref)}", by)
+
+    async def _latest(self, task: Task) -> EnvRef:
+        ref = await self.snapshots.latest(task)
+        if ref is None:
+            raise Refused(f"VPS {task.spec.name} has no snapshot, and {task.node} does not answer")
+        return ref
+
+    async def _replaced(self, old: Task, spec_of: SpecOf, how: str, by: Caller) -> Started:
+        new = await self._replacement.replace(old, spec_of, by)
+        self.names.set(new.spec.name or "", new.id)
+        return Started(new, await self._replacement.clear(old, new, how, by))

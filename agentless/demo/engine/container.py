@@ -153,6 +153,7 @@ class SimulatedContainer:
                 "StartedAt": rfc3339(self.started),
                 "FinishedAt": rfc3339(self.finished),
             },
+            "HostConfig": {"NanoCpus": 0, "Memory": 0},
             "Config": {"Image": self.config.image, "Labels": dict(self.config.labels)},
         }
 

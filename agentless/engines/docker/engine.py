@@ -398,6 +398,19 @@ class DockerEngine:
         """Let frozen processes run again."""
         return self._commands.words("docker-unpause.j2", container=container)
 
+    def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
+        """Give a container these limits while it runs; None: as it is."""
+        return self._commands.words("docker-update.j2", container=container, cores=cores, memory=memory)
+
+    def cpu(self, containers: Sequence[str]) -> Command:
+        """Ask for the processor time that containers have used."""
+        return self._commands.script("docker-cpu.sh.j2", containers=containers)
+
+    def parse_cpu(self, result: Result) -> dict[str, float]:
+        """That time in seconds, by container; one that did not answer is missing."""
+        found = re.findall(r"^(\S+) (usage_usec )?([0-9]{1,20})$", result.out, re.MULTILINE)
+        return {container: int(number) / (1e6 if micro else 1e9) for container, micro, number in found}
+
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove the container with its log."""
         return self._commands.words("docker-rm.j2", container=container, force=force)

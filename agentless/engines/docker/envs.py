@@ -33,6 +33,7 @@ from agentless.model.images.env import (
     container_of_env,
     ref_of,
 )
+from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.rules.images.layers import PARTIAL
 
 LOCK_WAIT = 20
@@ -115,6 +116,10 @@ class DockerEnvs:
         """Ask for an image's entrypoint, command, variables and labels."""
         return self._commands.words("env-image.j2", image=image, format=_FACTS)
 
+    def base(self, container: str) -> Command:
+        """Likewise for the image of a container; `parse_facts` reads the answer."""
+        return self._commands.script("env-base.sh.j2", container=container, id_format="{{.Image}}", format=_FACTS)
+
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
@@ -180,16 +185,16 @@ class DockerEnvs:
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
         """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
-        return self._commands.script(
-            "env-save.sh.j2",
-            container=container,
-            unlabelled=None,
-            changes=[*self._as_before(base), *_labelled(labels)],
-            fresh=self.passing(ref, mark),
-            image=ref.image,
-            lock_wait=LOCK_WAIT,
-            format=_FACTS,
-        )
+        return self._save(container, [*self._as_before(base), *_labelled(labels)], ref, mark)
+
+    def snapshot(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
+        """Likewise the container of a task, whose claim and GPUs the image must not have."""
+        claim = dict.fromkeys((*COVERED, SIGNATURE), "")
+        hidden = _set(self._vendors.injection("docker", ()).environment)
+        # The entrypoint of a container that waits is not the image's. Docker takes one empty word for none.
+        entrypoint = [] if base.entrypoint else ['ENTRYPOINT [""]']
+        changes = [*hidden, *entrypoint, *self._as_before(base), *_labelled({**claim, **labels})]
+        return self._save(container, changes, ref, mark)
 
     def build(self, ref: EnvRef, dockerfile: str, labels: Mapping[str, str], mark: str) -> Command:
         """Build a version of the context that is written to it once the mark has come; then its output comes.
@@ -257,6 +262,18 @@ class DockerEnvs:
 
     # ------------------------------------------------------------------ inside
 
+    def _save(self, container: str, changes: list[str], ref: EnvRef, mark: str) -> Command:
+        return self._commands.script(
+            "env-save.sh.j2",
+            container=container,
+            unlabelled=None,
+            changes=changes,
+            fresh=self.passing(ref, mark),
+            image=ref.image,
+            lock_wait=LOCK_WAIT,
+            format=_FACTS,
+        )
+
     def _as_before(self, base: ImageFacts) -> list[str]:
         """`docker commit` changes with which the saved image runs like the image it was built from."""
         command = list(base.command) or ([] if base.entrypoint else ["sh"])
@@ -265,7 +282,7 @@ class DockerEnvs:
             changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
         variables = dict(variable.partition("=")[::2] for variable in base.env)
         hidden = self._vendors.hiding(variables)
-        return [*changes, *(f"ENV {name}={_quoted(value)}" for name, value in variables.items() if name in hidden)]
+        return [*changes, *_set({name: value for name, value in variables.items() if name in hidden})]
 
     def _facts_in(self, result: Result, what: str) -> ImageFacts:
         self._check(result)
@@ -303,6 +320,10 @@ def _facts(found: Mapping[str, Any]) -> ImageFacts:
         tuple(found["volumes"] or ()),
         found["labels"] or {},
     )
+
+
+def _set(variables: Mapping[str, str]) -> list[str]:
+    return [f"ENV {name}={_quoted(value)}" for name, value in variables.items()]
 
 
 def _labelled(labels: Mapping[str, str]) -> list[str]:

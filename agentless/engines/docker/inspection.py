@@ -1,6 +1,7 @@
 """The format for `inspect`, and the container that its answer describes.
 
-The fields are State.Status, State.ExitCode, State.OOMKilled and times as RFC 3339 with nanoseconds.
+The fields are HostConfig.NanoCpus (billionths of a core), HostConfig.Memory (bytes), State.Status, State.ExitCode,
+State.OOMKilled and times as RFC 3339 with nanoseconds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def inspected(identity: str) -> str:
     state = (f'"{field}":{{{{json .State.{field}}}}}' for field in ("Status", "ExitCode", "OOMKilled", *_TIMES))
     return (
         f'{{"id":{{{{json {identity}}}}},"name":{{{{json (printf "%.{container_limits.WORDS}s" .Name)}}}}'
+        ',"cpus":{{json .HostConfig.NanoCpus}},"memory":{{json .HostConfig.Memory}}'
         f',"created":{{{{json .Created}}}},"state":{{{",".join(state)}'
         f',"Error":{{{{json (printf "%.{container_limits.WORDS}s" .State.Error)}}}}}},"labels":{{{",".join(labels)}}}}}'
     )
@@ -54,4 +56,11 @@ def container_of_fields(fields: Mapping[str, object], clock: float) -> Container
         started_at=seconds(state.get("StartedAt")),
         finished_at=seconds(state.get("FinishedAt")),
         clock=clock,
+        cores=None if (cpus := _number(fields.get("cpus"))) is None else cpus / 1e9,
+        memory=_number(fields.get("memory")),
     )
+
+
+def _number(value: object) -> int | None:
+    """A limit; 0 is none."""
+    return value if isinstance(value, int) and 0 < value < 2**63 else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings
 from agentless.engines.docker.commands import Commands
 from agentless.model.command import Command
-from agentless.model.terminal import Attachment, InputKind
+from agentless.model.terminal import ANY_SHELL, Attachment, InputKind
 from agentless.ports import Reading
 
 
@@ -24,15 +24,19 @@ class DockerTerminal:
             "docker-shell.sh.j2",
             docker=self._commands.quiet,
             container=container,
-            command=command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"),
+            command=command or ANY_SHELL,
             mark=mark,
             input=attached.input.value,
             variables=[f"{name}={value}" for name, value in attached.variables.items()],
         )
 
-    def hang_up(self, container: str, mark: str) -> Command:
+    def hang_up(self, container: str, mark: str, *, whole: bool) -> Command:
         """End the program that `shell` has begun with this mark, if it is still there."""
-        return self._commands.script("docker-hang-up.sh.j2", container=container, mark=mark, once=True, whole=True)
+        return self._commands.script("docker-hang-up.sh.j2", container=container, mark=mark, once=True, whole=whole)
+
+    def tell(self, container: str, mark: str, signal: str) -> Command:
+        """Send a signal to the program that `shell` has begun with this mark."""
+        return self._commands.script("docker-tell.sh.j2", container=container, mark=mark, signal=signal)
 
     def inside(self, template: str) -> Sequence[str]:
         """The command that runs this template as a script of the container's own `sh`."""

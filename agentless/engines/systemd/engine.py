@@ -23,6 +23,7 @@ from agentless.engines.dialect import Dialect
 from agentless.engines.docker.complaints import blame, explain, without_words_of
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.systemd.journal import JournalReading
+from agentless.engines.systemd.terminal import SystemdTerminal
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
@@ -95,7 +96,7 @@ class Systemd:
 
     at_once = 1
     program = "systemd-run"
-    images = volumes = files = envs = terminal = None
+    images = volumes = files = envs = None
 
     def __init__(
         self, node: NodeConfig, renderer: Renderer, signer: Signer, vendors: GpuVendors, dialect: Dialect = DOCKER
@@ -105,6 +106,7 @@ class Systemd:
         self._dialect = dialect
         self._signer = signer
         self._renderer = renderer
+        self.terminal = SystemdTerminal(self._of, renderer.script)
 
     # ------------------------------------------------------------------ asking
 

@@ -173,13 +173,18 @@ class ImageFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+def is_env_name(name: str) -> bool:
+    """Whether an env could have this name."""
+    return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """Check and return the name of an env. Raises UsageError."""
     if name == NULL:
         raise UsageError("NULL is not an env: --container NULL means no container")
     if name.upper() == NULL:
         raise UsageError(f"{name!r} is not a valid env name; for no container, use --container NULL in capitals")
-    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+    if not is_env_name(name):
         raise UsageError(
             f"env {name[:80]!r}: use up to {MAX_NAME} lowercase letters and digits, with single '.', '_' or '-' "
             "between them"

@@ -92,7 +92,7 @@ _WHOLE = TypeAdapter(_Whole)
 
 def named_task(container: Container) -> str | None:
     """The id of the task that the labels of a container name; None for any other container."""
-    return container.labels.get(TASK)
+    return container.labels.get(TASK) or None
 
 
 def claim_of(container: Container) -> Claim | None:
@@ -183,6 +183,10 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
         kind = NULL if container.on_node_itself else None
         spec = TaskSpec((DAMAGED,), container=kind, needs=Needs(nodes=(node,)))
         whole = _Whole(node, task_id or claim.task, max(0.0, created), (), spec)
+    if whole.spec.traits.comes_back:
+        # Unlike its labels, its limits can change while it runs.
+        spec = replace(whole.spec, cores=container.cores, memory=container.memory)
+        whole = replace(whole, spec=spec)
     return _task(container, replace(claim, task=task_id or claim.task), whole, node, now)
 
 
@@ -220,6 +224,8 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
         status = Running(placement, container.id, began, run)
     else:
         outcome = outcome_of(container.exit_code, oom_killed=container.oom_killed)
+        if whole.spec.traits.comes_back and outcome != "killed_oom":
+            outcome = "stopped"  # it has no end of its own
         status = Ended(
             outcome, max(began, min(now, began + ran)), container.exit_code, None, placement, container.id, began, run
         )

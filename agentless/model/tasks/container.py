@@ -23,7 +23,7 @@ class Container:
     """Id, name, state and labels. Times are Unix seconds by the node's clock, None if it never happened.
 
     `clock` is by how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a
-    valid signature of this controller, see `model/tasks/signature`.
+    valid signature of this controller, see `model/tasks/signature`. `cores` and `memory` (bytes) are its limits now.
     """
 
     id: str
@@ -38,6 +38,8 @@ class Container:
     finished_at: float | None = None
     clock: float = 0.0
     signed: bool = False
+    cores: float | None = None
+    memory: int | None = None
 
     @property
     def on_node_itself(self) -> bool:

@@ -13,8 +13,10 @@ from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
+from agentless.model.images.snapshot import check_vps_name
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
+from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
@@ -30,6 +32,10 @@ MAX_VARIABLE = 128 * 1024 - 1
 """The limit of a variable as NAME=VALUE, in bytes (MAX_ARG_STRLEN in Linux)."""
 MAX_SECRETS = 1024 * 1024
 """The limit of all secrets as NAME=VALUE, in bytes. Linux allows a quarter of the stack limit, usually 2 MiB."""
+LEAST_LIFE = 60.0
+"""The shortest time, in seconds, after which a VPS may stop by itself."""
+MAX_SNAPSHOTS = 100
+"""The limit of snapshots that are kept of those made when a VPS stops."""
 MAX_NUMBER = 2**63 - 1
 """The largest number in state and labels: 64 bits, signed."""
 
@@ -82,6 +88,7 @@ class TaskSpec:
     of early versions, is a task. `secret_env` only has names: values of secrets are never shown, stored or published.
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
+    `ports` are those that a client forwards while it shows the task.
     """
 
     command: tuple[str, ...]
@@ -110,6 +117,7 @@ class TaskSpec:
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
     workload: WorkloadName | None = None
+    ports: tuple[Port, ...] = ()
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False
 
@@ -204,6 +212,8 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
             time_limit=terms.time_limit or None,
             signal_before=terms.signal_before or None,
             max_parallel=terms.max_parallel or None,
+            expires=terms.expires or None,
+            idle_stop=terms.idle_stop or None,
         ),
     )
 
@@ -216,6 +226,8 @@ def check_spec(spec: TaskSpec) -> None:
         _check_vps(spec)
     elif spec.public_keys or spec.no_ssh:
         raise UsageError("only a VPS has public keys or --no-ssh; see: agentless vps create --help-all")
+    elif spec.terms.expires or spec.terms.idle_stop or spec.terms.snapshot_on_stop:
+        raise UsageError("--expires, --idle-stop and --snapshot-on-stop are for a VPS; for a task, use --time-limit")
     _check_container(spec)
     _check_texts(spec)
     _check_uploads(spec)
@@ -224,6 +236,7 @@ def check_spec(spec: TaskSpec) -> None:
     _check_single_words(spec)
     for volume in spec.volumes:
         check_volume(volume.name)
+    check_ports(spec.ports)
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)
@@ -240,6 +253,7 @@ def _check_vps(spec: TaskSpec) -> None:
     """Raise UsageError for what only a task can have."""
     if spec.name is None:
         raise UsageError("a VPS needs a name; for example: agentless vps create dev 1x")
+    check_vps_name(spec.name)
     if spec.on_node_itself:
         raise UsageError("a VPS needs a container; omit --container NULL")
     if spec.secret_env:
@@ -249,6 +263,11 @@ def _check_vps(spec: TaskSpec) -> None:
     if spec.public_keys and spec.no_ssh:
         raise UsageError("--no-ssh admits nobody, so it cannot be combined with public keys; use one of them")
     parse_public_keys(spec.public_keys)
+    for option, seconds in (("--expires", spec.terms.expires), ("--idle-stop", spec.terms.idle_stop)):
+        if seconds is not None and not LEAST_LIFE <= seconds < math.inf:
+            raise UsageError(f"{option} {seconds:g}s: use a duration of a minute or more")
+    if not 0 <= spec.terms.snapshot_on_stop <= MAX_SNAPSHOTS:
+        raise UsageError(f"--snapshot-on-stop {spec.terms.snapshot_on_stop}: use a number up to {MAX_SNAPSHOTS}")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:

@@ -98,6 +98,14 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Resized:
+    """Its container has other limits: cores and bytes of memory."""
+
+    cores: float | None
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchFailed:
     """The launch has failed, and certainly no container runs."""
 
@@ -166,6 +174,7 @@ TaskEvent = (
     | Launched
     | StartAsked
     | NotStarted
+    | Resized
     | LaunchFailed
     | Dated
     | Restarted

@@ -33,6 +33,9 @@ class Terms:
     `exit:CODE`. The pause is `backoff` after the first try, and doubles after each one.
 
     At most `max_parallel` tasks of its batch run at a time (None: no limit).
+
+    Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
+    many of the snapshots are kept that are made when it stops.
     """
 
     priority: int = 0
@@ -45,6 +48,9 @@ class Terms:
     retry_on: tuple[str, ...] = RETRY_ON
     backoff: float = 10.0
     max_parallel: int | None = None
+    expires: float | None = None
+    idle_stop: float | None = None
+    snapshot_on_stop: int = 0
 
 
 def parse_signal(text: str) -> str:

@@ -43,8 +43,8 @@ class HistoryView:
 class UsageRowView:
     """GPU usage of one owner, node or batch in a time span.
 
-    `tasks` ran in the span; `share` is the fraction of all GPU time. `utilization_pct` is the average GPU utilization
-    of the tasks, None if unknown.
+    `tasks` ran in the span, a VPS once for each of its starts; `share` is the fraction of all GPU time.
+    `utilization_pct` is the average GPU utilization of the tasks, None if unknown.
     """
 
     name: str

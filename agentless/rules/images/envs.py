@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agentless.errors import NotFound, Refused
 from agentless.model.images.env import EnvImage, EnvRecord, EnvRef, Sight, Version
+from agentless.model.images.snapshot import is_snapshot
 from agentless.rules.views.nearest import nearest
 
 LEFT_FOR = 300.0
@@ -129,5 +130,7 @@ def prunable(
 
 
 def _is_old(record: EnvRecord | None, ref: EnvRef) -> bool:
+    if is_snapshot(ref.name):
+        return False
     current = record.current if record and not record.assumed else None
     return current is not None and ref.version is not None and ref.version < current

@@ -14,6 +14,7 @@ from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
+from agentless.model.tasks.port import Port, parse_port
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
 from agentless.model.tasks.terms import parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
@@ -79,6 +80,15 @@ def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
     return tuple(map(parse_volume, texts(value, option)))
 
 
+def _ports(value: int | str | Iterable[int | str], option: str) -> tuple[Port, ...]:
+    found = value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    words = texts([str(each) if type(each) is int else each for each in found], option)  # type: ignore[misc]
+    try:
+        return tuple(map(parse_port, words))
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
 def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     """One text, or several; raises UsageError for anything else."""
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
@@ -123,6 +133,7 @@ Nodes = Annotated[str | Iterable[str] | None, _nodes]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
+Ports = Annotated[int | str | Iterable[int | str] | None, _ports]
 Volumes = Annotated[str | Iterable[str] | None, _volumes]
 Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, read_pairs]
 """A mapping, or texts like `rack=a`."""

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
+from agentless.model.tasks.workload import WorkloadName
 from agentless.rules.submit.kinds import (
     Endings,
     GpuMemory,
@@ -26,6 +27,7 @@ from agentless.rules.submit.kinds import (
     Owner,
     Pairs,
     Policy,
+    Ports,
     ShmSize,
     Signal,
     Texts,
@@ -47,7 +49,8 @@ class Option:
     """What is known of an option besides its name and type, which `OPTIONS` fills in.
 
     `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
-    field. `completes` says which names a shell may offer. A `common` option is in the short help.
+    field. `completes` says which names a shell may offer. A `common` option is in the short help. `only` is the kind of
+    workload that it is for, None: any.
     """
 
     panel: str
@@ -59,6 +62,7 @@ class Option:
     completes: Literal["nodes", "envs"] | None = None
     hint: str = ""
     common: bool = False
+    only: WorkloadName | None = None
     name: str = ""
     types: tuple[type, ...] = ()
     reader: Callable[[Any, str], Any] | None = None
@@ -119,11 +123,12 @@ class Options(TypedDict, total=False):
             "TIME",
             common=True,
             hint="like 8h; short tasks can fill gaps in the queue",
+            only="task",
         ),
     ]
-    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM")]
+    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task")]
     signal_before: Annotated[
-        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME")
+        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME", only="task")
     ]
     stop_grace: Annotated[Time, Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s")]
     at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
@@ -134,10 +139,14 @@ class Options(TypedDict, total=False):
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
     wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]
-    max_parallel: Annotated[int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N")]
+    max_parallel: Annotated[
+        int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N", only="task")
+    ]
     zipped: Annotated[
         bool,
-        Option(WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",)),
+        Option(
+            WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",), only="task"
+        ),
     ]
     gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
     gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
@@ -190,17 +199,45 @@ class Options(TypedDict, total=False):
             "KEY[=VALUE]",
             flags=("--secret-env", "-s"),
             many=True,
+            only="task",
         ),
     ]
     workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
     user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
     network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    port: Annotated[
+        Ports,
+        Option(
+            CONTAINER,
+            "Forward a port of this machine to the task while --follow or run shows it",
+            "PORT[:LOCAL]",
+            many=True,
+        ),
+    ]
     privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
+    public_key_file: Annotated[
+        Texts,
+        Option(
+            CONTAINER,
+            "Let the owners of the public keys in this file enter by ssh, over their controllers",
+            "PATH",
+            many=True,
+            only="vps",
+        ),
+    ]
+    public_key_string: Annotated[
+        Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True, only="vps")
+    ]
+    no_ssh: Annotated[
+        bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works", only="vps")
+    ]
     upload: Annotated[
-        Uploads, Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True)
+        Uploads,
+        Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True, only="task"),
     ]
     output: Annotated[
-        Outputs, Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True)
+        Outputs,
+        Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True, only="task"),
     ]
     mount: Annotated[Mounts, Option(FILES, "Mount a folder of the node", "HOST:CONT[:ro]", many=True, common=True)]
     volume: Annotated[
@@ -215,33 +252,37 @@ class Options(TypedDict, total=False):
             default=0,
             common=True,
             hint="retry up to N times on failure",
+            only="task",
         ),
     ]
     retry_on: Annotated[
-        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...")
+        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...", only="task")
     ]
     backoff: Annotated[
-        Time, Option(FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s")
+        Time,
+        Option(
+            FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s", only="task"
+        ),
     ]
-    name: Annotated[str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by")]
+    expires: Annotated[
+        Time, Option(WHEN, "Stop it this long after its start: 7d; 0 for never", "TIME", only="vps", common=True)
+    ]
+    idle_stop: Annotated[
+        Time,
+        Option(
+            WHEN, "Stop it after this time without a session, GPU load or CPU load: 4h", "TIME", only="vps", common=True
+        ),
+    ]
+    snapshot_on_stop: Annotated[
+        int, Option(CONTAINER, "Take a snapshot whenever it stops, and keep the last N", "N", default=0, only="vps")
+    ]
+    name: Annotated[
+        str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by", only="task")
+    ]
     label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
     owner: Annotated[
         Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
     ]
-
-
-class VpsOptions(Options, total=False):
-    """Those of a VPS: the same, and who else may enter it."""
-
-    public_key_file: Annotated[
-        Texts,
-        Option(
-            CONTAINER, "Let the owners of the public keys in this file enter by ssh, over their controllers", "PATH",
-            many=True,
-        ),
-    ]  # fmt: skip
-    public_key_string: Annotated[Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True)]
-    no_ssh: Annotated[bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works")]
 
 
 def _declared(name: str, kind: Any) -> Option:
@@ -257,9 +298,11 @@ def _declared(name: str, kind: Any) -> Option:
     return option
 
 
-def _all(declared: type) -> Mapping[str, Option]:
-    return {name: _declared(name, kind) for name, kind in get_type_hints(declared, include_extras=True).items()}
+OPTIONS: Mapping[str, Option] = {
+    name: _declared(name, kind) for name, kind in get_type_hints(Options, include_extras=True).items()
+}
 
 
-OPTIONS = _all(Options)
-VPS_OPTIONS = _all(VpsOptions)
+def options_of(workload: WorkloadName) -> list[Option]:
+    """The options that a workload of this kind can have."""
+    return [option for option in OPTIONS.values() if option.only in (None, workload)]

@@ -16,7 +16,7 @@ from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
 from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
-from agentless.rules.submit.options import OPTIONS, VPS_OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.public_keys import public_keys
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
@@ -71,9 +71,8 @@ def task_request(
 ) -> TaskRequest:
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    known = VPS_OPTIONS if workload == "vps" else OPTIONS
-    for name in given.keys() - known.keys():
-        raise UsageError(f"unknown option {name!r}{nearest(name, known)}")
+    for name in given.keys() - OPTIONS.keys():
+        raise UsageError(f"unknown option {name!r}{nearest(name, OPTIONS)}")
     wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
         raise UsageError("--retry-on needs --retries; for example: --retries 3")
@@ -150,7 +149,7 @@ def _spec(given: Mapping[str, Any]) -> TaskSpec:
         for part, values in parts.items():
             known = {field.name for field in fields(part)}
             for field in {name, f"{name}s"} & known:
-                values[field] = VPS_OPTIONS[name].read(value)
+                values[field] = OPTIONS[name].read(value)
     return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
 
 

@@ -34,6 +34,7 @@ from agentless.model.tasks.task_event import (
     Moved,
     NotStarted,
     Queued,
+    Resized,
     Restarted,
     StartAsked,
     Step,
@@ -96,6 +97,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
+        case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
+            return replace(task, spec=replace(task.spec, cores=cores, memory=memory))
         case Running() as status, Froze():
             return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():
@@ -155,4 +158,6 @@ _OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "t
 def outcome(task: Task, exited: Exited) -> Outcome:
     """The state after an end: the requested one, unless the task ran out of memory first."""
     word = outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
+    if task.spec.traits.comes_back and not task.spec.command and word != "killed_oom":
+        return "stopped"  # what only waits has neither succeeded nor failed
     return _OUTCOMES[task.stop] if task.stop and word != "killed_oom" else word

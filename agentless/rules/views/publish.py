@@ -16,6 +16,7 @@ from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.tasks.ending import Ending
 from agentless.rules.usage.idle import words
 
 
@@ -34,6 +35,7 @@ def task_view(
     mine: bool,
     retried_as: str | None = None,
     idle: IdleGpus | None = None,
+    ending: Ending | None = None,
     now: float = 0.0,
     outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
@@ -57,7 +59,10 @@ def task_view(
         started_at=timestamp(started),
         ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
         exit_code=status.exit_code if isinstance(status, Ended) else None,
-        reason=outlook.reason or _reason(task) or (words(idle, placement, now) if idle and placement else None),
+        reason=outlook.reason
+        or _reason(task)
+        or (ending.words(now) if ending else None)
+        or (words(idle, placement, now) if idle and placement else None),
         container=task.container,
         target=str(task.spec.needs),
         cores=task.spec.cores,
@@ -78,6 +83,7 @@ def task_view(
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
+        ports=task.spec.ports,
     )
 
 

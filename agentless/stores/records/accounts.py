@@ -1,7 +1,8 @@
 """GPU usage of tasks: two tables of the history. They stay when a task is removed.
 
 A row of `spent` has what `agentless usage` needs of an ended task, so that 100,000 are read without their documents.
-`loads` has the activity of the GPUs of live tasks so far, as of the last minute.
+A task that runs again has a row for each run. `loads` has the activity of the GPUs of live tasks so far, as of the last
+minute.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class Accounts:
         self._prepare()
         self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(spent))
         self._db.execute("DELETE FROM loads WHERE task = ?", (spent.task,))
+
+    def set_aside(self, task_id: str) -> None:
+        """Keep the usage of a run that is over apart from that of the next, in the open transaction."""
+        self._prepare()
+        self._db.execute("UPDATE OR REPLACE spent SET task = task || '@' || began WHERE task = ?", (task_id,))
 
     def page(self, after: tuple[float, str], limit: int) -> Page:
         """The first `limit` rows after this position: a time (Unix seconds) and the id of a task that ended then."""

@@ -137,6 +137,12 @@ class History:
             self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
             self._db.executemany(_RECORD, events)
 
+    def revive(self, task_id: str) -> None:
+        """Remove an ended task that is live again. The usage of the run that has ended stays."""
+        with self._at_once():
+            self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
+            self.accounts.set_aside(task_id)
+
     def has(self, task_id: str) -> bool:
         """Whether this task has ended here."""
         return bool(self._documents("SELECT id FROM tasks WHERE id = ?", (task_id,)))

@@ -67,8 +67,8 @@ def _add_envs(app: FastAPI, services: EnvServices) -> None:
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
-        """Remove an env from all reachable nodes."""
-        return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))
+        """Remove an env, or one version (`NAME:N`), from all reachable nodes."""
+        return await asyncio.shield(services.prune.remove(parse_ref(env), caller, lambda _: None))
 
 
 def _add_builds(app: FastAPI, services: EnvServices) -> None:

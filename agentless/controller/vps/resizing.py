@@ -1,0 +1,72 @@
+"""Other cores and memory for a VPS that runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.errors import UsageError
+from agentless.model.caller import Caller
+from agentless.model.scheduling.needs import Needs, joined, parse_target
+from agentless.model.tasks.spec import TaskSpec, check_spec, without_zeros
+from agentless.model.tasks.task import Paused, Running, Task
+from agentless.model.tasks.task_event import Resized
+from agentless.model.units import format_size
+from agentless.rules.explain.obstacles import refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """New limits and GPUs of a VPS. None: as they are; 0 cores or bytes: no limit."""
+
+    cores: float | None = None
+    memory: int | None = None
+    target: str | None = None
+
+    def is_live(self, task: Task) -> bool:
+        """Whether the engine can do it while it runs. It can set a limit, but not lift one."""
+        return self.target is None and 0 not in (self.cores, self.memory) and isinstance(task.status, (Running, Paused))
+
+    def limited(self, spec: TaskSpec) -> TaskSpec:
+        """The spec with these limits; raises UsageError."""
+        cores = spec.cores if self.cores is None else self.cores
+        memory = spec.memory if self.memory is None else self.memory
+        changed = without_zeros(replace(spec, cores=cores, memory=memory))
+        check_spec(changed)
+        return changed
+
+    def needs(self, needs: Needs) -> Needs:
+        """The needs of the new target, if there is one, on the terms of the old ones; raises UsageError."""
+        if self.target is None:
+            return needs
+        terms = Needs(exclude=needs.exclude, on=needs.on, exclusive=needs.exclusive, policy=needs.policy)
+        target = parse_target(self.target)
+        return joined(replace(terms, exclude=() if target.nodes else terms.exclude), target, self.target)
+
+
+class Resizing:
+    """Changes limits of containers that run."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+
+    async def update(self, task: Task, change: Resize, by: Caller) -> Task:
+        """Change them; raises Refused if the node has not as much."""
+        spec = change.limited(task.spec)
+        if (spec.cores, spec.memory) == (task.spec.cores, task.spec.memory):
+            raise UsageError("nothing to change; use --cores, --memory or a target, such as 2x")
+        link = self._nodes.link_of(task)
+        self._check_room(task, spec, link.node.name)
+        link.runtime.check(await link.run(link.runtime.resize(task.container_ref, spec.cores, spec.memory)))
+        memory = None if spec.memory is None else format_size(spec.memory)
+        return self._ledger.apply(task.id, Resized(spec.cores, spec.memory), f"{spec.cores} cores, {memory}, by {by}")
+
+    def _check_room(self, task: Task, spec: TaskSpec, node: str) -> None:
+        """Raise Refused if the node has not what is asked for in addition."""
+        cores = max(0.0, (spec.cores or 0.0) - (task.spec.cores or 0.0)) or None
+        memory = max(0, (spec.memory or 0) - (task.spec.memory or 0)) or None
+        added = replace(spec, cores=cores, memory=memory, needs=Needs(nodes=(node,)))
+        if error := refusal(self._nodes.cluster([node]), added, task.owner):
+            raise error

@@ -1,0 +1,133 @@
+"""Snapshots of VPS: each is a version of the env of its VPS."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+
+from agentless.controller.envs.envs import Envs, envs_of
+from agentless.controller.envs.prune import Prune
+from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.state.event_bus import EventBus, TaskChanged
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.to_the_end import to_the_end
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed
+from agentless.model.images.env import EnvRecord, EnvRef, Version, check_message, labels_of_version
+from agentless.model.images.snapshot import ON_STOP, check_vps_name, parse_snapshot, snapshot_words, snapshots_of
+from agentless.model.tasks.task import Ended, Task
+from agentless.model.view import SnapshotView
+from agentless.rules.images.envs import next_number, version_named
+from agentless.rules.views.publish import timestamp
+
+_log = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """Makes snapshots: on request, and when a VPS stops that is to have one then."""
+
+    def __init__(self, envs: Envs, prune: Prune, ledger: Ledger, bus: EventBus) -> None:
+        self._envs = envs
+        self._prune = prune
+        self._ledger = ledger
+        self._on_stop: dict[str, asyncio.Task[None]] = {}
+        bus.subscribe(TaskChanged, self._changed)
+
+    async def take(self, task: Task, message: str, by: str) -> SnapshotView:
+        """Save the files of a VPS as they are now; one that runs is paused meanwhile. Mounts are not included."""
+        message, name = check_message(message), task.spec.name or ""
+        if task.placement is None or task.container is None:
+            raise Refused(f"VPS {name} is {task.state} and has no container yet")
+        link = await self._envs.reached(task.placement.node, f"VPS {name} is on {task.placement.node}")
+        envs_of(link)
+        env = snapshots_of(name)
+        async with self._envs.working(env):
+            ref = await to_the_end(self._save(link, task.container, env, message, by))
+        self._ledger.publish(task, "snapshot-saved", f"{snapshot_words(ref)}, by {by}")
+        return next(each for each in self.all(name) if each.snapshot == snapshot_words(ref))
+
+    def all(self, vps: str) -> list[SnapshotView]:
+        """The snapshots of a VPS, oldest first, as of the last look at the nodes."""
+        record = self._envs.records.get(snapshots_of(vps), EnvRecord())
+        return [
+            _view(vps, EnvRef(snapshots_of(vps), number), version)
+            for number, version in sorted(record.versions.items())
+        ]
+
+    async def listed(self, vps: str) -> list[SnapshotView]:
+        """Likewise, after a look at them."""
+        await self._envs.look()
+        return self.all(check_vps_name(vps))
+
+    async def resolve(self, text: str, vps: str) -> EnvRef:
+        """The snapshot that is meant; raises NotFound with those that there are."""
+        await self._envs.look()
+        ref = parse_snapshot(text, vps)
+        try:
+            ref, version = version_named(self._envs.records, ref)
+        except (NotFound, Refused):
+            there = ", ".join(each.snapshot for each in self.all(vps)) or "none"
+            raise NotFound(f"no snapshot {snapshot_words(ref)}; snapshots of {vps}: {there}") from None
+        self._envs.holder(ref, version.id)
+        return ref
+
+    async def latest(self, task: Task) -> EnvRef | None:
+        """A snapshot of a VPS as it is now if its node answers, else its last one, if any."""
+        name, link = task.spec.name or "", self._envs.nodes.links.get(task.node or "")
+        if link and link.online and task.container:
+            return parse_snapshot((await self.take(task, "", ON_STOP)).snapshot)
+        await self._envs.look()
+        versions = self.all(name)
+        return parse_snapshot(versions[-1].snapshot) if versions else None
+
+    async def settled(self, task_id: str) -> None:
+        """Wait for the snapshot that is made because a VPS has stopped."""
+        if task_id in self._on_stop:
+            await asyncio.shield(self._on_stop[task_id])
+
+    # ------------------------------------------------------------------ inside
+
+    async def _save(self, link: NodeLink, container: str, env: str, message: str, by: str) -> EnvRef:
+        envs, words = self._envs, envs_of(link)
+        base = words.parse_facts(await link.run(words.base(container)))
+        if base is None:
+            raise RuntimeFailed(f"{link.node.name} no longer has the image of the container")
+        ref = EnvRef(env, next_number(envs.records.get(env, EnvRecord()), envs.sights, env))
+        envs.check_free(link, env, ref)
+        labels = labels_of_version(ref, message, by, envs.clock.now())
+        command = words.snapshot(container, base, ref, labels, secrets.token_hex(8))
+        words.parse_named(ref, await link.collect(command))
+        await envs.look_at(link)
+        return ref
+
+    def _changed(self, change: TaskChanged) -> None:
+        task = change.after
+        stopped = change.before.stop == "stop" and isinstance(task.status, Ended) and task.container is not None
+        if stopped and task.spec.traits.comes_back and task.spec.terms.snapshot_on_stop:
+            self._on_stop[task.id] = asyncio.create_task(self._keep(task))
+            self._on_stop[task.id].add_done_callback(lambda _: self._on_stop.pop(task.id, None))
+
+    async def _keep(self, task: Task) -> None:
+        """Take a snapshot, and remove older ones that were made in the same way."""
+        try:
+            await self.take(task, "", ON_STOP)
+            name, most = task.spec.name or "", task.spec.terms.snapshot_on_stop
+            made = [each for each in self.all(name) if each.by == ON_STOP]
+            for each in made[:-most]:
+                await self._prune.remove(parse_snapshot(each.snapshot), ON_STOP, lambda _: None)
+        except AgentlessError as error:
+            _log.warning("VPS %s: snapshot on stop: %s", task.spec.name, error)
+            self._ledger.publish(task, "snapshot-failed", str(error))
+
+
+def _view(vps: str, ref: EnvRef, version: Version) -> SnapshotView:
+    return SnapshotView(
+        snapshot=snapshot_words(ref),
+        vps=vps,
+        image=ref.image,
+        size_bytes=version.size,
+        message=version.message,
+        by=version.by,
+        at=timestamp(version.at) or "",
+        nodes=version.nodes,
+    )

@@ -1,0 +1,167 @@
+"""Snapshots of a VPS on real engines, and what is made of them: restore, other GPUs, another node."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real.cli import Cli, containers, inspect, until
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def node(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture(autouse=True)
+def _gone(agentless):
+    yield
+    for each in agentless.get("/v1/vps"):
+        agentless("vps", "rm", each["name"], "--force", "--yes")
+    for each in agentless.get("/v1/envs"):
+        agentless("env", "rm", each["name"], "--yes")
+
+
+def create(agentless, name="box", target="node1::0", *words):
+    return agentless.json("vps", "create", name, target, *words)
+
+
+def ssh(agentless, name, *words):
+    return agentless("vps", "ssh", name, "--", *words).out
+
+
+def snapshots(agentless, name="box"):
+    return [each["snapshot"] for each in agentless.json("vps", "snapshots", name)]
+
+
+def test_restore_goes_back_to_a_snapshot_with_its_gpu_its_name_and_its_variables(agentless, node):
+    before = create(agentless, "box", "node1::0", "--env", "COLOUR=blue")
+    ssh(agentless, "box", "echo one >/file")
+    made = agentless.json("vps", "snapshot", "box", "-m", "the first")
+    assert (made["snapshot"], made["message"]) == ("box:1", "the first")
+    ssh(agentless, "box", "echo two >/file")
+    after = agentless.json("vps", "restore", "box", "1", "--yes")
+    assert (after["state"], after["gpus"]) == ("running", [0])
+    assert ssh(agentless, "box", "cat /file; hostname; echo $COLOUR") == "one\nbox\nblue\n"
+    assert containers(node) == [f"agentless-{after['id']}"]
+    assert before["id"] != after["id"]
+    assert agentless.gpu("node1::0")["state"] == "allocated"
+
+
+def test_a_new_vps_begins_with_a_snapshot_and_so_does_a_task(agentless):
+    create(agentless, "first")
+    ssh(agentless, "first", "echo kept >/file")
+    agentless("vps", "snapshot", "first")
+    agentless("vps", "rm", "first", "--force", "--yes")
+    assert snapshots(agentless, "first") == ["first:1"]
+    create(agentless, "box", "node2", "--from", "first:1")
+    assert ssh(agentless, "box", "cat /file; hostname") == "kept\nbox\n"
+    assert agentless("run", "--node", "node1", "--container", "first.vps:1", "--", "cat", "/file").out == "kept\n"
+
+
+def test_what_the_engine_makes_of_a_snapshot_is_no_task_and_claims_nothing(agentless, node):
+    """The image of a container of ours must not have its labels, its GPUs or its first process."""
+    create(agentless)
+    image = agentless.json("vps", "snapshot", "box")["image"]
+    agentless("vps", "stop", "box", "--grace", "1")
+    assert node.sh(f"docker run --detach --name stranger {image} sleep 600").returncode == 0
+    try:
+        config = node.ask_docker("GET", "/containers/stranger/json")["Config"]
+        assert (config["Entrypoint"], config["Cmd"]) == (None, ["sleep", "600"])
+        assert not config["Labels"]["agentless.task"]
+        assert node.gpu_uuids[0] not in str(config)
+        agentless("vps", "start", "box")
+        assert [each["name"] for each in agentless.json("ps")] == ["box"]
+    finally:
+        node.sh("docker rm --force stranger")
+
+
+def test_stopping_takes_a_snapshot_and_keeps_the_last_ones(agentless):
+    create(agentless, "third", "node1::0", "--snapshot-on-stop", "2")
+    agentless("vps", "snapshot", "third", "-m", "by hand")
+    for _ in range(3):
+        agentless("vps", "stop", "third", "--grace", "0")
+        agentless("vps", "start", "third")
+    assert snapshots(agentless, "third") == ["third:1", "third:3", "third:4"]
+
+
+def test_start_anywhere_takes_other_gpus_if_its_own_are_taken(agentless, node):
+    create(agentless)
+    ssh(agentless, "box", "echo kept >/file")
+    agentless("vps", "stop", "box", "--grace", "0")
+    task = agentless.submit("node1::0", "--", "sleep", "600")
+    refused = agentless("vps", "start", "box", code=3).err
+    assert task in refused
+    assert "agentless vps start box --anywhere" in refused
+    started = agentless.json("vps", "start", "box", "--anywhere")
+    assert started["gpus"] != [0] or started["node"] != "node1"
+    assert ssh(agentless, "box", "cat /file") == "kept\n"
+
+
+@pytest.mark.slow
+def test_a_vps_that_was_lost_with_its_node_starts_elsewhere_from_its_last_snapshot(agentless, node):
+    """And what was there is stopped when the node answers again: there are never two."""
+    old = create(agentless)
+    ssh(agentless, "box", "echo kept >/file")
+    agentless("vps", "snapshot", "box")
+    agentless("env", "push", "box.vps", "node2")
+    node.stop_sshd()
+    until(lambda: agentless.get("/v1/vps/box")["state"] == "lost", 120)
+    assert "--anywhere" in agentless("vps", "start", "box", code=4).err
+    moved = agentless("vps", "start", "box", "--anywhere")
+    assert "keeps the earlier container" in moved.err
+    assert agentless.get("/v1/vps/box")["node"] == "node2"
+    assert ssh(agentless, "box", "cat /file") == "kept\n"
+    node.start_sshd()
+    until(lambda: not inspect(node, old["id"])["State"]["Running"])
+    agentless("rm", old["id"])
+    assert containers(node) == []
+
+
+def test_cores_and_memory_change_while_it_runs(agentless, node):
+    task = create(agentless, "box", "node1::0", "--cores", "1", "--memory", "64M")
+    changed = agentless.json("vps", "resize", "box", "--memory", "128M")
+    assert (changed["id"], changed["cores"], changed["memory_bytes"]) == (task["id"], 1, 128_000_000)
+    limits = inspect(node, task["id"])["HostConfig"]
+    assert (limits["NanoCpus"], limits["Memory"]) == (10**9, 128_000_000)
+    agentless.kill_controller()
+    assert agentless.get("/v1/vps/box")["memory_bytes"] == 128_000_000
+
+
+def test_other_gpus_come_with_a_new_container_that_has_its_files(agentless, node):
+    create(agentless)
+    ssh(agentless, "box", "echo kept >/file")
+    changed = agentless.json("vps", "resize", "box", "node1::0,1")
+    assert (changed["state"], changed["gpus"]) == ("running", [0, 1])
+    assert ssh(agentless, "box", "cat /file") == "kept\n"
+    assert containers(node) == [f"agentless-{changed['id']}"]
+
+
+def test_what_cannot_be_leaves_it_as_it_was(agentless, node):
+    task = create(agentless)
+    ssh(agentless, "box", "echo kept >/file")
+    agentless.submit("node1::1", "--", "sleep", "600")
+    assert "GPU 1 is allocated" in agentless("vps", "resize", "box", "node1::0,1", code=3).err
+    assert "no snapshot box:9" in agentless("vps", "restore", "box", "9", "--yes", code=2).err
+    assert "cores" in agentless("vps", "resize", "box", "--cores", "100000", code=3).err
+    assert "nothing to change" in agentless("vps", "resize", "box", code=2).err
+    assert "snapshot 'a b'" in agentless("vps", "restore", "box", "a b", "--yes", code=2).err
+    now = agentless.get("/v1/vps/box")
+    assert (now["id"], now["state"]) == (task["id"], "running")
+    assert ssh(agentless, "box", "cat /file") == "kept\n"
+
+
+def test_who_waits_for_its_gpu_does_not_get_it_while_it_is_restarted_or_restored(agentless, node):
+    create(agentless)
+    agentless("vps", "snapshot", "box")
+    waiting = agentless.submit("node1::0", "--", "sleep", "600")
+    agentless("vps", "restart", "box", "--grace", "0")
+    agentless("vps", "restore", "box", agentless.json("vps", "snapshots", "box")[-1]["snapshot"], "--yes")
+    assert agentless.get("/v1/vps/box")["gpus"] == [0]
+    assert agentless.task(waiting)["state"] == "pending"
+    agentless("vps", "stop", "box", "--grace", "0")
+    until(lambda: agentless.task(waiting)["state"] == "running")
