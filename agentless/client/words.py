@@ -100,7 +100,9 @@ _HAPPENED = {
     "intruded": "GPU used by a foreign process", "unhealthy": "GPU unhealthy", "idle": "GPUs idle",
     "busy-again": "GPUs in use", "brought": "Outputs copied", "shell-opened": "Shell opened",
     "ssh-opened": "Logged in by ssh", "ssh-closed": "Logged out", "start-asked": "Start requested",
-    "not-started": "Not started", "removed": "Removed",
+    "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
+    "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
+    "removed": "Removed",
 }  # fmt: skip
 
 

@@ -345,12 +345,16 @@ async def nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
+async def never(signal: str) -> None:
+    raise AssertionError(signal)
+
+
 @pytest.mark.parametrize("fd", [1, 2])
 async def test_a_script_that_never_says_its_mark_is_given_up(fd: int) -> None:
     with pytest.raises(TooMuch):
         await conversed(Endless(fd), "mark", nothing())  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
-        await Program(Endless(fd), AsItIs(), InputKind.LINES).begin("mark")  # type: ignore[arg-type]
+        await Program(Endless(fd), AsItIs(), InputKind.LINES, never).begin("mark")  # type: ignore[arg-type]
 
 
 async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:

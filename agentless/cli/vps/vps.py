@@ -238,7 +238,7 @@ _COLUMNS = [
     Column("NAME", lambda task: task["name"] or ""),
     Column("STATE", state),
     Column("WHERE", where),
-    Column("IMAGE", lambda task: task["image"] or ""),
+    Column("IMAGE", lambda task: task["env"] or task["image"] or ""),
     Column("COMMAND", command_line),
     Column("REASON", why, wraps=True),
 ]

@@ -53,7 +53,8 @@ class Prune:
             await envs.look_at(*envs.online())
             if ref.version is None:
                 envs.change(name, back=None)
-            envs.publish(name, "removed", f"{ref}, by {by}")
+            if removed:
+                envs.publish(name, "removed", f"{ref}, by {by}")
         return {"env": name, "removed": removed, "stays": stays}
 
     async def _remove_from(

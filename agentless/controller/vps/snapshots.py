@@ -30,7 +30,7 @@ class Snapshots:
         self._envs = envs
         self._prune = prune
         self._ledger = ledger
-        self._on_stop: dict[str, asyncio.Task[None]] = {}
+        self._on_stop: dict[str, asyncio.Task[bool]] = {}
         bus.subscribe(TaskChanged, self._changed)
 
     async def take(self, task: Task, message: str, by: str) -> SnapshotView:
@@ -71,19 +71,20 @@ class Snapshots:
         self._envs.holder(ref, version.id)
         return ref
 
-    async def latest(self, task: Task) -> EnvRef | None:
+    async def latest(self, task: Task, by: str) -> EnvRef | None:
         """A snapshot of a VPS as it is now if its node answers, else its last one, if any."""
         name, link = task.spec.name or "", self._envs.nodes.links.get(task.node or "")
+        if await self.settled(task.id):
+            return parse_snapshot(self.all(name)[-1].snapshot)
         if link and link.online and task.container:
-            return parse_snapshot((await self.take(task, "", ON_STOP)).snapshot)
+            return parse_snapshot((await self.take(task, "", by)).snapshot)
         await self._envs.look()
         versions = self.all(name)
         return parse_snapshot(versions[-1].snapshot) if versions else None
 
-    async def settled(self, task_id: str) -> None:
-        """Wait for the snapshot that is made because a VPS has stopped."""
-        if task_id in self._on_stop:
-            await asyncio.shield(self._on_stop[task_id])
+    async def settled(self, task_id: str) -> bool:
+        """Wait for the snapshot that is made because a VPS has stopped; false if there is none."""
+        return task_id in self._on_stop and await asyncio.shield(self._on_stop[task_id])
 
     # ------------------------------------------------------------------ inside
 
@@ -107,8 +108,8 @@ class Snapshots:
             self._on_stop[task.id] = asyncio.create_task(self._keep(task))
             self._on_stop[task.id].add_done_callback(lambda _: self._on_stop.pop(task.id, None))
 
-    async def _keep(self, task: Task) -> None:
-        """Take a snapshot, and remove older ones that were made in the same way."""
+    async def _keep(self, task: Task) -> bool:
+        """Take a snapshot, and remove older ones that were made in the same way; false if that failed."""
         try:
             await self.take(task, "", ON_STOP)
             name, most = task.spec.name or "", task.spec.terms.snapshot_on_stop
@@ -118,6 +119,8 @@ class Snapshots:
         except AgentlessError as error:
             _log.warning("VPS %s: snapshot on stop: %s", task.spec.name, error)
             self._ledger.publish(task, "snapshot-failed", str(error))
+            return False
+        return True
 
 
 def _view(vps: str, ref: EnvRef, version: Version) -> SnapshotView:

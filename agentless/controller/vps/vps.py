@@ -102,6 +102,7 @@ class Vps:
             ref = await self.snapshots.resolve(snapshot, name)
 
             async def restored(old: Task) -> TaskSpec:
+                await self.snapshots.settled(old.id)
                 return exactly(from_snapshot(old.spec, ref), old.placement)
 
             return await self._replaced(task, restored, f"restored from {snapshot_words(ref)}", by)
@@ -114,7 +115,7 @@ class Vps:
             needs = change.needs(task.spec.needs)
 
             async def resized(old: Task) -> TaskSpec:
-                spec = from_snapshot(change.limited(old.spec), await self._latest(old))
+                spec = from_snapshot(change.limited(old.spec), await self._latest(old, by))
                 return replace(spec, needs=needs) if change.target else exactly(spec, old.placement)
 
             return await self._replaced(task, resized, "resized", by)
@@ -132,7 +133,7 @@ class Vps:
 
     async def _elsewhere(self, task: Task, error: AgentlessError, by: Caller) -> Started:
         try:
-            ref = await self._latest(task)
+            ref = await self._latest(task, by)
         except Refused:
             raise type(error)(f"{error}; and there is no snapshot from which it could be started elsewhere") from None
 
@@ -141,8 +142,8 @@ class Vps:
 
         return await self._replaced(task, moved, f"started elsewhere from {snapshot_words(ref)}", by)
 
-    async def _latest(self, task: Task) -> EnvRef:
-        ref = await self.snapshots.latest(task)
+    async def _latest(self, task: Task, by: Caller) -> EnvRef:
+        ref = await self.snapshots.latest(task, by.name)
         if ref is None:
             raise Refused(f"VPS {task.spec.name} has no snapshot, and {task.node} does not answer")
         return ref
