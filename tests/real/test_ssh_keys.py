@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from agentless.client.http import RequestFailed
 from tests.real.cli import Cli, until
 from tests.real.test_ssh import Ssh
 
@@ -111,3 +112,25 @@ def test_it_is_found_by_a_controller_that_the_guests_ssh_has_started(agentless, 
     agentless("vps", "create", "dev", "node1", "--public-key-file", alice + ".pub")
     guest("controller", "stop")
     assert ssh("-i", alice, "dev.agentless", "hostname").stdout == b"dev\n"
+
+
+def test_a_request_with_what_is_no_key_is_a_sentence(agentless):
+    spec = {"command": [], "name": "dev", "public_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}
+    with pytest.raises(RequestFailed, match="this is a private key"):
+        agentless.client.post("/v1/vps", {"targets": ["node1"], "spec": spec})
+    assert agentless.get("/v1/vps") == []
+
+
+@pytest.mark.slow
+def test_restart_and_restore_keep_the_keys(agentless, guest, ssh, key):
+    alice = key("alice", "-t", "ed25519")
+    agentless("vps", "create", "dev", "node1", "--public-key-file", alice + ".pub")
+    agentless("vps", "restart", "dev", "--grace", "1")
+    until(lambda: guest.task("dev")["state"] == "running")
+    assert ssh("-i", alice, "dev.agentless", "hostname").stdout == b"dev\n"
+    agentless("vps", "snapshot", "dev")
+    agentless("vps", "restore", "dev", "1", "--yes")
+    restored = agentless.get("/v1/vps/dev")["id"]
+    until(lambda: any(each["id"] == restored and each["state"] == "running" for each in guest.get("/v1/tasks")))
+    assert ssh("-i", alice, f"{restored}.agentless", "hostname").stdout == b"dev\n"
+    assert "alice" in agentless("vps", "show", "dev").out
