@@ -169,7 +169,7 @@ class Carried:
         if kind == _DATA:
             self._unread += len(data)
             if self._unread + self._read > WINDOW:
-                raise struct.error("more than was asked for")
+                raise struct.error("more than its window")
             self._arrived.append(data)
         elif kind == _MORE:
             self._credit = min(WINDOW, self._credit + _NUMBER.unpack(data)[0])
