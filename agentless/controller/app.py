@@ -247,7 +247,7 @@ class Controller:
         self.traffic = Traffic(clock)
         self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
         self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
-        self.ssh = Entrance(state, tasks.owner, Logins(self.terminals, self.builds), self.traffic)
+        self.ssh = Entrance(state, tasks.owner, Logins(self.terminals, self.builds, self.nodes), self.traffic)
         self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
 
     # ---------------------------------------------------------------- life cycle

@@ -17,11 +17,14 @@ from tests.lab import IMAGE, Lab, requirements
 TRUE = "`ssh NAME.agentless true`, a new connection : `ssh node1 docker exec NAME true`"
 KEY = "a key through `ssh NAME.agentless` : through `ssh node1 docker exec -it NAME`"
 COPY = "`scp` of 256 MiB to `NAME.agentless` : to the node"
-FETCH = "an HTTP request through `agentless forward` - on the node"
+FETCH = "an HTTP request through `agentless forward` - on the node; the image has python3"
+BARE = "the same; the image has busybox only"
 BOUNDS = {TRUE: 1.0, KEY: 1.5, COPY: 1.43}
 SLOWER = 0.003
 KEYS = 200
 SIZE = 256 << 20
+PROGRAMS = [word for path in ("/usr:/usr", "/usr/lib:/lib", "/usr/lib64:/lib64") for word in ("--mount", f"{path}:ro")]
+"""This machine's, python3 among them."""
 _SERVE = "mkdir -p /tmp/www && echo ok >/tmp/www/index.html && busybox httpd -p 127.0.0.1:8888 -h /tmp/www"
 
 
@@ -36,10 +39,7 @@ def bench(runs: int) -> list[Row]:
 class _Pairs:
     def __init__(self, lab: Lab) -> None:
         self._env, self._node = real_env(lab), lab.nodes["node1"]
-        _, task = timed(
-            [AGENTLESS, "submit", "--image", IMAGE, "--name", "bench", "node1", "--", "sleep", "1d"], self._env
-        )
-        self._container = f"agentless-{task.strip()}"
+        self._container = self._submit("bench")
         config = lab.root / "ssh_config"
         config.write_text(timed([AGENTLESS, "ssh-config"], self._env)[1])
         self._ours = ["ssh", "-F", str(config)]
@@ -57,8 +57,14 @@ class _Pairs:
             ratio(TRUE, BOUNDS[TRUE], true),
             ratio(KEY, BOUNDS[KEY], self._keys()),
             ratio(COPY, BOUNDS[COPY], self._copies(max(3, runs // 3))),
-            difference(FETCH, SLOWER, "≤ 3 ms", self._requests(5 * runs)),
+            difference(FETCH, SLOWER, "≤ 3 ms", self._requests("full", self._submit("full", *PROGRAMS), 5 * runs)),
+            difference(BARE, SLOWER, "≤ 3 ms", self._requests("bench", self._container, 5 * runs)),
         ]
+
+    def _submit(self, name: str, *words: str) -> str:
+        """Start a task; gives the name of its container."""
+        argv = [AGENTLESS, "submit", "--image", IMAGE, "--name", name, *words, "node1", "--", "sleep", "1d"]
+        return f"agentless-{timed(argv, self._env)[1].strip()}"
 
     def _keys(self) -> list[tuple[float, float]]:
         ours = [*self._ours, "-tt", "bench.agentless", "stty raw -echo; echo begun; exec cat"]
@@ -78,14 +84,14 @@ class _Pairs:
             for each in (file, self._folder / "bench.copy"):
                 each.unlink(missing_ok=True)
 
-    def _requests(self, runs: int) -> list[tuple[float, float]]:
-        self._node.sh(f"docker exec {self._container} sh -c '{_SERVE}'").check_returncode()
-        argv = [AGENTLESS, "forward", "bench", "8888:18888"]
+    def _requests(self, name: str, container: str, runs: int) -> list[tuple[float, float]]:
+        self._node.sh(f"docker exec {container} sh -c '{_SERVE}'").check_returncode()
+        argv = [AGENTLESS, "forward", name, "8888:18888"]
         with subprocess.Popen(argv, env=self._env, stdout=subprocess.PIPE) as forwarding:
             forwarding.stdout.readline()
             fetch = ["curl", "-sfo", "/dev/null", "-w", "%{time_total}"]
             here = [*fetch, "http://127.0.0.1:18888/"]
-            [pid] = self._node.sh(f"docker inspect --format '{{{{.State.Pid}}}}' {self._container}").stdout.split()
+            [pid] = self._node.sh(f"docker inspect --format '{{{{.State.Pid}}}}' {container}").stdout.split()
             there = shlex.join(["nsenter", "-n", "-t", pid, *fetch, "http://127.0.0.1:8888/"])
             try:
                 return paired(

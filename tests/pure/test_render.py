@@ -383,6 +383,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "program-end.sh.j2": {"once": st.booleans(), "whole": st.booleans()},
     "program-signal.sh.j2": {},
     "container-idle.sh.j2": {},
+    "container-carrier.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},
     "container-listen.sh.j2": {},

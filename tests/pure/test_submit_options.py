@@ -25,8 +25,14 @@ from agentless.rules.submit.task_request import Outside, TaskRequest, task_reque
 NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 
 
+def read_lines(path: str) -> list[str]:
+    if path != "seeds.txt":
+        raise errors.UsageError(f"cannot read {path!r}")
+    return ["1", "2"]
+
+
 def ask(*command: str, targets=("node1",), environ=None, **options: object) -> TaskRequest:
-    outside = Outside(NOW, environ or {}, {"seeds.txt": ["1", "2"]}.__getitem__)
+    outside = Outside(NOW, environ or {}, read_lines)
     return task_request(command or ("true",), targets, Options(**options), outside)
 
 
@@ -259,7 +265,7 @@ def test_each_option_goes_to_just_one_field():
     homes = {
         name: [field for field in known if field in (name, f"{name}s")]
         for name in Options.__annotations__
-        if name not in ("no_queue", "at", "after", "zipped", "owner")
+        if name not in ("no_queue", "at", "after", "zipped", "owner", "public_key_file", "public_key_string")
     }
     assert [name for name, found in homes.items() if len(found) != 1] == []
 

@@ -56,6 +56,10 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless ssh dev -A*": Help(keys=[("# ", "exit\n")]),
         "agentless ssh-config --install": Help(keys=[("[y/N]: ", "y\n")]),
     },
+    "docs/how-to/work/vps.md": {
+        "agentless vps create lab*": Help(first=["ssh-keygen -q -t ed25519 -N '' -f alice"]),
+        "agentless vps show lab*": Help(),
+    },
     "docs/how-to/run/folder.md": {"agentless run*": Help(first=["touch train.py"])},
 }
 """By page and command."""

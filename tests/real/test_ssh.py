@@ -275,6 +275,17 @@ def test_as_vs_code_does_it(ssh, full, port):
         until(lambda: served() == b"served\n")
 
 
+def test_many_connections_at_once_are_one_program_in_the_container(agentless, ssh, node, full, port):
+    agentless("exec", "full", "--", "sh", "-c", SERVER)
+    with ssh.running("-N", "-L", f"{port}:localhost:8888", full), contextlib.ExitStack() as stack:
+        until(lambda: fetch(port))
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
+        for each in held:
+            each.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert all(b"200 OK" in each.recv(4096) for each in held)
+        assert sum(words.startswith("python3 -ISc") for words in inside(node, agentless, "full")) == 1
+
+
 def test_a_port_that_nobody_listens_on_is_a_sentence_and_the_session_goes_on(ssh, full, port):
     with ssh.running("-L", f"{port}:localhost:1", full, "cat") as process:
         process.stdin.write(b"one\n")

@@ -24,6 +24,7 @@ from agentless.client.words import (
     variables,
     where,
 )
+from agentless.errors import UsageError
 from agentless.model.moment import format_moment
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import counted, format_duration, format_size
@@ -93,6 +94,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         ),
         "mounts": ", ".join(str(Mount(**mount)) for mount in spec["mounts"]),
         "volumes": ", ".join(str(Volume(**volume)) for volume in spec["volumes"]),
+        "ssh": _who_enters(spec),
         "ports": ports(found),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"],
@@ -111,3 +113,15 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
     }
+
+
+def _who_enters(spec: dict[str, Any]) -> str:
+    """Who else may enter a VPS by ssh."""
+    from agentless.model.tasks.public_key import parse_public_keys
+
+    if spec["no_ssh"]:
+        return "nobody (--no-ssh)"
+    try:
+        return ", ".join(map(str, parse_public_keys(spec["public_keys"])))
+    except UsageError as error:
+        return f"nobody else: {error}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.client.connection import Connector
-from agentless.client.ssh.proxy import CHUNK, greet
+from agentless.client.ssh.proxy import CHUNK, WITHIN, ask, check, greet
 from agentless.errors import Refused
 from agentless.model.tasks.port import Port
 from agentless.paths import SSH_SOCKET
@@ -109,17 +109,28 @@ class Forward:
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         """Carry one connection."""
         there: asyncio.StreamWriter | None = None
+        sending: asyncio.Task[None] | None = None
+        reached = False
         try:
-            back, there = await asyncio.open_connection(sock=await self.reach(port))
-            self._said = None
-            copies = {asyncio.create_task(_copy(reader, there)), asyncio.create_task(_copy(back, writer))}
-            await asyncio.gather(*copies)
+            connection = await asyncio.to_thread(self._controller.connected)
+            ask(connection, self._task, port)
+            back, there = await asyncio.open_connection(sock=connection)
+            sending = asyncio.create_task(_copy(reader, there))  # which need not wait for the answer
+            try:
+                check(await asyncio.wait_for(back.readline(), WITHIN))
+            except TimeoutError:
+                raise Refused(f"the controller has not answered for {WITHIN:g} s") from None
+            reached, self._said = True, None
+            await asyncio.gather(sending, _copy(back, writer))
         except Exception as error:  # noqa: BLE001 - this connection is over; the next one may work
-            if there is None and self._said != str(error):
+            if not reached and self._said != str(error):
                 self._said = str(error)
                 self._tell(f"port {port}: {error}")
         finally:
             self._writers.discard(writer)
+            if sending:
+                sending.cancel()
+                await asyncio.wait([sending])
             for each in filter(None, (writer, there)):
                 each.close()
 

@@ -35,7 +35,9 @@ def options(state: Path, inventory: Path | None) -> list[tuple[str, str]]:
         ("CheckHostIP", "no"),
         ("Ciphers", "aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes256-ctr"),
         ("KexAlgorithms", "curve25519-sha256,curve25519-sha256@libssh.org"),
-        ("PubkeyAuthentication", "no"),
+        ("PubkeyAuthentication", "yes"),
+        ("KbdInteractiveAuthentication", "yes"),
+        ("PreferredAuthentications", "publickey,keyboard-interactive"),
         ("RemoteCommand", "none"),
         *((name, value) for name, value in _NEWER if _is_known(name, value)),
     ]

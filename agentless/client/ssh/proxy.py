@@ -26,8 +26,7 @@ WITHIN = 60.0
 def main() -> int:
     """Connect standard input and output with the container."""
     state, inventory, host = sys.argv[1:4]
-    connection = _connected(state, inventory)
-    greet(connection, host.removesuffix(SUFFIX))
+    connection = reach(state, inventory, host.removesuffix(SUFFIX))
     if stat.S_ISSOCK(os.fstat(1).st_mode):
         with socket.socket(fileno=1) as ssh:
             ssh.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))])
@@ -36,20 +35,37 @@ def main() -> int:
     return 0
 
 
+def reach(state: str, inventory: str, host: str, port: int | None = None) -> socket.socket:
+    """A connection with a container, or with a port in it; raises ConnectionError with the reason."""
+    connection = _connected(state, inventory)
+    greet(connection, host, port)
+    return connection
+
+
 def greet(connection: socket.socket, host: str, port: int | None = None) -> None:
     """Have the controller lead a connection to a container, or to a port in it; raises ConnectionError."""
     connection.settimeout(WITHIN)
-    greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
-    connection.sendall(json.dumps(greeting).encode() + b"\n")
+    ask(connection, host, port)
     answer = b""
     while not answer.endswith(b"\n"):
         byte = connection.recv(1)
         if not byte:
-            raise ConnectionError("the controller closed the connection")
+            break
         answer += byte
-    if not answer.startswith(b"+"):
-        raise ConnectionError(answer[1:].decode(errors="replace").strip())
+    check(answer)
     connection.settimeout(None)
+
+
+def ask(connection: socket.socket, host: str, port: int | None = None) -> None:
+    """Ask the controller for that; its answer is a line."""
+    greeting = {"host": host, "port": port, "owner": os.environ.get("AGENTLESS_OWNER")}
+    connection.sendall(json.dumps(greeting).encode() + b"\n")
+
+
+def check(answer: bytes) -> None:
+    """Raise ConnectionError with the reason, if the answer has one."""
+    if not answer.startswith(b"+"):
+        raise ConnectionError(answer[1:].decode(errors="replace").strip() or "the controller closed the connection")
 
 
 def _connected(state: str, inventory: str) -> socket.socket:

@@ -7,17 +7,20 @@ from contextlib import AbstractAsyncContextManager
 
 from agentless.controller.nodes.program import Place, Program, started
 from agentless.model.terminal import Attachment, InputKind
+from agentless.rules.tasks.entry import Gate
 
 
 class Login:
     """Starts programs in a container, which `container` names, or beside those of a task without one.
 
     `tell` publishes an event about the login: its name, and what happened. `watchers` show a line on its terminals.
+    `gate` is what has to be proved before, None if the kernel's word is enough.
     """
 
-    def __init__(self, place: Place, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, place: Place, tell: Callable[[str, str], None], gate: Gate | None = None) -> None:
         self.container = place.container
         self.tell = tell
+        self.gate = gate
         self.watchers: set[Callable[[str], None]] = set()
         self._place = place
 
@@ -30,6 +33,10 @@ class Login:
         """Run a command line, or a shell without one."""
         words = () if line is None else (*self._inside("container-command.sh.j2"), line)
         return started(self._place, words, attached)
+
+    def carrier(self) -> AbstractAsyncContextManager[Program]:
+        """Run a program that carries connections with ports in the container, or is a `relay`; see its template."""
+        return self._script("container-carrier.sh.j2")
 
     def relay(self) -> AbstractAsyncContextManager[Program]:
         """Run a program that connects its input and output with a port in the container; see its template."""

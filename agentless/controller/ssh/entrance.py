@@ -22,20 +22,23 @@ from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.logins import Logins
 from agentless.controller.ssh.relays import Relay, Relays, SharedRelays
 from agentless.controller.traffic import Traffic
-from agentless.errors import AgentlessError, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.caller import Caller
 from agentless.model.owner import check_owner
+from agentless.model.text import printable
 from agentless.remote.concurrency import cancel
 
 LINE = 4096
 """Bytes of the line that names a container."""
 PATIENCE = 10.0
 """Seconds in which it must have come."""
+TYPING = 120.0
+"""Seconds for proving a key, whose passphrase may have to be typed."""
 CHUNK = 256 * 1024
 HANG_UP = 2.0
 """Seconds between two looks at whether somebody who sends nothing any more is still there."""
-CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
+_YES = b"+\n"
 VERSION = "OpenSSH_compatible_agentless"
 """How the server names itself: only to one called OpenSSH do OpenSSH's clients say that they read no more output."""
 WINDOW = 8 << 20
@@ -101,22 +104,18 @@ class Entrance:
         try:
             wish = self._read(await _line(connection))
             async with self._logins.log_in(wish.host, wish.caller) as login, self._relays.of(login) as relays:
-                relay = await relays.connect("localhost", wish.port) if wish.port else None
-                try:
-                    await loop.sock_sendall(connection, b"+\n")
-                except BaseException:  # whoever asked has left
-                    if relay:
-                        relay.end()
-                    raise
-                begun = True
-                if relay:
-                    await _carry(connection, relay)
+                if wish.port and login.gate:
+                    raise Refused(login.gate.no_port)
+                if wish.port:
+                    await _carry(connection, await relays.begin("localhost", wish.port))
                 else:
+                    await loop.sock_sendall(connection, _YES)
+                    begun = True
                     await self._speak(connection, login, relays)
         except AgentlessError as error:
             if begun:
                 raise
-            await loop.sock_sendall(connection, f"-{error}\n".encode())
+            await loop.sock_sendall(connection, f"-{printable(str(error))}\n".encode())
 
     def _read(self, line: bytes) -> Wish:
         try:
@@ -135,6 +134,7 @@ class Entrance:
 
         from agentless.controller.ssh import host_key  # noqa: PLC0415
         from agentless.controller.ssh.server import Server  # noqa: PLC0415
+        from agentless.remote.packets import CIPHERS  # noqa: PLC0415
 
         logging.getLogger("asyncssh").setLevel(logging.ERROR)
         self._key = self._key or host_key.load(self._state)
@@ -151,7 +151,7 @@ class Entrance:
                 line_editor=False,
                 server_version=VERSION,
                 window=WINDOW,
-                login_timeout=PATIENCE,
+                login_timeout=TYPING if login.gate else PATIENCE,
             )
             await served.wait_closed()
         await server.close()
@@ -166,25 +166,35 @@ async def _line(connection: socket.socket) -> bytes:
             if not byte:
                 raise ConnectionResetError
             line += byte
+            if byte != b"\n":
+                with contextlib.suppress(BlockingIOError):
+                    there = connection.recv(LINE - len(line), socket.MSG_PEEK)
+                    line += connection.recv(there.find(b"\n") + 1 or len(there))
     return line
 
 
 async def _carry(connection: socket.socket, relay: Relay) -> None:
-    """Pass on both directions until the port or the user closes the connection."""
+    """Pass on both directions until the port or the user closes the connection; raises Refused if there is no port.
+
+    What the user sends need not wait for the answer of the port.
+    """
     sending = asyncio.create_task(_send(connection, relay))
-    receiving = asyncio.create_task(_receive(connection, relay))
+    receiving: asyncio.Task[None] | None = None
     try:
+        await relay.opened()
+        await asyncio.get_running_loop().sock_sendall(connection, _YES)
+        receiving = asyncio.create_task(_receive(connection, relay))
         await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        await cancel(sending, receiving)
+        await cancel(*filter(None, (sending, receiving)))
         relay.end()
 
 
 async def _send(connection: socket.socket, relay: Relay) -> None:
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(connection, CHUNK):
-        await relay.program.write(data)
-    await relay.program.write_eof()
+        await relay.connection.write(data)
+    await relay.connection.write_eof()
     # The other half may go on as long as there is anybody.
     poll = select.poll()
     poll.register(connection.fileno(), 0)
@@ -196,8 +206,6 @@ async def _send(connection: socket.socket, relay: Relay) -> None:
 async def _receive(connection: socket.socket, relay: Relay) -> None:
     """Until the port closes; then there is nothing left to be sent to it either."""
     loop = asyncio.get_running_loop()
-    await loop.sock_sendall(connection, relay.first)
-    while chunk := await relay.program.read():
-        if chunk[0] == 1:
-            await loop.sock_sendall(connection, chunk[1])
+    while data := await relay.connection.read():
+        await loop.sock_sendall(connection, data)
     raise ConnectionResetError

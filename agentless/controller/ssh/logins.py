@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from agentless.controller.envs.builds import Builds
 from agentless.controller.nodes.login import Login
+from agentless.controller.nodes.registry import Nodes
 from agentless.controller.tasks.exec import Terminals
+from agentless.errors import NotFound
 from agentless.model.caller import Caller
 
 ENV = ".env"
@@ -15,11 +18,22 @@ ENV = ".env"
 class Logins:
     """Logs people in to containers."""
 
-    def __init__(self, terminals: Terminals, builds: Builds) -> None:
-        self._terminals, self._builds = terminals, builds
+    def __init__(self, terminals: Terminals, builds: Builds, nodes: Nodes) -> None:
+        self._terminals, self._builds, self._nodes = terminals, builds, nodes
 
-    def log_in(self, host: str, by: Caller) -> AbstractAsyncContextManager[Login]:
+    @asynccontextmanager
+    async def log_in(self, host: str, by: Caller) -> AsyncIterator[Login]:
         """Find the container; raises what a shell in it would raise. A task that is called like an env wins."""
+        async with AsyncExitStack() as stack:
+            try:
+                login = await stack.enter_async_context(self._terminals.log_in(host, by))
+            except NotFound:
+                login = await stack.enter_async_context(await self._other(host, by))
+            yield login
+
+    async def _other(self, host: str, by: Caller) -> AbstractAsyncContextManager[Login]:
+        """The container of a host that is no task, as far as this controller knows yet."""
+        await self._nodes.heard()  # only a node knows the task of another controller
         if host.endswith(ENV) and not self._terminals.is_task(host):
             return self._builds.log_in(host.removesuffix(ENV), by)
         return self._terminals.log_in(host, by)

@@ -1,4 +1,4 @@
-"""The server's side of one SSH connection, whose user has been named by the kernel."""
+"""The server's side of one SSH connection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from asyncssh.stream import SSHTCPStreamSession
 from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.agent import AgentSocket
 from agentless.controller.ssh.channel import CHUNK, Channel, ServerChannel
+from agentless.controller.ssh.proof import Proof
 from agentless.controller.ssh.relays import Relay, Relays
 from agentless.controller.ssh.remote_ports import RemotePort
 from agentless.controller.ssh.visit import Visit
@@ -19,28 +20,19 @@ from agentless.errors import AgentlessError
 from agentless.remote.concurrency import cancel
 
 
-class Server(asyncssh.SSHServer):
+class Server(Proof):
     """Leads channels to programs in a container."""
 
     def __init__(self, login: Login, relays: Relays) -> None:
+        super().__init__(login)
         self.visit = Visit(login.tell)
-        self._login = login
         self._relays = relays
         self._ports: set[asyncio.Task[RemotePort]] = set()
         self._agent: asyncio.Task[AgentSocket] | None = None
 
-    def begin_auth(self, username: str) -> bool:
-        """Ask for no key: only the controller's own user can reach the socket."""
-        del username
-        return False
-
     def auth_completed(self) -> None:
         """Count it as a login from now on."""
         self.visit.begin()
-
-    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """Remember the connection."""
-        self._connection = conn
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], asyncssh.SSHServerSession[bytes]]:
         """Begin a channel for a program."""
@@ -108,14 +100,12 @@ async def _carry(relay: Relay, reader: asyncssh.SSHReader[bytes], writer: asyncs
 
 async def _send(relay: Relay, reader: asyncssh.SSHReader[bytes]) -> None:
     while data := await reader.read(CHUNK):
-        await relay.program.write(data)
-    await relay.program.write_eof()
+        await relay.connection.write(data)
+    await relay.connection.write_eof()
 
 
 async def _receive(relay: Relay, writer: asyncssh.SSHWriter[bytes]) -> None:
     with contextlib.suppress(OSError, AgentlessError):  # the user has left, or the node
-        writer.write(relay.first)
-        while chunk := await relay.program.read():
-            if chunk[0] == 1:
-                writer.write(chunk[1])
-                await writer.drain()
+        while data := await relay.connection.read():
+            writer.write(data)
+            await writer.drain()

@@ -30,7 +30,7 @@ class Warm:
     def __init__(self, start: Callable[[], AbstractAsyncContextManager[Program]], spares: int) -> None:
         self._start = start
         self._most = spares
-        self._spares: deque[asyncio.Task[Taken]] = deque()
+        self._spares: deque[asyncio.Future[Taken]] = deque()
         self._running: set[asyncio.Task[None]] = set()
 
     async def take(self) -> Taken:
@@ -46,6 +46,12 @@ class Warm:
         while len(self._spares) < self._most:
             self._spares.append(asyncio.create_task(self._begin()))
         return taken
+
+    def keep(self, taken: Taken) -> None:
+        """Have one ready that was started elsewhere."""
+        spare = asyncio.get_running_loop().create_future()
+        spare.set_result(taken)
+        self._spares.append(spare)
 
     async def close(self) -> None:
         """End all of them."""
@@ -76,6 +82,6 @@ class Warm:
                 await asyncio.Event().wait()
 
 
-def _has_failed(spare: asyncio.Task[Taken]) -> bool:
+def _has_failed(spare: asyncio.Future[Taken]) -> bool:
     """Whether it could not be started; nobody else asks, so that it is no surprise to asyncio."""
     return spare.done() and (spare.cancelled() or spare.exception() is not None)

@@ -80,6 +80,10 @@ class Lookup:
             task.id: task for task in every if task.batch == found.batch and (not ours or self._tasks.knows(task.id))
         }
 
+    def is_ours(self, task: Task) -> bool:
+        """Whether this controller has the task, or only the nodes."""
+        return self._tasks.knows(task.id)
+
     def task(self, task_id: str) -> Task:
         """The task with exactly this id, live or ended, of any controller; raises NotFound."""
         found = self._tasks.live.get(task_id) or self._tasks.history.get(task_id) or self.others().get(task_id)

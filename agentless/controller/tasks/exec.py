@@ -20,6 +20,7 @@ from agentless.model.caller import Caller
 from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Attachment
+from agentless.rules.tasks.entry import gate_of
 
 
 class Terminals:
@@ -54,7 +55,8 @@ class Terminals:
     async def log_in(self, reference: str, by: Caller) -> AsyncIterator[Login]:
         """Let somebody run any number of programs there."""
         task, place = self._running(reference)
-        login = Login(place, partial(self._tell, task.id, by))
+        gate = gate_of(task, ours=self._lookup.is_ours(task))
+        login = Login(place, partial(self._tell, task.id, by), gate)
         with self._visits.entered(task.id, login.show):
             yield login
 

@@ -17,6 +17,7 @@ from agentless.model.images.snapshot import check_vps_name
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.port import Port, check_ports
+from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
@@ -85,6 +86,8 @@ class TaskSpec:
     as a version (`NAME:3`) once that is known; then `image` is the name of that version and `image_id` its id. NULL: it
     runs on the node itself, by systemd. `pull` says when an image is pulled. `workload` is its kind; None, as in specs
     of early versions, is a task. `secret_env` only has names: values of secrets are never shown, stored or published.
+    `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
+    `no_ssh`, nobody enters it by ssh.
     `ports` are those that a client forwards while it shows the task.
     """
 
@@ -115,6 +118,8 @@ class TaskSpec:
     terms: Terms = field(default_factory=Terms)
     workload: WorkloadName | None = None
     ports: tuple[Port, ...] = ()
+    public_keys: tuple[str, ...] = ()
+    no_ssh: bool = False
 
     @property
     def traits(self) -> Workload:
@@ -219,6 +224,8 @@ def check_spec(spec: TaskSpec) -> None:
         raise UsageError("no command; add it after '--', for example: agentless submit node1::0 -- python train.py")
     if spec.workload == "vps":
         _check_vps(spec)
+    elif spec.public_keys or spec.no_ssh:
+        raise UsageError("only a VPS has public keys or --no-ssh; see: agentless vps create --help-all")
     elif spec.terms.expires or spec.terms.idle_stop or spec.terms.snapshot_on_stop:
         raise UsageError("--expires, --idle-stop and --snapshot-on-stop are for a VPS; for a task, use --time-limit")
     _check_container(spec)
@@ -255,6 +262,9 @@ def _check_vps(spec: TaskSpec) -> None:
         raise UsageError("a VPS takes no --upload; copy files into it with: agentless cp")
     if spec.outputs or spec.terms.time_limit or spec.terms.max_parallel:
         raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
+    if spec.public_keys and spec.no_ssh:
+        raise UsageError("--no-ssh admits nobody, so it cannot be combined with public keys; use one of them")
+    parse_public_keys(spec.public_keys)
     for option, seconds in (("--expires", spec.terms.expires), ("--idle-stop", spec.terms.idle_stop)):
         if seconds is not None and not LEAST_LIFE <= seconds < math.inf:
             raise UsageError(f"{option} {seconds:g}s: use a duration of a minute or more")
@@ -271,7 +281,7 @@ def _check_texts(spec: TaskSpec) -> None:
     values = (each.values() for each in (spec.env, spec.labels, spec.parameters))
     words = (*spec.command, *chain(*values, spec.parameters), *map(str, (*spec.mounts, *spec.volumes)))
     files = (*map(str, spec.uploads), *map(str, spec.outputs))
-    _check_text((*words, *files, *filter(None, _single_words(spec).values())))
+    _check_text((*words, *files, *spec.public_keys, *filter(None, _single_words(spec).values())))
 
 
 def _check_length(spec: TaskSpec) -> None:

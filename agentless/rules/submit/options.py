@@ -30,6 +30,7 @@ from agentless.rules.submit.kinds import (
     Ports,
     ShmSize,
     Signal,
+    Texts,
     Time,
     Uploads,
     Volumes,
@@ -221,6 +222,22 @@ class Options(TypedDict, total=False):
         ),
     ]
     privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
+    public_key_file: Annotated[
+        Texts,
+        Option(
+            CONTAINER,
+            "Let the owners of the public keys in this file enter by ssh, over their controllers",
+            "PATH",
+            many=True,
+            only="vps",
+        ),
+    ]
+    public_key_string: Annotated[
+        Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True, only="vps")
+    ]
+    no_ssh: Annotated[
+        bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works", only="vps")
+    ]
     upload: Annotated[
         Uploads,
         Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True, only="task"),

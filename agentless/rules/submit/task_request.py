@@ -17,6 +17,7 @@ from agentless.model.units import parse_duration
 from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
 from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.public_keys import public_keys
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
 
@@ -82,6 +83,7 @@ def task_request(
     sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
+    keys = public_keys(given.pop("public_key_file", ()), given.pop("public_key_string", ()), outside.read_lines)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
         if "wait_for" in given:
@@ -89,7 +91,7 @@ def task_request(
         given["wait_for"] = 0.0
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
-    spec = replace(spec, workload=workload)
+    spec = replace(spec, workload=workload, public_keys=keys)
     if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
         raise UsageError(
             "no resources requested; specify GPUs, like node1::0, 2xA100 or --gpus 1, or none with --gpus 0 "

@@ -297,7 +297,7 @@ clear_up() {
   }
 }
 create_1() {
-  docker create --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0},"ports":[]},"version":2}' --label agentless.signature=1:3c4627e29ec8d58cb1d75ae4ac8a6b2a35176b50efff35188a1f85875a55766b --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
+  docker create --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:945f6fdee9d584cc9f4d43c5507bd46cdb4d9bfee2236ae4f683cc8a486342a9 --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
 exit 3'
 }
 # Create launch `number`, and become what starts it.
@@ -444,7 +444,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
-launch 1 agentless-t2 1:3c4627e29ec8d58cb1d75ae4ac8a6b2a35176b50efff35188a1f85875a55766b '' 1 0 0 GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a||||t2|me@here'
+launch 1 agentless-t2 1:945f6fdee9d584cc9f4d43c5507bd46cdb4d9bfee2236ae4f683cc8a486342a9 '' 1 0 0 GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a||||t2|me@here'
 exec 9<&-
 wait "$!"
 code=$?
