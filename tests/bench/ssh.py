@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shlex
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,10 @@ KEY = "a key through `ssh NAME.agentless` : through `ssh node1 docker exec -it N
 COPY = "`scp` of 256 MiB to `NAME.agentless` : to the node"
 FETCH = "an HTTP request through `agentless forward` - on the node; the image has python3"
 BARE = "the same; the image has busybox only"
+CREATE = (
+    "`vps create` to the first command in it, with the image there : `ssh node1 docker run`, `ssh node1 docker exec`"
+)
+SOON = 2.0
 BOUNDS = {TRUE: 1.0, KEY: 1.5, COPY: 1.43}
 SLOWER = 0.003
 KEYS = 200
@@ -56,6 +61,7 @@ class _Pairs:
         return [
             ratio(TRUE, BOUNDS[TRUE], true),
             ratio(KEY, BOUNDS[KEY], self._keys()),
+            self._created(max(5, runs // 2)),
             ratio(COPY, BOUNDS[COPY], self._copies(max(3, runs // 3))),
             difference(FETCH, SLOWER, "≤ 3 ms", self._requests("full", self._submit("full", *PROGRAMS), 5 * runs)),
             difference(BARE, SLOWER, "≤ 3 ms", self._requests("bench", self._container, 5 * runs)),
@@ -65,6 +71,26 @@ class _Pairs:
         """Start a task; gives the name of its container."""
         argv = [AGENTLESS, "submit", "--image", IMAGE, "--name", name, *words, "node1", "--", "sleep", "1d"]
         return f"agentless-{timed(argv, self._env)[1].strip()}"
+
+    def _created(self, runs: int) -> Row:
+        """A new one each time; both are removed outside the measured time."""
+
+        def ours() -> float:
+            created = timed([AGENTLESS, "vps", "create", "box", "node1", "--image", IMAGE], self._env)[0]
+            entered = timed([*self._ours, "box.agentless", "true"], self._env)[0]
+            timed([AGENTLESS, "vps", "rm", "box", "--force", "--yes"], self._env)
+            return created + entered
+
+        def theirs() -> float:
+            run = f"docker run --detach --name peer {IMAGE} sleep 1d"
+            took = sum(timed([*self._theirs, "node1", line], self._env)[0] for line in (run, "docker exec peer true"))
+            timed([*self._theirs, "node1", "docker rm --force peer"], self._env)
+            return took
+
+        pairs = paired(ours, theirs, runs)
+        row = ratio(CREATE, 1.0, pairs)
+        median = statistics.median(mine for mine, _ in pairs)
+        return Row(CREATE, f"≤ {SOON:g} s", row.measured, median <= SOON)
 
     def _keys(self) -> list[tuple[float, float]]:
         ours = [*self._ours, "-tt", "bench.agentless", "stty raw -echo; echo begun; exec cat"]

@@ -82,6 +82,7 @@ def test_what_the_engine_makes_of_a_snapshot_is_no_task_and_claims_nothing(agent
 
 def test_stopping_takes_a_snapshot_and_keeps_the_last_ones(agentless):
     create(agentless, "third", "node1::0", "--snapshot-on-stop", "2")
+    assert "on stop; the last 2 are kept" in agentless("vps", "show", "third").out
     agentless("vps", "snapshot", "third", "-m", "by hand")
     for _ in range(3):
         agentless("vps", "stop", "third", "--grace", "0")

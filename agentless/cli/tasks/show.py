@@ -106,12 +106,23 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "ended": local(found["ended_at"]),
         "ran": ran(found) if found["started_at"] else None,
         "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
+        **_ends(spec["terms"]),
         "scheduled": local(found["scheduled_for"]),
         "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
         "retried as": found["retried_as"],
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
+    }
+
+
+def _ends(terms: dict[str, Any]) -> dict[str, str | None]:
+    """When a VPS stops by itself, and what happens then."""
+    expires, idle, kept = terms["expires"], terms["idle_stop"], terms["snapshot_on_stop"]
+    return {
+        "expires": f"{format_duration(expires)} after its start" if expires else None,
+        "idle stop": f"after {format_duration(idle)} without use" if idle else None,
+        "snapshots": f"on stop; the last {kept} are kept" if kept else None,
     }
 
 
