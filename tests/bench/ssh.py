@@ -20,7 +20,7 @@ KEY = "a key through `ssh NAME.agentless` : through `ssh node1 docker exec -it N
 COPY = "`scp` of 256 MiB to `NAME.agentless` : to the node"
 FETCH = "an HTTP request through `agentless forward` - on the node; the image has python3"
 BARE = "the same; the image has busybox only"
-CREATE = (
+CREATE = "`vps create` and a command in it, with the image there : `ssh node1 docker run` and `docker exec`"
     "`vps create` to the first command in it, with the image there : `ssh node1 docker run`, `ssh node1 docker exec`"
 )
 SOON = 2.0
