@@ -21,8 +21,6 @@ COPY = "`scp` of 256 MiB to `NAME.agentless` : to the node"
 FETCH = "an HTTP request through `agentless forward` - on the node; the image has python3"
 BARE = "the same; the image has busybox only"
 CREATE = "`vps create` and a command in it, with the image there : `ssh node1 docker run` and `docker exec`"
-    "`vps create` to the first command in it, with the image there : `ssh node1 docker run`, `ssh node1 docker exec`"
-)
 SOON = 2.0
 BOUNDS = {TRUE: 1.0, KEY: 1.5, COPY: 1.43}
 SLOWER = 0.003
