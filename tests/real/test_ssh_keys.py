@@ -134,3 +134,15 @@ def test_restart_and_restore_keep_the_keys(agentless, guest, ssh, key):
     until(lambda: any(each["id"] == restored and each["state"] == "running" for each in guest.get("/v1/tasks")))
     assert ssh("-i", alice, f"{restored}.agentless", "hostname").stdout == b"dev\n"
     assert "alice" in agentless("vps", "show", "dev").out
+
+
+def test_python_lists_keys_as_the_command_line_does(agentless, key):
+    alice = key("alice", "-t", "ed25519") + ".pub"
+    agentless.python(
+        "from agentless import Cluster\n"
+        f"file = {alice!r}\n"
+        "Cluster().vps.create('dev', target='node1', public_key_file=file, public_key_string=open(file).read())"
+    )
+    with open(alice) as file:
+        spec = agentless.get(f"/v1/tasks/{agentless.get('/v1/vps/dev')['id']}/spec")
+        assert spec["public_keys"] == [file.read().strip()]
