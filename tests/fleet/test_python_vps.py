@@ -18,7 +18,7 @@ import pytest
 
 from agentless import Cluster, NotFound, Refused, Task, UsageError, Vps, paths
 from agentless.client.connection import Connector
-from agentless.controller.ssh.relays import MOST
+from agentless.controller.ssh.ports.relays import MOST
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import until
 from tests.fleet.inhabited import end_controller, inhabited

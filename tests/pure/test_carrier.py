@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from agentless.controller.ssh.carrier import WINDOW, Carrier, Ended
-from agentless.controller.ssh.warm import Taken
+from agentless.controller.ssh.ports.carrier import WINDOW, Carrier, Ended
+from agentless.controller.ssh.ports.warm import Taken
 from agentless.errors import Refused
 from agentless.formats.frames import frame
 from agentless.paths import template_dir

@@ -9,7 +9,7 @@ import asyncssh
 from asyncssh.stream import SSHUNIXStreamSession
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.ssh.accepted import Accepted, Opened
+from agentless.controller.ssh.ports.accepted import Accepted, Opened
 from agentless.errors import Refused
 
 

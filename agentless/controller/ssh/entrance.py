@@ -20,7 +20,7 @@ import orjson
 from agentless.controller.guarded import guarded
 from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.logins import Logins
-from agentless.controller.ssh.relays import Relay, Relays, SharedRelays
+from agentless.controller.ssh.ports.relays import Relay, Relays, SharedRelays
 from agentless.controller.traffic import Traffic
 from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.caller import Caller

@@ -12,9 +12,9 @@ from asyncssh.stream import SSHTCPStreamSession
 from agentless.controller.nodes.login import Login
 from agentless.controller.ssh.agent import AgentSocket
 from agentless.controller.ssh.channel import CHUNK, Channel, ServerChannel
+from agentless.controller.ssh.ports.relays import Relay, Relays
+from agentless.controller.ssh.ports.remote_ports import RemotePort
 from agentless.controller.ssh.proof import Proof
-from agentless.controller.ssh.relays import Relay, Relays
-from agentless.controller.ssh.remote_ports import RemotePort
 from agentless.controller.ssh.visit import Visit
 from agentless.errors import AgentlessError
 from agentless.remote.concurrency import cancel

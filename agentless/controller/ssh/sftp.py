@@ -16,7 +16,7 @@ from asyncssh.sftp import run_sftp_server
 from agentless.controller.nodes.login import Login
 from agentless.controller.nodes.program import Program
 from agentless.controller.ssh.files import BLOCK, PIECE, Files
-from agentless.controller.ssh.warm import Taken, Warm
+from agentless.controller.ssh.ports.warm import Taken, Warm
 from agentless.model.command import escaped
 from agentless.model.text import printable
 

@@ -11,7 +11,7 @@ import itertools
 import struct
 from collections import deque
 
-from agentless.controller.ssh.warm import Taken
+from agentless.controller.ssh.ports.warm import Taken
 from agentless.errors import AgentlessError, Refused
 from agentless.formats.frames import FrameDecoder, frame
 from agentless.model.text import printable

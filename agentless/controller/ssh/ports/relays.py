@@ -11,8 +11,8 @@ from functools import partial
 from typing import Protocol
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.ssh.carrier import REASON, Carrier, Ended
-from agentless.controller.ssh.warm import Taken, Warm
+from agentless.controller.ssh.ports.carrier import REASON, Carrier, Ended
+from agentless.controller.ssh.ports.warm import Taken, Warm
 from agentless.errors import Refused
 from agentless.model.text import printable
 from agentless.remote.concurrency import cancel

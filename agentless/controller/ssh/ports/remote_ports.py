@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncssh
 
 from agentless.controller.nodes.login import Login
-from agentless.controller.ssh.accepted import Accepted, Opened
+from agentless.controller.ssh.ports.accepted import Accepted, Opened
 from agentless.errors import Refused
 
 _ANY = {"": "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}  # noqa: S104 - the user asks for it
