@@ -92,15 +92,18 @@ _WHOLE = TypeAdapter(_Whole)
 
 def named_task(container: Container) -> str | None:
     """The id of the task that the labels of a container name; None for any other container."""
-    return container.labels.get(TASK) or None
+    return container.labels.get(TASK)
 
 
 def claim_of(container: Container) -> Claim | None:
-    """The claim of a container, None without agentless labels. Labels are untrusted: anybody may have written them."""
+    """The claim of a container, None without agentless labels. Labels are untrusted: anybody may have written them.
+
+    A container that was started by hand from a snapshot has these labels, all empty.
+    """
     task = named_task(container)
-    if task is None:
-        return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
+    if task is None or not (task or gpus):
+        return None
     labels = container.labels
     numa = labels.get(NUMA, "")
     return Claim(
