@@ -102,6 +102,7 @@ _HAPPENED = {
     "ssh-opened": "Logged in by ssh", "ssh-closed": "Logged out", "start-asked": "Start requested",
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
+    "terms-changed": "Terms changed",
     "removed": "Removed",
 }  # fmt: skip
 

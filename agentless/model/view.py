@@ -81,6 +81,7 @@ class TaskView:
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
+    stops_at: str | None = None
     workload: str = "task"
     ports: tuple[Port, ...] = ()
 

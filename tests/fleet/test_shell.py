@@ -248,7 +248,7 @@ def test_a_task_that_does_not_run_has_no_shell(task):
     ended = Cluster().submit("true", target="n1").wait()
     done = run(ended.id)
     assert (done.returncode, done.stdout) == (3, b"")
-    assert done.stderr.decode() == f"agentless: task {ended.id} is completed: a shell needs a running task\n"
+    assert done.stderr.decode() == f"agentless: task {ended.id} is completed; only running tasks can be entered\n"
 
 
 def test_a_paused_task_has_no_shell_until_it_goes_on(task):

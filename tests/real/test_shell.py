@@ -202,9 +202,9 @@ def test_on_this_machine_keys_and_hang_ups_arrive_also_under_a_controller_that_i
 
 def test_a_task_that_does_not_run_has_no_shell(agentless, task):
     agentless("pause", task)
-    assert f"task {task} is paused: a shell needs a running task" in agentless("shell", task, code=3).err
+    assert f"task {task} is paused; only running tasks can be entered" in agentless("shell", task, code=3).err
     agentless("kill", task)
-    assert "is killed: a shell needs a running task" in agentless("shell", task, code=3).err
+    assert "is killed; only running tasks can be entered" in agentless("shell", task, code=3).err
 
 
 @pytest.mark.slow

@@ -172,7 +172,7 @@ def test_a_task_that_is_not_running_is_a_sentence(agentless, ssh):
     assert b"agentless: " in ssh("nothing.agentless", code=255).stderr
     task = agentless.submit("node1", "--", "true")
     agentless("wait", task)
-    assert b"is completed: a shell needs a running task" in ssh(f"{task}.agentless", code=255).stderr
+    assert b"is completed; only running tasks can be entered" in ssh(f"{task}.agentless", code=255).stderr
 
 
 @pytest.mark.slow

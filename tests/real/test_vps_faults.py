@@ -42,7 +42,7 @@ def test_a_controller_killed_at_any_moment_of_a_change_leaves_one_box_with_its_f
     made = agentless.json("vps", "snapshot", "box")["snapshot"]
     words = {
         "restore": (made, "--yes"),
-        "resize": ("node1::0,1",),
+        "resize": ("node1::0,1", "--yes"),
         "restart": ("--grace", "0"),
         "stop": ("--grace", "0"),
     }

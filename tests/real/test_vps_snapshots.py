@@ -136,24 +136,41 @@ def test_cores_and_memory_change_while_it_runs(agentless, node):
 def test_other_gpus_come_with_a_new_container_that_has_its_files(agentless, node):
     create(agentless)
     ssh(agentless, "box", "echo kept >/file")
-    changed = agentless.json("vps", "resize", "box", "node1::0,1")
+    changed = agentless.json("vps", "resize", "box", "node1::0,1", "--yes")
     assert (changed["state"], changed["gpus"]) == ("running", [0, 1])
     assert ssh(agentless, "box", "cat /file") == "kept\n"
     assert containers(node) == [f"agentless-{changed['id']}"]
 
 
-def test_what_cannot_be_leaves_it_as_it_was(agentless, node):
-    task = create(agentless)
-    ssh(agentless, "box", "echo kept >/file")
+def test_what_cannot_be_stops_nothing_and_takes_no_snapshot(agentless, node):
+    task = create(agentless, "kept")
     agentless.submit("node1::1", "--", "sleep", "600")
-    assert "GPU 1 is allocated" in agentless("vps", "resize", "box", "node1::0,1", code=3).err
-    assert "no snapshot box:9" in agentless("vps", "restore", "box", "9", "--yes", code=2).err
-    assert "cores" in agentless("vps", "resize", "box", "--cores", "100000", code=3).err
-    assert "nothing to change" in agentless("vps", "resize", "box", code=2).err
-    assert "snapshot 'a b'" in agentless("vps", "restore", "box", "a b", "--yes", code=2).err
-    now = agentless.get("/v1/vps/box")
-    assert (now["id"], now["state"]) == (task["id"], "running")
-    assert ssh(agentless, "box", "cat /file") == "kept\n"
+    assert "GPU 1 is allocated" in agentless("vps", "resize", "kept", "node1::0,1", "--yes", code=3).err
+    assert "no snapshot kept:9" in agentless("vps", "restore", "kept", "9", "--yes", code=2).err
+    assert "cores" in agentless("vps", "resize", "kept", "--cores", "100000", code=3).err
+    assert "nothing to change" in agentless("vps", "resize", "kept", code=2).err
+    assert "nothing to change" in agentless("vps", "resize", "kept", "1x", "--yes", code=2).err
+    assert "nothing to change" in agentless("vps", "resize", "kept", "--cores", "0", "--yes", code=2).err
+    assert "would end; to do that, add --yes" in agentless("vps", "resize", "kept", "2x", code=2).err
+    assert "snapshot 'a b'" in agentless("vps", "restore", "kept", "a b", "--yes", code=2).err
+    now = agentless.get("/v1/vps/kept")
+    assert (now["id"], now["started_at"]) == (task["id"], task["started_at"])
+    assert snapshots(agentless, "kept") == []
+    agentless("vps", "stop", "kept", "--grace", "0")
+    assert "agentless vps start kept" in agentless("vps", "resize", "kept", "--cores", "1", code=3).err
+
+
+def test_its_ends_are_shown_and_can_be_changed_while_it_runs(agentless):
+    create(agentless, "box", "node1", "--expires", "1h")
+    before = agentless.get("/v1/vps/box")
+    assert before["stops_at"] or until(lambda: agentless.get("/v1/vps/box")["stops_at"])
+    agentless("vps", "set", "box", "--expires", "0", "--idle-stop", "4h", "--snapshot-on-stop", "2")
+    assert agentless.json("show", "box")["spec"]["terms"]["idle_stop"] == 4 * 3600
+    shown = agentless("vps", "show", "box").out
+    assert "idle stop  after 4h 0m without use" in shown
+    assert "expires" not in shown.partition("\n\n")[0]
+    until(lambda: agentless.get("/v1/vps/box")["stops_at"] is None)
+    assert "nothing to change" in agentless("vps", "set", "box", code=2).err
 
 
 def test_who_waits_for_its_gpu_does_not_get_it_while_it_is_restarted_or_restored(agentless, node):

@@ -106,7 +106,10 @@ class Session:
                 install = f"agentless vps ssh {self._shown.name} -- pip install jupyterlab"
                 raise Refused(f"VPS {self._shown.name} has no Jupyter; to install it, run: {install}")
             if code == NO_PIP:
-                raise Refused(no_jupyter(self._served.get(f"/v1/tasks/{self._shown.task}"), has_pip=False))
+                raise Refused(
+                    f"VPS {self._shown.name} has neither Jupyter nor pip; create one from an image that has Python, "
+                    "such as: agentless vps create NAME 1x --image python:3.12-slim"
+                )
             raise error
         task = self._served.wait(self._shown.task, within=_ENDS)
         if task["ended_at"] is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 import typer
 
@@ -24,8 +24,8 @@ from agentless.cli.vps.change import VpsName, show_changed, show_started
 from agentless.cli.vps.snapshots import restore, snapshot, snapshots
 from agentless.client.files.span_files import read_lines
 from agentless.client.http import RequestFailed
-from agentless.client.words import command_line, ports, state, where, why
-from agentless.errors import UsageError
+from agentless.client.words import command_line, local, ports, state, where, why
+from agentless.errors import Refused, UsageError
 from agentless.model.images.snapshot import parse_snapshot
 from agentless.paths import current_dir
 from agentless.rules.submit.options import CONTAINER, OPTIONS, WHERE, Options, options_of
@@ -51,6 +51,7 @@ def add_to(app: typer.Typer) -> None:
     group.command()(snapshots)
     group.command()(restore)
     group.command()(resize)
+    group.command("set")(change_terms)
     group.command()(rm)
     app.add_typer(group, name="vps")
 
@@ -58,7 +59,10 @@ def add_to(app: typer.Typer) -> None:
 class _Create(WithOptionalCommand):
     """A command is possible, but rare."""
 
-    common = {"called", "target", *(option.name for option in _OFFERED if option.common)}  # noqa: RUF012
+    common: ClassVar[set[str]] = {
+        *("called", "target", "snapshot", "public_key_file", "snapshot_on_stop"),
+        *(option.name for option in _OFFERED if option.common),
+    }
 
 
 @with_options(as_json=_OFFERED)
@@ -112,6 +116,9 @@ def create(
         print_json(task)
     elif start["message"]:
         say(f"{called}  {start['message']}")
+    elif task["state"] == "pending":
+        reason = why(task) or "waiting for resources"
+        say(f"{called}  pending: {reason}. To see what it waits for: agentless explain {called}")
     else:
         confirm_done(f"{called}  {state(task)} on {where(task)}. To log in: agentless vps ssh {called}")
         if task["ports"]:
@@ -176,13 +183,14 @@ def resize(
     ] = None,
     cores: Annotated[float | None, typer.Option(metavar="N", help="CPU cores; 0 for no limit")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory, such as 16G; 0 for no limit")] = None,
+    yes: Yes = False,
     as_json: Json = False,
     _: Quiet = False,
 ) -> None:
     """Give a VPS other cores, memory or GPUs.
 
     Cores and memory change while it runs. For other GPUs, or to lift a limit, it is stopped and started in a new
-    container with the same files.
+    container with the same files; programs that run in it end.
 
     agentless vps resize dev --memory 32G
     agentless vps resize dev 2x
@@ -190,10 +198,41 @@ def resize(
     if cores is None and memory is None and target is None:
         raise UsageError("nothing to change; use --cores, --memory or a target, such as 2x")
     size = None if memory is None else OPTIONS["memory"].read(memory)
+    if not yes and (target is not None or 0 in (cores, size)):
+        confirm(
+            f"Stop {name} and start it in a new container with the same files; programs that run in it end",
+            "nothing was changed",
+            unattended=UsageError(f"programs that run in {name} would end; to do that, add --yes"),
+        )
     with progress(f"Resizing {name}"):
         change = {"cores": cores, "memory": size, "target": target}
         started = client(context).post(f"/v1/vps/{name}/resize", change)
     show_started(name, started, as_json=as_json)
+
+
+def change_terms(
+    context: typer.Context,
+    name: VpsName,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop it this long after its start: 7d; 0 for never")
+    ] = None,
+    idle_stop: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop it after this time without use: 4h; 0 for never")
+    ] = None,
+    snapshot_on_stop: Annotated[
+        int | None, typer.Option(metavar="N", help="Take a snapshot whenever it stops, and keep the last N; 0 for none")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Change when a VPS stops by itself, and its snapshots on stop.
+
+    agentless vps set dev --expires 14d
+    """
+    given: dict[str, Any] = {"expires": expires, "idle_stop": idle_stop, "snapshot_on_stop": snapshot_on_stop}
+    change = {key: OPTIONS[key].read(value) for key, value in given.items() if value is not None}
+    if not change:
+        raise UsageError("nothing to change; use --expires, --idle-stop or --snapshot-on-stop")
+    show_changed(name, client(context).post(f"/v1/vps/{name}/terms", change), as_json=as_json)
 
 
 def ssh(context: typer.Context, name: VpsName) -> None:
@@ -202,13 +241,16 @@ def ssh(context: typer.Context, name: VpsName) -> None:
     agentless vps ssh dev
     agentless vps ssh dev -- nvidia-smi
     """
-    log_in(context, _get(context, name)["id"], command_of(context))
+    task = _get(context, name)
+    if task["ended_at"] is not None:
+        raise Refused(f"VPS {name} is {task['state']}; to start it, run: agentless vps start {name}")
+    log_in(context, task["id"], command_of(context))
 
 
 def rm(
     context: typer.Context,
     name: VpsName,
-    force: Annotated[bool, typer.Option("--force", help="Also if it runs")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if it runs; do not ask")] = False,
     yes: Yes = False,
 ) -> None:
     """Remove a VPS with its files.
@@ -217,7 +259,7 @@ def rm(
     """
     served = client(context)
     served.get(f"/v1/vps/{name}")
-    if not yes:
+    if not (yes or force):
         confirm(
             f"Remove VPS {name} with its files",
             "nothing was removed",
@@ -240,5 +282,6 @@ _COLUMNS = [
     Column("WHERE", where),
     Column("IMAGE", lambda task: task["env"] or task["image"] or ""),
     Column("COMMAND", command_line),
+    Column("STOPS", lambda task: local(task["stops_at"]) or ""),
     Column("REASON", why, wraps=True),
 ]

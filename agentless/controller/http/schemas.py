@@ -100,6 +100,15 @@ class ResizeRequest(BaseModel):
     target: str | None = None
 
 
+class VpsTermsRequest(BaseModel):
+    """When a VPS stops by itself, in seconds, and how many snapshots it keeps. Null: as it is; 0: never, none."""
+
+    model_config = ConfigDict(extra="forbid")
+    expires: FiniteFloat | None = None
+    idle_stop: FiniteFloat | None = None
+    snapshot_on_stop: int | None = None
+
+
 class MoveRequest(BaseModel):
     """The new position in the queue: a number from 1, or before or after another task."""
 

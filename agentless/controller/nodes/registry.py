@@ -22,7 +22,7 @@ from agentless.model.tasks.claim import Claim
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Paused, Running, Task
 from agentless.ports import Clock
-from agentless.rules.nodes.survey import survey
+from agentless.rules.nodes.survey import survey, without_container
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
@@ -86,19 +86,21 @@ class Nodes:
             for wait in late:
                 wait.cancel()
 
-    def cluster(self, nodes: Iterable[str] | None = None, *, asking: str = "") -> Cluster:
+    def cluster(self, nodes: Iterable[str] | None = None, *, asking: Task | None = None) -> Cluster:
         """The cluster, or these nodes of it, as it is known now.
 
-        What is kept for a task is free for it if it is the one `asking`, by its id.
+        What a task has, or what is kept for it, is free for it if it is the one `asking`.
         """
         names = list(self.links if nodes is None else nodes)
         tasks = self._tasks
-        kept = [task for task in tasks.kept.values() if task.id != asking]
         live = tasks.live.values() if nodes is None else (task for name in names for task in tasks.on_node(name))
+        seen = {name: self.links[name].observation for name in names}
+        if asking and asking.container and asking.node in seen:
+            seen[asking.node] = without_container(seen[asking.node], asking.container)
         return survey(
             {name: self.links[name].node for name in names},
-            {name: self.links[name].observation for name in names},
-            [*kept, *live],
+            seen,
+            [task for task in (*tasks.kept.values(), *live) if asking is None or task.id != asking.id],
             self._clock.now(),
             self._records.known,
             self._reservations.known.values(),

@@ -72,7 +72,7 @@ class Queue:
         ]
         return self.waiting() + [task for *_, task in sorted(later)]
 
-    def look(self, others: Sequence[Task] = (), *, asking: str = "") -> Plan:
+    def look(self, others: Sequence[Task] = (), *, asking: Task | None = None) -> Plan:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
@@ -121,6 +121,12 @@ class Queue:
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._clock.now())
             return ExplainView(task.id, f"task {task.id} enters the queue in {left}", None, (), {})
+        if isinstance(task.status, Ended) and task.spec.traits.comes_back:
+            name = task.spec.name
+            words = (
+                f"VPS {name} is {task.state}; to start it, or to hear who has its GPUs, run: agentless vps start {name}"
+            )
+            return ExplainView(task.id, words, None, (), {})
         if isinstance(task.status, Ended):
             code = "" if task.status.exit_code is None else f" with exit code {task.status.exit_code}"
             why = f": {task.status.reason}" if task.status.reason else ""

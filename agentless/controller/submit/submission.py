@@ -13,7 +13,7 @@ from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused, UsageError
-from agentless.model.tasks.spec import check_secrets
+from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
 from agentless.rules.explain.obstacles import refusal
@@ -74,16 +74,19 @@ class Submission:
         [task] = await self._builder.build(request)
         await self._wait_for_nodes(task)
         # No await from here until the allocation is on disk.
-        cluster = self._nodes.cluster(asking=old.id)
-        if error := refusal(cluster, task.spec, task.owner):
-            raise error
-        found = old.placement if same else self._queue.look([task], asking=old.id).starts.get(task.id)
+        self.check_room(task.spec, old)
+        found = old.placement if same else self._queue.look([task], asking=old).starts.get(task.id)
         if found is None:
             raise Refused(f"{task.spec.needs}: free resources are promised to tasks in the queue")
         [refused] = self._admission.admit([task], {task.id: found}, {}, request.by)
         if refused:
             raise refused
         return await self._answers.launched(task)
+
+    def check_room(self, spec: TaskSpec, old: Task) -> None:
+        """Raise what is in the way of a task with this spec, in place of another."""
+        if error := refusal(self._nodes.cluster(asking=old), spec, old.owner):
+            raise error
 
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""

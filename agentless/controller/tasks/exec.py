@@ -102,7 +102,7 @@ class Terminals:
 
 def _why_unreachable(task: Task) -> str:
     """Why nothing can be run in a task, and what helps."""
-    words = f"task {task.id} is {task.state}: a shell needs a running task"
+    words = f"task {task.id} is {task.state}; only running tasks can be entered"
     if task.spec.traits.comes_back and not task.live:
         return f"VPS {task.spec.name} is {task.state}; to start it, run: agentless vps start {task.spec.name}"
     if isinstance(task.status, Paused):

@@ -39,9 +39,13 @@ class Replacement:
         self._ledger = ledger
         self._lookup = lookup
 
-    async def replace(self, old: Task, spec_of: SpecOf, by: Caller) -> Task:
-        """Replace the container of a VPS; the caller then gives the new task its name, and calls `clear`."""
+    async def replace(self, old: Task, wanted: TaskSpec, spec_of: SpecOf, by: Caller) -> Task:
+        """Replace the container of a VPS; the caller then gives the new task its name, and calls `clear`.
+
+        If there is no room for what is `wanted`, nothing is stopped.
+        """
         ran = old.live
+        self._submission.check_room(wanted, old)
         with self._starts.keeping(old):
             try:
                 old = await self._stops.ask(old, "stop", by=by)

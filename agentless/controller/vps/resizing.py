@@ -1,17 +1,20 @@
-"""Other cores and memory for a VPS that runs."""
+"""Other cores, memory and terms for a VPS that runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
-from agentless.errors import UsageError
+from agentless.controller.vps.replacement import exactly
+from agentless.errors import Refused, UsageError
 from agentless.model.caller import Caller
 from agentless.model.scheduling.needs import Needs, joined, parse_target
 from agentless.model.tasks.spec import TaskSpec, check_spec, without_zeros
 from agentless.model.tasks.task import Paused, Running, Task
-from agentless.model.tasks.task_event import Resized
+from agentless.model.tasks.task_event import Resized, TermsChanged
 from agentless.model.units import format_size
 from agentless.rules.explain.obstacles import refusal
 
@@ -24,9 +27,19 @@ class Resize:
     memory: int | None = None
     target: str | None = None
 
-    def is_live(self, task: Task) -> bool:
+    @property
+    def is_live(self) -> bool:
         """Whether the engine can do it while it runs. It can set a limit, but not lift one."""
-        return self.target is None and 0 not in (self.cores, self.memory) and isinstance(task.status, (Running, Paused))
+        return self.target is None and 0 not in (self.cores, self.memory)
+
+    def check(self, task: Task) -> None:
+        """Raise Refused or UsageError if it cannot be changed, or if nothing changes."""
+        if not isinstance(task.status, (Running, Paused)):
+            name = task.spec.name
+            raise Refused(f"VPS {name} is {task.state}; first run: agentless vps start {name}")
+        spec = self.limited(task.spec)
+        if (spec.cores, spec.memory) == (task.spec.cores, task.spec.memory) and self._fits(task):
+            raise UsageError(f"VPS {task.spec.name} has just that; nothing to change")
 
     def limited(self, spec: TaskSpec) -> TaskSpec:
         """The spec with these limits; raises UsageError."""
@@ -36,13 +49,24 @@ class Resize:
         check_spec(changed)
         return changed
 
-    def needs(self, needs: Needs) -> Needs:
-        """The needs of the new target, if there is one, on the terms of the old ones; raises UsageError."""
-        if self.target is None:
-            return needs
+    def wanted(self, task: Task) -> TaskSpec:
+        """The spec of its new container; raises UsageError."""
+        spec = self.limited(task.spec)
+        return exactly(spec, task.placement) if self.target is None else replace(spec, needs=self._needs(spec.needs))
+
+    def _needs(self, needs: Needs) -> Needs:
+        """The needs of the new target, on the terms of the old ones."""
         terms = Needs(exclude=needs.exclude, on=needs.on, exclusive=needs.exclusive, policy=needs.policy)
-        target = parse_target(self.target)
-        return joined(replace(terms, exclude=() if target.nodes else terms.exclude), target, self.target)
+        target = parse_target(self.target or "")
+        return joined(replace(terms, exclude=() if target.nodes else terms.exclude), target, self.target or "")
+
+    def _fits(self, task: Task) -> bool:
+        """Whether the task has what the target says."""
+        if self.target is None or task.placement is None:
+            return self.target is None
+        target, has = parse_target(self.target), task.placement
+        where = (not target.nodes or has.node in target.nodes) and target.indices in ((), has.gpus)
+        return where and target.gpus == len(has.gpus) and not target.gpu_types and not target.gpu_memory
 
 
 class Resizing:
@@ -55,13 +79,20 @@ class Resizing:
     async def update(self, task: Task, change: Resize, by: Caller) -> Task:
         """Change them; raises Refused if the node has not as much."""
         spec = change.limited(task.spec)
-        if (spec.cores, spec.memory) == (task.spec.cores, task.spec.memory):
-            raise UsageError("nothing to change; use --cores, --memory or a target, such as 2x")
         link = self._nodes.link_of(task)
         self._check_room(task, spec, link.node.name)
         link.runtime.check(await link.run(link.runtime.resize(task.container_ref, spec.cores, spec.memory)))
         memory = None if spec.memory is None else format_size(spec.memory)
         return self._ledger.apply(task.id, Resized(spec.cores, spec.memory), f"{spec.cores} cores, {memory}, by {by}")
+
+    def change_terms(self, task: Task, given: Mapping[str, Any], by: Caller) -> Task:
+        """Give it other terms, by their names; raises UsageError."""
+        spec = without_zeros(replace(task.spec, terms=replace(task.spec.terms, **given)))
+        check_spec(spec)
+        if spec == task.spec:
+            raise UsageError(f"VPS {task.spec.name} has just that; nothing to change")
+        words = ", ".join(f"{name} {value:g}" for name, value in given.items())
+        return self._ledger.apply(task.id, TermsChanged(spec.terms), f"{words}, by {by}")
 
     def _check_room(self, task: Task, spec: TaskSpec, node: str) -> None:
         """Raise Refused if the node has not what is asked for in addition."""

@@ -71,13 +71,13 @@ class Snapshots:
         self._envs.holder(ref, version.id)
         return ref
 
-    async def latest(self, task: Task, by: str) -> EnvRef | None:
+    async def latest(self, task: Task, why: str, by: str) -> EnvRef | None:
         """A snapshot of a VPS as it is now if its node answers, else its last one, if any."""
         name, link = task.spec.name or "", self._envs.nodes.links.get(task.node or "")
         if await self.settled(task.id):
             return parse_snapshot(self.all(name)[-1].snapshot)
         if link and link.online and task.container:
-            return parse_snapshot((await self.take(task, "", by)).snapshot)
+            return parse_snapshot((await self.take(task, why, by)).snapshot)
         await self._envs.look()
         versions = self.all(name)
         return parse_snapshot(versions[-1].snapshot) if versions else None

@@ -59,7 +59,7 @@ class VpsStarts:
         memory = needs.gpu_memory if shared else None
         exact = replace(task.spec, needs=Needs(exclusive=needs.exclusive, gpu_share=needs.gpu_share, gpu_memory=memory))
         [exact] = on_targets(exact, [str(placement)])
-        if error := refusal(self._nodes.cluster([placement.node], asking=task.id), exact, task.owner):
+        if error := refusal(self._nodes.cluster([placement.node], asking=task), exact, task.owner):
             raise error
         self._tasks.launching.add(task.id)
         try:

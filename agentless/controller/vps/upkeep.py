@@ -46,7 +46,7 @@ class Upkeep:
         verdict = judge(ending, self._warned.pop(task.id, None), now)
         if verdict.warned_at is not None:
             self._warned[task.id] = verdict.warned_at
-        if ending is None or verdict.warned_at is None:
+        if ending is None:
             self._tasks.endings.pop(task.id, None)
         else:
             self._tasks.endings[task.id] = ending

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentless.controller.submit.request import Submit
 from agentless.controller.submit.submission import Submission
@@ -105,20 +107,28 @@ class Vps:
                 await self.snapshots.settled(old.id)
                 return exactly(from_snapshot(old.spec, ref), old.placement)
 
-            return await self._replaced(task, restored, f"restored from {snapshot_words(ref)}", by)
+            wanted = exactly(task.spec, task.placement)
+            return await self._replaced(task, wanted, restored, f"restored from {snapshot_words(ref)}", by)
 
     async def resize(self, name: str, change: Resize, *, by: Caller) -> Started:
-        """Give it other cores, memory or GPUs: at once if it runs and keeps its GPUs, else in a new container."""
+        """Give it other cores, memory or GPUs: at once if it keeps its GPUs, else in a new container."""
         async with self.names.changing(name) as task:
-            if change.is_live(task):
+            change.check(task)
+            if change.is_live:
                 return Started(await self._resizing.update(task, change, by))
-            needs = change.needs(task.spec.needs)
+            wanted = change.wanted(task)
 
             async def resized(old: Task) -> TaskSpec:
-                spec = from_snapshot(change.limited(old.spec), await self._latest(old, by))
-                return replace(spec, needs=needs) if change.target else exactly(spec, old.placement)
+                return from_snapshot(wanted, await self._latest(old, "before it was resized", by))
 
-            return await self._replaced(task, resized, "resized", by)
+            return await self._replaced(task, wanted, resized, "resized", by)
+
+    async def change_terms(self, name: str, given: Mapping[str, Any], *, by: Caller) -> Task:
+        """Change some of its terms; raises Refused if it does not run."""
+        async with self.names.changing(name) as task:
+            if not task.live:
+                raise Refused(f"VPS {name} is {task.state}; first run: agentless vps start {name}")
+            return self._resizing.change_terms(task, given, by)
 
     async def remove(self, name: str, *, force: bool, by: Caller) -> TaskView:
         """Remove it with its files; a live one only by `force`. Its snapshots stay."""
@@ -132,23 +142,25 @@ class Vps:
     # ------------------------------------------------------------------ inside
 
     async def _elsewhere(self, task: Task, error: AgentlessError, by: Caller) -> Started:
+        wanted = anywhere(task.spec)
+        self._submission.check_room(wanted, task)
         try:
-            ref = await self._latest(task, by)
+            ref = await self._latest(task, "before it was moved", by)
         except Refused:
             raise type(error)(f"{error}; and there is no snapshot from which it could be started elsewhere") from None
 
         async def moved(old: Task) -> TaskSpec:
             return anywhere(from_snapshot(old.spec, ref))
 
-        return await self._replaced(task, moved, f"started elsewhere from {snapshot_words(ref)}", by)
+        return await self._replaced(task, wanted, moved, f"started elsewhere from {snapshot_words(ref)}", by)
 
-    async def _latest(self, task: Task, by: Caller) -> EnvRef:
-        ref = await self.snapshots.latest(task, by.name)
+    async def _latest(self, task: Task, why: str, by: Caller) -> EnvRef:
+        ref = await self.snapshots.latest(task, why, by.name)
         if ref is None:
             raise Refused(f"VPS {task.spec.name} has no snapshot, and {task.node} does not answer")
         return ref
 
-    async def _replaced(self, old: Task, spec_of: SpecOf, how: str, by: Caller) -> Started:
-        new = await self._replacement.replace(old, spec_of, by)
+    async def _replaced(self, old: Task, wanted: TaskSpec, spec_of: SpecOf, how: str, by: Caller) -> Started:
+        new = await self._replacement.replace(old, wanted, spec_of, by)
         self.names.set(new.spec.name or "", new.id)
-        return Started(new, await self._replacement.clear(old, new, how, by))
+        return Started(new, await self._replacement.clear(old, new, f"{how}; it was task {old.id}", by))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
+from agentless.model.tasks.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,13 @@ class Resized:
 
 
 @dataclass(frozen=True, slots=True)
+class TermsChanged:
+    """It has other terms."""
+
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchFailed:
     """The launch has failed, and certainly no container runs."""
 
@@ -175,6 +183,7 @@ TaskEvent = (
     | StartAsked
     | NotStarted
     | Resized
+    | TermsChanged
     | LaunchFailed
     | Dated
     | Restarted

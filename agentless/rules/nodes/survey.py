@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
@@ -67,6 +68,16 @@ def survey(
         },
         now,
     )
+
+
+def without_container(seen: Observation, container: str) -> Observation:
+    """The observation of a node without a container, and without its processes on GPUs."""
+    engine, sample = seen.engine, seen.sample
+    if engine and engine.containers is not None:
+        engine = replace(engine, containers=tuple(each for each in engine.containers if each.id != container))
+    if sample and sample.processes is not None:
+        sample = replace(sample, processes=tuple(each for each in sample.processes if each.container != container))
+    return replace(seen, engine=engine, sample=sample)
 
 
 def _allocation(task: Task, placement: Placement) -> Allocation:

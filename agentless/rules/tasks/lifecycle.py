@@ -40,6 +40,7 @@ from agentless.model.tasks.task_event import (
     Step,
     StopAsked,
     TaskEvent,
+    TermsChanged,
     Thawed,
     Unplaced,
     Vanished,
@@ -99,6 +100,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
             return replace(task, spec=replace(task.spec, cores=cores, memory=memory))
+        case _, TermsChanged(terms=terms):
+            return replace(task, spec=replace(task.spec, terms=terms))
         case Running() as status, Froze():
             return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():

@@ -61,7 +61,7 @@ def task_view(
         exit_code=status.exit_code if isinstance(status, Ended) else None,
         reason=outlook.reason
         or _reason(task)
-        or (ending.words(now) if ending else None)
+        or (ending.words(now) if ending and now >= ending.at - ending.lead else None)
         or (words(idle, placement, now) if idle and placement else None),
         container=task.container,
         target=str(task.spec.needs),
@@ -83,6 +83,7 @@ def task_view(
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
+        stops_at=timestamp(ending.at) if ending else None,
         workload=task.spec.workload or "task",
         ports=task.spec.ports,
     )

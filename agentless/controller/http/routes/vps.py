@@ -15,6 +15,7 @@ from agentless.controller.http.schemas import (
     SubmitRequest,
     VpsSnapshotRequest,
     VpsStartRequest,
+    VpsTermsRequest,
 )
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.views import TaskViews
@@ -99,3 +100,9 @@ def add_to(app: FastAPI, services: VpsServices) -> None:
         """Give a VPS other cores, memory or GPUs."""
         change = Resize(request.cores, request.memory, request.target)
         return started(caller, await vps.resize(name, change, by=caller))
+
+    @app.post("/v1/vps/{name}/terms")
+    async def terms(name: str, request: VpsTermsRequest, caller: CurrentCaller) -> TaskView:
+        """Change when a VPS stops by itself, and how many snapshots it keeps."""
+        given = {key: value for key, value in request if value is not None}
+        return views.seen_by(caller, await vps.change_terms(name, given, by=caller))
