@@ -22,14 +22,20 @@ class RequestFailed(AgentlessError):
         self.error = error
 
 
+LONGEST, MOST = 65536, 100
+"""Bytes of a line in the head of an answer, and its lines."""
+
+
 class Response:
     """An answer: its status, its headers (names in lower case), and its body as a file."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.body = connection.makefile("rb")
-        self.status = int(self.body.readline().split()[1])
+        self.status = int(self.body.readline(LONGEST).split()[1])
         self.headers: dict[str, str] = {}
-        while line := self.body.readline().strip():
+        while line := self.body.readline(LONGEST).strip():
+            if len(line) >= LONGEST - 2 or len(self.headers) > MOST:
+                raise ValueError("the answer has too long a head")
             name, _, value = line.decode("latin-1").partition(":")
             self.headers[name.lower()] = value.strip()
 

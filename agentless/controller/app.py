@@ -238,7 +238,7 @@ class Controller:
         changes = self.submission, self.stops, self.removal, starts
         activity = Activity(nodes, self.idle, self.visits, self.clock)
         self.upkeep = Upkeep(ledger, activity, self.visits, self.clock)
-        snapshots = Snapshots(self.envs, self.prune, ledger, bus)
+        snapshots = Snapshots(self.envs, self.prune, names, ledger, bus)
         self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
 
     def _build_process(self, state: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentless import errors
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import labels_of, task_of
+from agentless.model.tasks.claim import DAMAGED, labels_of, task_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.public_key import MAX_KEY_BYTES, parse_public_key, parse_public_keys
 from agentless.model.tasks.spec import TaskSpec, check_spec
@@ -163,3 +163,8 @@ def test_names_of_others_cannot_write_on_a_terminal():
         gate_of(as_others_see_it(replace(VPS, name="\x1b[2J\n" * 100)), ours=False)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 400
+
+
+def test_who_may_enter_is_unknown_if_the_labels_cannot_be_read():
+    with pytest.raises(Refused, match="not known who may enter"):
+        gate_of(as_others_see_it(replace(VPS, workload=None, command=(DAMAGED,))), ours=False)

@@ -166,7 +166,7 @@ def test_jupyter_in_a_vps_stays_and_can_be_stopped(agentless, image):
         first = Shown(agentless, "box")
         agentless("vps", "restart", "box", "--grace", "1")
         # What servers before the restart have left, with numbers that other processes have by now.
-        left = "for n in $(seq 2 300); do echo '{}' >/tmp/agentless-notebook-0/jpserver-$n.json; done"
+        left = "for n in $(seq 2 300); do echo '{}' >/dev/shm/agentless-notebook-0/jpserver-$n.json; done"
         agentless("exec", "box", "--", "sh", "-c", left)
         again = Shown(agentless, "box", answer="y")
         assert first.page.strip() == b"box"

@@ -56,7 +56,7 @@ def test_stop_frees_its_gpus_and_start_has_them_and_its_files_again(agentless):
     assert agentless.gpu("node1::0")["state"] == "free"
     [row] = agentless.json("vps", "list")
     assert row["state"] == "stopped"
-    assert "is stopped" in agentless("vps", "ssh", "box", code=255).err
+    assert "agentless vps start box" in agentless("vps", "ssh", "box", code=3).err
     started = agentless.json("vps", "start", "box")
     assert (started["state"], started["gpus"]) == ("running", [0])
     assert ssh(agentless, "box", "cat /file") == "kept\n"
@@ -165,7 +165,7 @@ def test_usage_has_all_runs(agentless):
     agentless("vps", "stop", "box", "--grace", "0")
     agentless("vps", "start", "box")
     again = agentless.get("/v1/vps/box")["started_at"]
-    edges = [seconds(first) - 1, seconds(again)]
+    edges = [seconds(first), seconds(again)]
     assert agentless.get("/v1/usage", edge=edges, by="owner")["total"]["tasks"] == 1
     agentless("vps", "stop", "box", "--grace", "0")
     edges[1] = seconds(agentless.get("/v1/vps/box")["ended_at"]) + 1

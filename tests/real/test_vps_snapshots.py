@@ -104,23 +104,83 @@ def test_start_anywhere_takes_other_gpus_if_its_own_are_taken(agentless, node):
 
 
 @pytest.mark.slow
-def test_a_vps_that_was_lost_with_its_node_starts_elsewhere_from_its_last_snapshot(agentless, node):
-    """And what was there is stopped when the node answers again: there are never two."""
-    old = create(agentless)
-    ssh(agentless, "box", "echo kept >/file")
-    agentless("vps", "snapshot", "box")
-    agentless("env", "push", "box.vps", "node2")
+def test_a_vps_that_was_lost_with_its_node_starts_elsewhere_and_keeps_its_name_when_the_node_is_back(agentless, node):
+    """What was there is stopped when the node answers again: there are never two, and the new files count."""
+    old = create(agentless, "moved")
+    agentless("vps", "snapshot", "moved")
+    agentless("env", "push", "moved.vps", "node2")
     node.stop_sshd()
-    until(lambda: agentless.get("/v1/vps/box")["state"] == "lost", 120)
-    assert "--anywhere" in agentless("vps", "start", "box", code=4).err
-    moved = agentless("vps", "start", "box", "--anywhere")
+    until(lambda: agentless.get("/v1/nodes/node1")["state"] == "offline")
+    assert "--anywhere" in agentless("vps", "start", "moved", code=4).err
+    moved = agentless("vps", "start", "moved", "--anywhere")
     assert "keeps the earlier container" in moved.err
-    assert agentless.get("/v1/vps/box")["node"] == "node2"
-    assert ssh(agentless, "box", "cat /file") == "kept\n"
+    assert agentless.get("/v1/vps/moved")["node"] == "node2"
+    assert agentless("ssh", "moved", "--", "echo new >/file; hostname").out == "moved\n"
+    agentless("vps", "stop", "moved", "--grace", "0")
     node.start_sshd()
     until(lambda: not inspect(node, old["id"])["State"]["Running"])
-    agentless("rm", old["id"])
+    until(lambda: agentless.task(old["id"])["ended_at"])
+    assert agentless.get("/v1/vps/moved")["node"] == "node2"
+    agentless("vps", "start", "moved")
+    assert ssh(agentless, "moved", "cat /file") == "new\n"
+    agentless("vps", "rm", "moved", "--force")
     assert containers(node) == []
+
+
+def test_restore_keeps_the_snapshot_that_it_needs(agentless):
+    create(agentless, "kept", "node1::0", "--snapshot-on-stop", "1")
+    ssh(agentless, "kept", "echo one >/file")
+    agentless("vps", "restart", "kept", "--grace", "0")
+    [only] = snapshots(agentless, "kept")
+    ssh(agentless, "kept", "echo two >/file")
+    agentless("vps", "restore", "kept", only, "--yes")
+    assert ssh(agentless, "kept", "cat /file") == "one\n"
+
+
+def test_snapshots_of_others_and_of_an_earlier_one_of_this_name_stay(lab, agentless):
+    create(agentless, "same", "node1::0", "--snapshot-on-stop", "1")
+    agentless("vps", "stop", "same", "--grace", "0")
+    mine = snapshots(agentless, "same")
+    agentless("vps", "rm", "same", "--yes")
+    other = Cli(lab, "other").settle()
+    try:
+        for who in (agentless, other):
+            create(who, "same", "node1::0", "--snapshot-on-stop", "1")
+            for _ in range(2):
+                who("vps", "restart", "same", "--grace", "0")
+            who("vps", "rm", "same", "--force")
+        assert set(mine) < set(snapshots(agentless, "same"))
+        assert len(snapshots(agentless, "same")) == 3
+    finally:
+        other.close()
+
+
+def test_a_stop_during_a_restore_comes_after_it(agentless, node):
+    create(agentless, "box", "node1::0")
+    made = agentless.json("vps", "snapshot", "box")["snapshot"]
+    restoring = agentless.start("vps", "restore", "box", made, "--yes")
+    until(lambda: "stop-asked" in agentless("events", "box").out)
+    agentless("vps", "stop", "box", "--grace", "0")
+    assert restoring.wait(60) == 0
+    restoring.communicate()
+    assert agentless.get("/v1/vps/box")["state"] == "stopped"
+    assert node.sh("docker ps --quiet").stdout == ""
+
+
+def test_a_snapshot_on_stop_that_fails_is_told_and_nothing_is_replaced(agentless, node):
+    create(agentless, "box", "node1::0", "--snapshot-on-stop", "1")
+    made = agentless.json("vps", "snapshot", "box")["snapshot"]
+    ssh(agentless, "box", "echo kept >/file")
+    real = node.sh("command -v docker").stdout.strip()
+    wrapper = node.dir / "bin" / "docker"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" != commit ] || {{ echo no space left >&2; exit 1; }}\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    try:
+        assert "no space left" in agentless("vps", "restore", "box", made, "--yes", code=1).err
+        assert ssh(agentless, "box", "cat /file") == "kept\n"
+        assert "no space left" in agentless("vps", "stop", "box", "--grace", "0", code=1).err
+    finally:
+        wrapper.unlink()
 
 
 def test_cores_and_memory_change_while_it_runs(agentless, node):
@@ -154,7 +214,7 @@ def test_what_cannot_be_stops_nothing_and_takes_no_snapshot(agentless, node):
     assert "would end; to do that, add --yes" in agentless("vps", "resize", "kept", "2x", code=2).err
     assert "snapshot 'a b'" in agentless("vps", "restore", "kept", "a b", "--yes", code=2).err
     now = agentless.get("/v1/vps/kept")
-    assert (now["id"], now["started_at"]) == (task["id"], task["started_at"])
+    assert (now["id"], now["container"]) == (task["id"], task["container"])
     assert snapshots(agentless, "kept") == []
     agentless("vps", "stop", "kept", "--grace", "0")
     assert "agentless vps start kept" in agentless("vps", "resize", "kept", "--cores", "1", code=3).err
@@ -165,7 +225,7 @@ def test_its_ends_are_shown_and_can_be_changed_while_it_runs(agentless):
     before = agentless.get("/v1/vps/box")
     assert before["stops_at"] or until(lambda: agentless.get("/v1/vps/box")["stops_at"])
     agentless("vps", "set", "box", "--expires", "0", "--idle-stop", "4h", "--snapshot-on-stop", "2")
-    assert agentless.json("show", "box")["spec"]["terms"]["idle_stop"] == 4 * 3600
+    assert agentless.get(f"/v1/tasks/{before['id']}/spec")["terms"]["idle_stop"] == 4 * 3600
     shown = agentless("vps", "show", "box").out
     assert "idle stop  after 4h 0m without use" in shown
     assert "expires" not in shown.partition("\n\n")[0]

@@ -181,7 +181,14 @@ async def _carry(connection: socket.socket, relay: Relay) -> None:
     sending = asyncio.create_task(_send(connection, relay))
     receiving: asyncio.Task[None] | None = None
     try:
-        await relay.opened()
+        opening = asyncio.ensure_future(relay.opened())
+        try:
+            await asyncio.wait((sending, opening), return_when=asyncio.FIRST_EXCEPTION)
+            if not opening.done():
+                sending.result()  # the user has left before there was an answer
+            await opening
+        finally:
+            await cancel(opening)
         await asyncio.get_running_loop().sock_sendall(connection, _YES)
         receiving = asyncio.create_task(_receive(connection, relay))
         await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_EXCEPTION)

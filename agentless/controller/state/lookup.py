@@ -104,13 +104,15 @@ class Lookup:
                 f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}, "
                 f"or --batch {reference}"
             )
-        if reference != numbered(task.id):
+        if reference != numbered(task.id) and not self._tasks.is_vps(task):
             while self._tasks.knows(later := next_try(task.id)):
                 task = self.task(later)
         return task
 
     def _found(self, reference: str) -> list[Task]:
-        """The task that is meant, or all tasks of a batch that have this name."""
+        """The task that is meant, or all tasks of a batch that have this name. A VPS has its name for itself."""
+        if (vps := self._tasks.vps.get(reference)) and self._tasks.knows(vps):
+            return [self.task(vps)]
         if reference in self._tasks.live:
             return [self._tasks.live[reference]]
         exact = first_try(reference) if reference.endswith("-1") else reference

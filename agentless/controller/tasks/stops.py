@@ -104,19 +104,25 @@ class Stops:
                 await self._containers.do(link, task, runtime.resume(task.container_ref))
             await self._containers.do(link, task, runtime.signal(task.container_ref, gentle))
             most = within_limit(task, grace, self._clock.now()) if how == "stop" else grace
-            task = await self._ended(task.id, most)
-        if not self._containers.is_over(task.id):
+            task = await self._ended(task, most)
+        if not self._is_over(task):
             await self._containers.do(link, task, runtime.signal(task.container_ref, "KILL"))
-            task = await self._ended(task.id, KILL_WITHIN)
-        if not self._containers.is_over(task.id):
+            task = await self._ended(task, KILL_WITHIN)
+        if not self._is_over(task):
             raise RuntimeFailed(
                 f"task {task.id} still runs on {link.node.name} {KILL_WITHIN:.0f} s after SIGKILL; check the node"
             )
         return task
 
-    async def _ended(self, task_id: str, within: float) -> Task:
-        await self._bus.until(lambda: self._containers.is_over(task_id), within)
-        return self._lookup.task(task_id)
+    async def _ended(self, task: Task, within: float) -> Task:
+        await self._bus.until(lambda: self._is_over(task), within)
+        return self._lookup.task(task.id)
+
+    def _is_over(self, task: Task) -> bool:
+        """Whether the run that was to be stopped is over: a VPS may have been started again since."""
+        now = self._tasks.live.get(task.id)
+        is_another = now is not None and task.spec.traits.comes_back and now.stop is None
+        return is_another or self._containers.is_over(task.id)
 
     async def _launched(self, task: Task) -> Task:
         """Wait until the launch of a task is over; raises NoAnswer if the node does not report the outcome.

@@ -1,11 +1,13 @@
-"""Which task each VPS is, by name."""
+"""Which task each VPS is, by name, and which snapshots are its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.lookup import Lookup
@@ -14,7 +16,7 @@ from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, Refused, StateError
 from agentless.model.tasks.task import Task
 from agentless.rules.views.nearest import nearest
-from agentless.stores.state.vps import VpsStore
+from agentless.stores.state.vps import OwnSnapshot, VpsRecord, VpsStore
 
 
 class VpsNames:
@@ -25,9 +27,10 @@ class VpsNames:
         self._lookup = lookup
         self._store = store
         self._stores = stores
+        self._records = store.load()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        tasks.vps.update(store.load())
-        for task in tasks.live.values():
+        self._publish()
+        for task in list(tasks.live.values()):
             self._notice(task)
         bus.subscribe(TaskChanged, lambda change: self._notice(change.after))
 
@@ -48,50 +51,75 @@ class VpsNames:
 
     @asynccontextmanager
     async def creating(self, name: str) -> AsyncIterator[None]:
-        """Create the VPS of this name, when nobody else does; raises Refused if there is one."""
+        """Create the VPS of this name, when nobody else does; raises Refused if there is one.
+
+        One that never had a container is none.
+        """
         async with self._locks[name]:
-            if name in self._tasks.vps and self._tasks.knows(self._tasks.vps[name]):
-                raise Refused(f"VPS {name} already exists; to see it, run: agentless vps show {name}")
+            with suppress(NotFound):
+                known = self.find(name)
+                if known.live or known.container is not None:
+                    raise Refused(f"VPS {name} already exists; to see it, run: agentless vps show {name}")
             yield
 
     @asynccontextmanager
     async def changing(self, name: str) -> AsyncIterator[Task]:
-        """The VPS of this name, when nobody else changes it. Another task of this name does not become it meanwhile."""
+        """The VPS of this name, when nobody else changes it."""
+        self.find(name)
         async with self._locks[name]:
             yield self.find(name)
 
+    def record(self, name: str) -> VpsRecord:
+        """What is known of a name."""
+        return self._records.get(name, VpsRecord())
+
     def set(self, name: str, task_id: str) -> None:
         """Make a task the VPS of this name."""
-        self._tasks.vps[name] = task_id
+        self._change(name, task=task_id)
+
+    def cleared(self, name: str, task_id: str) -> None:
+        """A container that was replaced is gone."""
+        self._change(name, replaced=tuple(each for each in self.record(name).replaced if each != task_id))
+
+    def drop(self, name: str, left: Iterable[str]) -> None:
+        """Forget a VPS; `left` are earlier tasks that are still somewhere."""
+        self._records[name] = VpsRecord(replaced=tuple(left))
         self._save()
 
-    def drop(self, name: str) -> None:
-        """Forget a name."""
-        self._tasks.vps.pop(name, None)
-        self._save()
+    def add_snapshot(self, name: str, snapshot: OwnSnapshot) -> None:
+        """Remember a snapshot that was made of it."""
+        self._change(name, snapshots=(*self.record(name).snapshots, snapshot))
+
+    def drop_snapshot(self, name: str, snapshot: OwnSnapshot) -> None:
+        """Forget one."""
+        self._change(name, snapshots=tuple(each for each in self.record(name).snapshots if each != snapshot))
 
     # ------------------------------------------------------------------ inside
 
     def _notice(self, task: Task) -> None:
-        """Take in one that was found on a node, or that another controller process has begun."""
+        """Take in one that was found on a node, or the container that replaces another."""
         name = task.spec.name
-        if not name or not task.spec.traits.comes_back or self._locks[name].locked():
+        if not name or not task.spec.traits.comes_back or task.id in self.record(name).replaced:
             return
-        known = self._tasks.vps.get(name)
-        if known == task.id and not task.live and task.container is None:
-            self._back_to_the_earlier(name, task)
-            return
-        is_gone = known is None or not self._tasks.knows(known) or (task.live and known not in self._tasks.live)
-        if is_gone and known != task.id:
+        known, before = self.record(name).task, task.spec.replaces
+        if known == task.id:
+            if before and not task.live and task.container is None:
+                self._change(name, task=before)  # it never ran; the controller may have been killed meanwhile
+                self.cleared(name, before)
+        elif before and before == known:
+            if task.live and task.container:
+                self._change(name, task=task.id, replaced=(*self.record(name).replaced, before))
+        elif not (known and self._tasks.knows(known)) and not self._locks[name].locked():
             self.set(name, task.id)
 
-    def _back_to_the_earlier(self, name: str, failed: Task) -> None:
-        """A container that was to replace another never ran: the controller was killed meanwhile."""
-        for task in self._tasks.history.find(name):
-            if task.spec.name == name and task.spec.traits.comes_back and task.id != failed.id and task.container:
-                self.set(name, task.id)
-                return
+    def _change(self, name: str, **fields: Any) -> None:
+        self._records[name] = replace(self.record(name), **fields)
+        self._save()
 
     def _save(self) -> None:
+        self._publish()
         with suppress(StateError), self._stores.writing("state"):
-            self._store.save(self._tasks.vps)
+            self._store.save({name: record for name, record in self._records.items() if record != VpsRecord()})
+
+    def _publish(self) -> None:
+        self._tasks.vps = {name: record.task for name, record in self._records.items() if record.task}

@@ -74,7 +74,7 @@ class Replacement:
 
     async def _begin(self, old: Task, spec: TaskSpec, by: Caller) -> Task:
         """Start a container now; raises what is in the way, and then nothing is left of it."""
-        spec = replace(spec, terms=replace(spec.terms, wait_for=0.0, start_at=None))
+        spec = replace(spec, replaces=old.id, terms=replace(spec.terms, wait_for=0.0, start_at=None))
         request = Submit((spec,), {}, by, owner=old.owner)
         same = old.placement is not None and spec.needs == exactly(spec, old.placement).needs
         start = await self._submission.replace(request, old, same=same)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentless.controller.envs.envs import Envs, envs_of
 from agentless.controller.envs.prune import Prune
@@ -12,6 +14,7 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.to_the_end import to_the_end
+from agentless.controller.vps.names import VpsNames
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed
 from agentless.model.images.env import EnvRecord, EnvRef, Version, check_message, labels_of_version
 from agentless.model.images.snapshot import ON_STOP, check_vps_name, parse_snapshot, snapshot_words, snapshots_of
@@ -19,6 +22,7 @@ from agentless.model.tasks.task import Ended, Task
 from agentless.model.view import SnapshotView
 from agentless.rules.images.envs import next_number, version_named
 from agentless.rules.views.publish import timestamp
+from agentless.stores.state.vps import OwnSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +30,13 @@ _log = logging.getLogger(__name__)
 class Snapshots:
     """Makes snapshots: on request, and when a VPS stops that is to have one then."""
 
-    def __init__(self, envs: Envs, prune: Prune, ledger: Ledger, bus: EventBus) -> None:
+    def __init__(self, envs: Envs, prune: Prune, names: VpsNames, ledger: Ledger, bus: EventBus) -> None:
         self._envs = envs
+        self._names = names
+        self._needed: set[EnvRef] = set()
         self._prune = prune
         self._ledger = ledger
-        self._on_stop: dict[str, asyncio.Task[bool]] = {}
+        self._on_stop: dict[str, asyncio.Task[str]] = {}
         bus.subscribe(TaskChanged, self._changed)
 
     async def take(self, task: Task, message: str, by: str) -> SnapshotView:
@@ -43,6 +49,8 @@ class Snapshots:
         env = snapshots_of(name)
         async with self._envs.working(env):
             ref = await to_the_end(self._save(link, task.container, env, message, by))
+            made = self._envs.records[env].versions[ref.version or 0]
+        self._names.add_snapshot(name, OwnSnapshot(ref.version or 0, made.id, by == ON_STOP))
         self._ledger.publish(task, "snapshot-saved", f"{snapshot_words(ref)}, by {by}")
         return next(each for each in self.all(name) if each.snapshot == snapshot_words(ref))
 
@@ -72,19 +80,27 @@ class Snapshots:
         return ref
 
     async def latest(self, task: Task, why: str, by: str) -> EnvRef | None:
-        """A snapshot of a VPS as it is now if its node answers, else its last one, if any."""
+        """A snapshot of a VPS as it is now if its node answers, else the last that was made of it, if any."""
         name, link = task.spec.name or "", self._envs.nodes.links.get(task.node or "")
-        if await self.settled(task.id):
-            return parse_snapshot(self.all(name)[-1].snapshot)
-        if link and link.online and task.container:
-            return parse_snapshot((await self.take(task, why, by)).snapshot)
-        await self._envs.look()
-        versions = self.all(name)
-        return parse_snapshot(versions[-1].snapshot) if versions else None
+        if await self.settled(task.id) != "":
+            if link and link.online and task.container:
+                return parse_snapshot((await self.take(task, why, by)).snapshot)
+            await self._envs.look()
+        own = [each for each in self._names.record(name).snapshots if self._is_there(name, each)]
+        return EnvRef(snapshots_of(name), own[-1].version) if own else None
 
-    async def settled(self, task_id: str) -> bool:
-        """Wait for the snapshot that is made because a VPS has stopped; false if there is none."""
-        return task_id in self._on_stop and await asyncio.shield(self._on_stop[task_id])
+    async def settled(self, task_id: str) -> str | None:
+        """Wait for the snapshot that is made because a VPS has stopped; returns why it failed. None: there is none."""
+        return await asyncio.shield(self._on_stop[task_id]) if task_id in self._on_stop else None
+
+    @contextmanager
+    def needing(self, ref: EnvRef) -> Iterator[None]:
+        """Keep a snapshot meanwhile."""
+        self._needed.add(ref)
+        try:
+            yield
+        finally:
+            self._needed.discard(ref)
 
     # ------------------------------------------------------------------ inside
 
@@ -108,19 +124,32 @@ class Snapshots:
             self._on_stop[task.id] = asyncio.create_task(self._keep(task))
             self._on_stop[task.id].add_done_callback(lambda _: self._on_stop.pop(task.id, None))
 
-    async def _keep(self, task: Task) -> bool:
-        """Take a snapshot, and remove older ones that were made in the same way; false if that failed."""
+    async def _keep(self, task: Task) -> str:
+        """Take a snapshot, and remove older ones that were made of it in the same way; returns why that failed."""
         try:
             await self.take(task, "", ON_STOP)
-            name, most = task.spec.name or "", task.spec.terms.snapshot_on_stop
-            made = [each for each in self.all(name) if each.by == ON_STOP]
-            for each in made[:-most]:
-                await self._prune.remove(parse_snapshot(each.snapshot), ON_STOP, lambda _: None)
+            await self._drop_older(task.spec.name or "", task.spec.terms.snapshot_on_stop)
         except AgentlessError as error:
             _log.warning("VPS %s: snapshot on stop: %s", task.spec.name, error)
             self._ledger.publish(task, "snapshot-failed", str(error))
-            return False
-        return True
+            return str(error)
+        return ""
+
+    async def _drop_older(self, name: str, most: int) -> None:
+        for each in [each for each in self._names.record(name).snapshots if each.on_stop][:-most]:
+            ref = EnvRef(snapshots_of(name), each.version)
+            if ref in self._needed:
+                continue
+            if self._is_there(name, each):
+                await self._prune.remove(ref, ON_STOP, lambda _: None)
+            if not self._is_there(name, each):
+                self._names.drop_snapshot(name, each)
+
+    def _is_there(self, name: str, snapshot: OwnSnapshot) -> bool:
+        """Whether a node has it; another controller may have made one with this number."""
+        record = self._envs.records.get(snapshots_of(name), EnvRecord())
+        version = record.versions.get(snapshot.version)
+        return version is not None and version.id == snapshot.image
 
 
 def _view(vps: str, ref: EnvRef, version: Version) -> SnapshotView:

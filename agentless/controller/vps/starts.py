@@ -74,6 +74,11 @@ class VpsStarts:
         """Keep its GPUs for its next start, whoever else waits for them."""
         return self._tasks.keeping(task)
 
+    def is_away(self, task: Task) -> bool:
+        """Whether its node does not answer."""
+        link = self._nodes.links.get(task.node or "")
+        return link is None or not link.online
+
     def leave(self, task_id: str) -> None:
         """Leave it as it is, if it went down and would be started."""
         self._left.add(task_id)

@@ -15,12 +15,12 @@ from agentless.controller.vps.replacement import Replacement, SpecOf, anywhere, 
 from agentless.controller.vps.resizing import Resize, Resizing
 from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
-from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
+from agentless.errors import AgentlessError, NoAnswer, NotFound, Refused, RuntimeFailed, Unreachable, UsageError
 from agentless.model.caller import Caller
 from agentless.model.images.env import EnvRef
 from agentless.model.images.snapshot import check_vps_name, snapshot_words
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Lost, Task
+from agentless.model.tasks.task import Task
 from agentless.model.view import SnapshotView, StartView, TaskView
 
 
@@ -64,20 +64,22 @@ class Vps:
 
     async def stop(self, name: str, grace: float | None, *, by: Caller) -> Task:
         """Stop it: its GPUs are free, and its files stay. Waits for its snapshot, if it is to have one."""
-        task = self.names.find(name)
-        self._starts.leave(task.id)
-        task = await self._stops.ask(task, "stop", grace, by=by)
-        await self.snapshots.settled(task.id)
-        return task
+        async with self.names.changing(name) as task:
+            self._starts.leave(task.id)
+            stopped = await self._stops.ask(task, "stop", grace, by=by)
+            if failed := await self.snapshots.settled(task.id):
+                raise RuntimeFailed(f"VPS {name} has stopped, but its snapshot could not be saved: {failed}")
+            return stopped
 
     async def start(self, name: str, *, by: Caller, elsewhere: bool = False) -> Started:
         """Start it again with the same GPUs; `elsewhere`: or with others, in a new container from a snapshot."""
         async with self.names.changing(name) as task:
-            if task.live and not isinstance(task.status, Lost):
+            is_away = task.live and self._starts.is_away(task)
+            if task.live and not is_away:
                 raise Refused(f"VPS {name} is {task.state}; nothing to start")
             try:
-                if task.live:
-                    raise Unreachable(f"VPS {name} is lost: cannot reach {task.node}")
+                if is_away:
+                    raise Unreachable(f"VPS {name}: cannot reach {task.node}")
                 return Started(await self._starts.start(task, f"agentless vps start, by {by}"))
             except (Refused, NoAnswer) as error:
                 if not elsewhere:
@@ -104,11 +106,13 @@ class Vps:
             ref = await self.snapshots.resolve(snapshot, name)
 
             async def restored(old: Task) -> TaskSpec:
-                await self.snapshots.settled(old.id)
+                if failed := await self.snapshots.settled(old.id):
+                    raise RuntimeFailed(f"nothing was restored: the snapshot on stop could not be saved: {failed}")
                 return exactly(from_snapshot(old.spec, ref), old.placement)
 
             wanted = exactly(task.spec, task.placement)
-            return await self._replaced(task, wanted, restored, f"restored from {snapshot_words(ref)}", by)
+            with self.snapshots.needing(ref):
+                return await self._replaced(task, wanted, restored, f"restored from {snapshot_words(ref)}", by)
 
     async def resize(self, name: str, change: Resize, *, by: Caller) -> Started:
         """Give it other cores, memory or GPUs: at once if it keeps its GPUs, else in a new container."""
@@ -136,7 +140,15 @@ class Vps:
             if task.live and not force:
                 raise Refused(f"VPS {name} is {task.state}; first run: agentless vps stop {name}, or use rm --force")
             removed = await self._removal.remove(task.id, force=force, by=by, vps=True)
-            self.names.drop(name)
+            left = []
+            for earlier in self.names.record(name).replaced:
+                try:
+                    await self._removal.remove(earlier, force=True, by=by, vps=True)
+                except NotFound:
+                    continue
+                except AgentlessError:
+                    left.append(earlier)  # its node does not answer
+            self.names.drop(name, left)
             return removed
 
     # ------------------------------------------------------------------ inside
@@ -162,5 +174,7 @@ class Vps:
 
     async def _replaced(self, old: Task, wanted: TaskSpec, spec_of: SpecOf, how: str, by: Caller) -> Started:
         new = await self._replacement.replace(old, wanted, spec_of, by)
-        self.names.set(new.spec.name or "", new.id)
-        return Started(new, await self._replacement.clear(old, new, f"{how}; it was task {old.id}", by))
+        left = await self._replacement.clear(old, new, f"{how}; it was task {old.id}", by)
+        if not left:
+            self.names.cleared(new.spec.name or "", old.id)
+        return Started(new, left)

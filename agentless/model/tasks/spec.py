@@ -85,7 +85,8 @@ class TaskSpec:
     `parameters` are the values, by name, in which its command differs from others of its batch. `container` is its env,
     as a version (`NAME:3`) once that is known; then `image` is the name of that version and `image_id` its id. NULL: it
     runs on the node itself, by systemd. `pull` says when an image is pulled. `workload` is its kind; None, as in specs
-    of early versions, is a task. `secret_env` only has names: values of secrets are never shown, stored or published.
+    of early versions, is a task. `replaces` is the task whose VPS it continues, in another container. `secret_env` only
+    has names: values of secrets are never shown, stored or published.
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
     `ports` are those that a client forwards while it shows the task.
@@ -117,6 +118,7 @@ class TaskSpec:
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
     workload: WorkloadName | None = None
+    replaces: str | None = None
     ports: tuple[Port, ...] = ()
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.errors import Refused, UsageError
+from agentless.model.tasks.claim import DAMAGED
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.task import Task
 from agentless.model.text import cut, printable
@@ -33,6 +34,8 @@ def gate_of(task: Task, *, ours: bool) -> Gate | None:
         raise Refused(
             f"{title} has no ssh and no forwarded ports (--no-ssh); for a shell, run: agentless shell {task.id}"
         )
+    if not ours and spec.command == (DAMAGED,):
+        raise Refused(f"the labels of {title.removeprefix('VPS ')} cannot be read, so it is not known who may enter it")
     if ours or spec.workload != "vps":
         return None
     title += f" of {cut(printable(task.owner), _LONGEST)}"

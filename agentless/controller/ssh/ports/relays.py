@@ -143,7 +143,14 @@ class Relays:
         async with self._beginning:
             if self._carries and (self._carrier is None or self._carrier.ended):
                 taken = await self._carriers.take()
-                if await _first_byte(taken) == b"*":
+                try:
+                    first = await _first_byte(taken)
+                except Ended:
+                    if self._carrier is not None:
+                        raise  # it ended with its container
+                    self._carries = False  # a python3 that cannot run
+                    return None
+                if first == b"*":
                     self._carrier = Carrier(taken)
                 else:
                     self._carries, self._carrier = False, None
