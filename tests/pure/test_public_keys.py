@@ -166,5 +166,5 @@ def test_names_of_others_cannot_write_on_a_terminal():
 
 
 def test_who_may_enter_is_unknown_if_the_labels_cannot_be_read():
-    with pytest.raises(Refused, match="not known who may enter"):
+    with pytest.raises(errors.Refused, match="not known who may enter"):
         gate_of(as_others_see_it(replace(VPS, workload=None, command=(DAMAGED,))), ours=False)
