@@ -64,8 +64,11 @@ class VpsNames:
 
     @asynccontextmanager
     async def changing(self, name: str) -> AsyncIterator[Task]:
-        """The VPS of this name, when nobody else changes it."""
-        self.find(name)
+        """The VPS of this name, when nobody else changes it. One that is still being created is not waited for."""
+        task = self.find(name)
+        if task.live and task.container is None:
+            yield task
+            return
         async with self._locks[name]:
             yield self.find(name)
 
@@ -109,7 +112,7 @@ class VpsNames:
         elif before and before == known:
             if task.live and task.container:
                 self._change(name, task=task.id, replaced=(*self.record(name).replaced, before))
-        elif not (known and self._tasks.knows(known)) and not self._locks[name].locked():
+        elif not (known and self._tasks.knows(known)):
             self.set(name, task.id)
 
     def _change(self, name: str, **fields: Any) -> None:

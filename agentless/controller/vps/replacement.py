@@ -62,11 +62,14 @@ class Replacement:
 
     async def clear(self, old: Task, new: Task, how: str, by: Caller) -> str:
         """Remove the container that was replaced; returns what is left of it, in words."""
-        left = ""
-        try:
-            await self._removal.remove(old.id, by=by, vps=True)
-        except AgentlessError as error:
-            left = f"{old.node} keeps the earlier container ({error}); to remove it later, run: agentless rm {old.id}"
+        left, later = "", f"to remove it later, run: agentless rm {old.id}"
+        if self._lookup.task(old.id).live:
+            left = f"{old.node} keeps the earlier container, and stops it when it answers; {later}"
+        else:
+            try:
+                await self._removal.remove(old.id, by=by, vps=True)
+            except AgentlessError as error:
+                left = f"{old.node} keeps the earlier container ({error}); {later}"
         self._ledger.publish(new, "replaced", "; ".join(filter(None, (f"{how}, by {by}", left))))
         return left
 

@@ -33,7 +33,7 @@ class Started:
 
 
 class Vps:
-    """Changes VPS. Each change but a stop waits for the one before it."""
+    """Changes VPS. Each change waits for the one before it."""
 
     def __init__(
         self,
