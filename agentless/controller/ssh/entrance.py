@@ -183,7 +183,7 @@ async def _carry(connection: socket.socket, relay: Relay) -> None:
     try:
         opening = asyncio.ensure_future(relay.opened())
         try:
-            await asyncio.wait((sending, opening), return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait((sending, opening), return_when=asyncio.FIRST_COMPLETED)
             if not opening.done():
                 sending.result()  # the user has left before there was an answer
             await opening
