@@ -97,13 +97,20 @@ def reader(lab):
     }
     yield Reader(cli.env, folder, meant)
     shutil.rmtree(folder)
+    cli("ssh-config", "--remove", code=None)  # the home is that of all tests
     lab.reset()
     for node in lab.nodes.values():
         node.sh("docker images --format '{{.Repository}}:{{.Tag}}' | grep -v busybox | xargs docker rmi --force")
     cli.close()
 
 
-@pytest.mark.parametrize("name", sorted(ON_ENGINES))
+SLOW = "docs/how-to/work/notebook.md"
+"""Its commands are tests of their own."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow if each == SLOW else ()) for each in sorted(ON_ENGINES)]
+)
 def test_a_page_can_be_typed_from_top_to_bottom(name, reader):
     if wrong := reader.read((ROOT / name).read_text(), HELP.get(name, {}), ()):
         pytest.fail(f"{name}\n{wrong}", pytrace=False)

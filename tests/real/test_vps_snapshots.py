@@ -52,6 +52,7 @@ def test_restore_goes_back_to_a_snapshot_with_its_gpu_its_name_and_its_variables
     assert agentless.gpu("node1::0")["state"] == "allocated"
 
 
+@pytest.mark.slow
 def test_a_new_vps_begins_with_a_snapshot_and_so_does_a_task(agentless):
     create(agentless, "first")
     ssh(agentless, "first", "echo kept >/file")
@@ -137,6 +138,7 @@ def test_restore_keeps_the_snapshot_that_it_needs(agentless):
     assert ssh(agentless, "kept", "cat /file") == "one\n"
 
 
+@pytest.mark.slow
 def test_snapshots_of_others_and_of_an_earlier_one_of_this_name_stay(lab, agentless):
     create(agentless, "same", "node1::0", "--snapshot-on-stop", "1")
     agentless("vps", "stop", "same", "--grace", "0")
@@ -167,6 +169,7 @@ def test_a_stop_during_a_restore_comes_after_it(agentless, node):
     assert node.sh("docker ps --quiet").stdout == ""
 
 
+@pytest.mark.slow
 def test_a_snapshot_on_stop_that_fails_is_told_and_nothing_is_replaced(agentless, node):
     create(agentless, "box", "node1::0", "--snapshot-on-stop", "1")
     made = agentless.json("vps", "snapshot", "box")["snapshot"]
@@ -220,6 +223,7 @@ def test_what_cannot_be_stops_nothing_and_takes_no_snapshot(agentless, node):
     assert "agentless vps start kept" in agentless("vps", "resize", "kept", "--cores", "1", code=3).err
 
 
+@pytest.mark.slow
 def test_its_ends_are_shown_and_can_be_changed_while_it_runs(agentless):
     create(agentless, "box", "node1", "--expires", "1h")
     before = agentless.get("/v1/vps/box")
