@@ -233,9 +233,11 @@ def test_wait_for_several_returns_the_first_that_is_not_0(agentless):
 
 
 def test_out_of_memory_is_told(agentless):
-    """As Docker says it, not guessed from 137."""
-    eat = "a=x; while :; do a=$a$a; done"
-    agentless("submit", "node1", "--name", "eater", "--memory", "20M", "--wait", "--", "sh", "-c", eat, code=137)
+    """As Docker says it, not guessed from 137. It begins to watch a moment after the start."""
+    eat = "until [ -e /go ]; do sleep .05; done; a=x; while :; do a=$a$a; done"
+    agentless.submit("node1", "--name", "eater", "--memory", "20M", "--", "sh", "-c", eat)
+    agentless("exec", "eater", "--", "touch", "/go", code=None)
+    agentless("wait", "eater", code=137)
     task = agentless.task("eater")
     assert (task["state"], task["exit_code"]) == ("killed_oom", 137)
 

@@ -108,5 +108,5 @@ def _served(forward: Forward, listener: Listener) -> Callable[[], None]:
         closed.wait()
 
     atexit.register(close)
-    threading.Thread(target=run, name=f"agentless forward {listener.port}", daemon=True).start()
+    threading.Thread(target=run, name=f"forward {listener.port}", daemon=True).start()
     return close
