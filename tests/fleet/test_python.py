@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -45,8 +46,18 @@ def held(cluster: Cluster) -> Task:
     return cluster.submit(*LONG, target="n3::0")
 
 
+@pytest.fixture(autouse=True)
+def _threads_before(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "BEFORE", frozenset(threading.enumerate()))
+
+
+BEFORE: frozenset[threading.Thread] = frozenset()
+"""The threads of earlier tests."""
+
+
 def threads() -> int:
-    return sum(thread.name.startswith("agentless") for thread in threading.enumerate())
+    """How many threads the API has for this test."""
+    return sum(thread.name.startswith("agentless") and thread not in BEFORE for thread in threading.enumerate())
 
 
 # --------------------------------------------------------------------- plain
