@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, requirements
+from tests.lab import Lab, Node, requirements
 from tests.real.cli import Cli
 
 SLOW = ("test_envs", "test_engine_troubles", "test_faults", "test_engines")
@@ -39,6 +39,28 @@ def _cured(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if lab:
         lab.reset()
+
+
+@pytest.fixture
+def agentless(lab: Lab) -> Cli:
+    """A person with both nodes in the inventory."""
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def node(lab: Lab) -> Node:
+    """The first node."""
+    return lab.nodes["node1"]
+
+
+@pytest.fixture
+def no_vps_left(agentless: Cli) -> Iterator[None]:
+    """After a test, no VPS is left, and no snapshot."""
+    yield
+    for each in agentless.get("/v1/vps"):
+        agentless("vps", "rm", each["name"], "--force", "--yes")
+    for each in agentless.get("/v1/envs"):
+        agentless("env", "rm", each["name"], "--yes")
 
 
 @pytest.fixture

@@ -15,11 +15,6 @@ from tests.real.cli import Cli, containers, inventory_of
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def careless(lab):
     """Somebody with a controller of their own and a broken inventory."""
     cli = Cli(lab, "careless", "version: 1")

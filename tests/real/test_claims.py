@@ -9,11 +9,6 @@ import pytest
 from tests.real.cli import Cli, containers, finish, inventory_of, until
 
 
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
 @pytest.fixture(scope="module")
 def _bobs(lab):
     cli = Cli(lab, "bob", LOGNAME="bob")
@@ -25,11 +20,6 @@ def _bobs(lab):
 def bob(_bobs):
     """Somebody else with a controller of their own, which knows nothing of the first."""
     return _bobs.settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
 
 
 def refused(cli, target):

@@ -19,11 +19,6 @@ from tests.real.cli import Cli, Events, containers, finish, inspect, is_alive, u
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def alone(lab):
     """Somebody whose controller has not been started yet."""
     cli = Cli(lab, "alone")

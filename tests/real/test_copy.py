@@ -39,11 +39,6 @@ def way(request, lab):
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def far(lab, tmp_path):
     """A folder of the node."""
     folder = lab.nodes["node1"].dir / "far"

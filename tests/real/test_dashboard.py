@@ -11,21 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.browser import CHROMIUM, Tab, chromium
-from tests.real.cli import Cli, until
+from tests.real.cli import until
 from tests.tmux import Tmux
 
 needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian's package chromium)")
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
 
 
 @pytest.fixture

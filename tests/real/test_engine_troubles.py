@@ -11,16 +11,6 @@ import pytest
 from tests.real.cli import Cli, containers, finish, inventory_of, until
 
 
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
 @pytest.fixture(scope="module")
 def with_keys(lab):
     """Edits the inventory of somebody so that node1 has these keys, and gives them."""

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
-from tests.real.cli import Cli, until
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
+from tests.real.cli import until
 
 
 def history(agentless, gpu, points=1):

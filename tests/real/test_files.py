@@ -14,11 +14,6 @@ from tests.real.cli import Cli, containers, inspect, inventory_of, until
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def alone(lab):
     """Somebody whose controller has not been started yet."""
     cli = Cli(lab, "alone")

@@ -25,11 +25,6 @@ def agentless(lab):
     cli.close()
 
 
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
 class Follower:
     """A command whose two streams go to files."""
 

@@ -5,20 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 
-import pytest
-
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
-from tests.real.cli import Cli, containers, inspect, until
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
+from tests.real.cli import containers, inspect, until
 
 
 def run(node, name, labels, *command):

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.real.cli import Cli, until
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
+from tests.real.cli import until
 
 
 def test_a_container_with_megabytes_of_labels_is_shown_holds_its_gpu_and_can_be_killed(agentless, node, tmp_path):

@@ -30,11 +30,6 @@ def alone(lab):
 
 
 @pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture
 def exact(alone):
     """The same, with a log of their tasks that is exact: Docker's usual one replaces what is no UTF-8."""
     template = alone.config / "templates" / "docker-run.j2"

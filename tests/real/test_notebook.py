@@ -12,16 +12,11 @@ import pytest
 
 from tests.keyboard import at_terminal
 from tests.ports import reserve
-from tests.real.cli import Cli, finish, until
+from tests.real.cli import finish, until
 from tests.real.jupyter import IMAGE, make_image
 
 SERVER = "mkdir www; hostname >www/index.html; exec httpd -f -p 127.0.0.1:8888 -h www"
 CTRL_C = b"\x03"
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
 
 
 @pytest.fixture

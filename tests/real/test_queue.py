@@ -10,11 +10,6 @@ from tests.real.cli import Cli, until
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def bob(lab):
     """Somebody else with a controller of their own, which knows nothing of the first."""
     cli = Cli(lab, "bob", LOGNAME="bob")

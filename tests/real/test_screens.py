@@ -19,11 +19,6 @@ NODE = "name state reason gpus cores memory_mib docker driver"
 LONG = ("sh", "-c", "sleep 60 # " + "long " * 40 + "日本語 " * 20)
 
 
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
 class Busy:
     """Screens of a busy cluster, as they were taken once for all tests.
 

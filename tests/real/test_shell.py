@@ -17,16 +17,6 @@ BEGUN = "echo begun; exec sleep 4321"
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture
 def task(agentless):
     return agentless.submit("node1", "--", "sleep", "3600")
 

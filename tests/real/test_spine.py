@@ -10,14 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.cli import Cli, containers, fingerprint, inspect, until
+from tests.real.cli import containers, fingerprint, inspect, until
 
 ECHO = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
 
 
 # ---------------------------------------------------------------------- trust

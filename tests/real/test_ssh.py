@@ -64,16 +64,6 @@ class Ssh:
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture
 def ssh(agentless, tmp_path):
     return Ssh(agentless, tmp_path)
 

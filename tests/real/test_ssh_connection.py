@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 
 from agentless.client.ssh import proxy
-from tests.real.cli import Cli, until
+from tests.real.cli import until
 from tests.real.test_ssh import EVERYTHING, WAITS, Ssh, inside
 
 ASK = """\
@@ -24,16 +24,6 @@ size, kind, keys = struct.unpack("!IBI", there.recv(9, socket.MSG_WAITALL))
 print(kind, keys, there.recv(size - 5, socket.MSG_WAITALL)[-11:])
 """
 """A small client of an agent: asks for its keys, and prints the last one's comment; 12 is the kind of the answer."""
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
 
 
 @pytest.fixture

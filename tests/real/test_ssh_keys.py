@@ -14,11 +14,6 @@ from tests.real.test_ssh import Ssh
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def guest(lab):
     """Somebody else, who reaches the same nodes."""
     other = Cli(lab, "other").settle()

@@ -21,11 +21,6 @@ OPTIONS = (
 ).split()
 
 
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
 class Whole:
     """A task with every option, as it was seen while it ran."""
 

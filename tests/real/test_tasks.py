@@ -7,21 +7,11 @@ import time
 
 import pytest
 
-from tests.real.cli import Cli, containers, finish, inspect, until
+from tests.real.cli import containers, finish, inspect, until
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep .1; done"
 POLITE = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep .1; done"
 BOTH = ("sh", "-c", "echo one; echo two; echo three; echo uno >&2; echo due >&2")
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
 
 
 def ready(agentless, script, *options):

@@ -7,15 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from tests.real.cli import Cli, until
+from tests.real.cli import until
 
 CLOCKS = 0.5
 """Seconds by which the clocks of a node and of the controller may seem to differ on a busy machine."""
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
 
 
 def seconds(text):

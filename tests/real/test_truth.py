@@ -12,11 +12,6 @@ from tests.real.cli import Cli, containers, finish, inspect, inventory_of, until
 
 
 @pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
 def alone(lab):
     """Somebody whose state is lost in the test."""
     cli = Cli(lab, "alone")
@@ -30,11 +25,6 @@ def bob(lab):
     cli = Cli(lab, "bob", USER="bob", LOGNAME="bob")
     yield cli
     cli.close()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
 
 
 def running(cli, *words):

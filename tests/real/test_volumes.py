@@ -9,11 +9,6 @@ import pytest
 from tests.real.cli import Cli, inventory_of, until
 
 
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
 @pytest.fixture(autouse=True)
 def _no_volume_is_left(lab):
     yield

@@ -13,27 +13,10 @@ import urllib.request
 import pytest
 
 from tests.ports import reserve
-from tests.real.cli import Cli, until
+from tests.real.cli import until
 from tests.tmux import Tmux
 
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture(autouse=True)
-def _gone(agentless):
-    yield
-    for each in agentless.get("/v1/vps"):
-        agentless("vps", "rm", each["name"], "--force", "--yes")
-    for each in agentless.get("/v1/envs"):
-        agentless("env", "rm", each["name"], "--yes")
+pytestmark = pytest.mark.usefixtures("no_vps_left")
 
 
 PROGRAM = """

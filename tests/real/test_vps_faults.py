@@ -6,26 +6,9 @@ import time
 
 import pytest
 
-from tests.real.cli import Cli, until
+from tests.real.cli import until
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture(autouse=True)
-def _gone(agentless):
-    yield
-    for each in agentless.get("/v1/vps"):
-        agentless("vps", "rm", each["name"], "--force", "--yes")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_vps_left")]
 
 
 def running(node):

@@ -6,24 +6,7 @@ import pytest
 
 from tests.real.cli import Cli, containers, inspect, until
 
-
-@pytest.fixture
-def agentless(lab):
-    return Cli(lab).settle()
-
-
-@pytest.fixture
-def node(lab):
-    return lab.nodes["node1"]
-
-
-@pytest.fixture(autouse=True)
-def _gone(agentless):
-    yield
-    for each in agentless.get("/v1/vps"):
-        agentless("vps", "rm", each["name"], "--force", "--yes")
-    for each in agentless.get("/v1/envs"):
-        agentless("env", "rm", each["name"], "--yes")
+pytestmark = pytest.mark.usefixtures("no_vps_left")
 
 
 def create(agentless, name="box", target="node1::0", *words):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 
 from agentless.ports import Clock
@@ -36,9 +36,9 @@ class Visits:
         """When the last one has left (Unix seconds), 0 if nobody was there, None while somebody is."""
         return None if task_id in self._here else self._left.get(task_id, 0.0)
 
-    def forget(self, task_id: str) -> None:
-        """Forget a task that does not run any more."""
-        self._left.pop(task_id, None)
+    def keep_only(self, tasks: Container[str]) -> None:
+        """Forget when the last one has left the containers of all other tasks."""
+        self._left = {task_id: at for task_id, at in self._left.items() if task_id in tasks}
 
     def tell(self, task_id: str, text: str) -> None:
         """Show a line to all who are in the container of a task."""

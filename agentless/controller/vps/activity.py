@@ -53,6 +53,7 @@ class Activity:
         for task in watched:
             by_node.setdefault(task.node or "", {})[task.container_ref] = task
         known = {task.id for tasks in by_node.values() for task in tasks.values()}
+        self._visits.keep_only(known)
         self._readings = {key: reading for key, reading in self._readings.items() if key in known}
         for node, tasks in by_node.items():
             if (link := self._nodes.links.get(node)) and link.online:

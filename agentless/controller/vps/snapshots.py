@@ -41,18 +41,8 @@ class Snapshots:
 
     async def take(self, task: Task, message: str, by: str) -> SnapshotView:
         """Save the files of a VPS as they are now; one that runs is paused meanwhile. Mounts are not included."""
-        message, name = check_message(message), task.spec.name or ""
-        if task.placement is None or task.container is None:
-            raise Refused(f"VPS {name} is {task.state} and has no container yet")
-        link = await self._envs.reached(task.placement.node, f"VPS {name} is on {task.placement.node}")
-        envs_of(link)
-        env = snapshots_of(name)
-        async with self._envs.working(env):
-            ref = await to_the_end(self._save(link, task.container, env, message, by))
-            made = self._envs.records[env].versions[ref.version or 0]
-        self._names.add_snapshot(name, OwnSnapshot(ref.version or 0, made.id, by == ON_STOP))
-        self._ledger.publish(task, "snapshot-saved", f"{snapshot_words(ref)}, by {by}")
-        return next(each for each in self.all(name) if each.snapshot == snapshot_words(ref))
+        ref, version = await self._take(task, check_message(message), by)
+        return _view(task.spec.name or "", ref, version)
 
     def all(self, vps: str) -> list[SnapshotView]:
         """The snapshots of a VPS, oldest first, as of the last look at the nodes."""
@@ -84,7 +74,7 @@ class Snapshots:
         name, link = task.spec.name or "", self._envs.nodes.links.get(task.node or "")
         if await self.settled(task.id) != "":
             if link and link.online and task.container:
-                return parse_snapshot((await self.take(task, why, by)).snapshot)
+                return (await self._take(task, why, by))[0]
             await self._envs.look()
         own = [each for each in self._names.record(name).snapshots if self._is_there(name, each)]
         return EnvRef(snapshots_of(name), own[-1].version) if own else None
@@ -103,6 +93,20 @@ class Snapshots:
             self._needed.discard(ref)
 
     # ------------------------------------------------------------------ inside
+
+    async def _take(self, task: Task, message: str, by: str) -> tuple[EnvRef, Version]:
+        name = task.spec.name or ""
+        if task.placement is None or task.container is None:
+            raise Refused(f"VPS {name} is {task.state} and has no container yet")
+        link = await self._envs.reached(task.placement.node, f"VPS {name} is on {task.placement.node}")
+        envs_of(link)
+        env = snapshots_of(name)
+        async with self._envs.working(env):
+            ref = await to_the_end(self._save(link, task.container, env, message, by))
+            made = self._envs.records[env].versions[ref.version or 0]
+        self._names.add_snapshot(name, OwnSnapshot(ref.version or 0, made.id, by == ON_STOP))
+        self._ledger.publish(task, "snapshot-saved", f"{snapshot_words(ref)}, by {by}")
+        return ref, made
 
     async def _save(self, link: NodeLink, container: str, env: str, message: str, by: str) -> EnvRef:
         envs, words = self._envs, envs_of(link)
