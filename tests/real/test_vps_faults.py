@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 
 import pytest
 
-from tests.real.cli import until
+from tests.real.cli import Cli, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_vps_left")]
 
@@ -54,3 +56,32 @@ def test_three_come_back_with_their_node(agentless, node):
     until(lambda: [each["state"] for each in agentless.get("/v1/vps")] == ["running"] * 3, 120)
     for name in ("one", "two", "three"):
         assert agentless("vps", "ssh", name, "--", "cat /file").out == "kept\n"
+
+
+@pytest.fixture
+def cramped(lab):
+    """A person whose node has an engine on a disk of 64 MB."""
+    node = lab.add_node("cramped")
+    disk = node.dir / "docker"
+    node.stop_docker()
+    shutil.rmtree(disk)
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
+    try:
+        node.start_docker()
+        node.sh(f"docker load --input {lab.root}/image.tar").check_returncode()
+        nodes = f"nodes: {{cramped: {{host: {node.host}}}}}"
+        yield Cli(lab, "cramped", f"version: 1\ndefaults: {{identity_file: {lab.identity}, image: busybox}}\n{nodes}\n")
+    finally:
+        lab.retire("cramped")
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_snapshot_for_which_the_disk_has_no_room_is_refused_and_the_vps_goes_on(cramped):
+    cramped.json("vps", "create", "box", "cramped")
+    cramped("vps", "ssh", "box", "--", "head -c 40m /dev/urandom >/large; md5sum </large >/sum")
+    failed = cramped("vps", "snapshot", "box", code=1)
+    assert "the disk of cramped is full" in failed.err
+    assert cramped.json("vps", "snapshots", "box") == []
+    assert cramped("vps", "ssh", "box", "--", "md5sum </large | cmp - /sum && rm /large").code == 0
+    assert cramped.json("vps", "snapshot", "box")["snapshot"] == "box:1"
