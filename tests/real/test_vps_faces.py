@@ -31,7 +31,7 @@ with tempfile.NamedTemporaryFile("w") as file:
 
     def ssh(line):
         argv = ["ssh", "-F", file.name, "dev.agentless", line]
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     found = [ssh("echo one >/file; hostname"), vps.snapshot("the first").snapshot]
     ssh("echo two >/file")
