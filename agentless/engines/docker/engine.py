@@ -107,7 +107,7 @@ class DockerEngine:
         answer = next((line for line in lines if line.startswith("{")), "{}")
         others = [line for line in lines if line.strip() and line != answer]
         try:
-            fields = orjson.loads(answer)
+            fields = self._dialect.read_info(orjson.loads(answer))
         except orjson.JSONDecodeError:
             fields = {}
         version = cut(str(fields.get("version") or ""), 64)
@@ -287,7 +287,7 @@ class DockerEngine:
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
-            devices=self._vendors.injection(self._dialect.name, placement.devices),
+            devices=self._vendors.injection(self._dialect.name, placement.devices, wanted.engine),
             env={
                 **launch_script.variables(task, placement),
                 **spec.env,
