@@ -43,6 +43,7 @@ from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
 
 _ID = "{{.Id}}"
+_STATUS = "{{.State.Status}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
@@ -325,7 +326,7 @@ class DockerEngine:
             container=task.container_ref,
             start=start,
             id_format=_ID,
-            state_format=self._dialect.formats.state,
+            state_format=_STATUS,
             claimed="|".join(labels[label] for label in _CLAIM),
             gpu_uuids=placement.claimed,
             gpu_total=placement.gpu_total,
