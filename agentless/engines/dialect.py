@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentless.model.nodes.complaint import Blame, Known
-from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts
+from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts, Way
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.signature import SIGNATURE
@@ -45,9 +45,13 @@ class EngineAnswer:
     asked: float
     answered: float
 
-    def toolkits(self, is_ready: Callable[[Toolkit], bool]) -> dict[str, ToolkitFacts]:
-        """Whether each needed toolkit is installed, by vendor."""
-        return {kit.vendor: ToolkitFacts(is_ready(kit), kit.fixes.get(self.engine, "")) for kit in self.needed}
+    def toolkits(self, way: Callable[[Toolkit], Way | None]) -> dict[str, ToolkitFacts]:
+        """By vendor, in which way the engine hands out its GPUs."""
+        found = {kit.vendor: (kit, way(kit)) for kit in self.needed}
+        return {
+            vendor: ToolkitFacts(by, kit.lists if by == "cdi" else kit.fixes.get(self.engine, ""))
+            for vendor, (kit, by) in found.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Dialect:
     `image_missing` are phrases by which a launch says that the image does not exist. `explain` turns a complaint into a
     sentence with the fix, `blame` finds its reason; both also take the known complaints of the GPU stack.
 
+    `read_info` gives the fields of its answer to `info` our names, where the format does not.
     `is_docker`: its command also asks other Docker engines on the node.
     `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
     `times_are_exact`: each line of a log has its own time.
@@ -75,6 +80,7 @@ class Dialect:
     container_name: Callable[[Task, Placement], str]
     explain: Callable[[str, NodeConfig, Sequence[Known]], str]
     blame: Callable[[str, Sequence[Known]], Blame]
+    read_info: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     is_docker: bool = False
     keeps_envs: bool = True
     makes_volumes: bool = False

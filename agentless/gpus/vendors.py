@@ -14,6 +14,7 @@ from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.nodes.node import EngineFacts
 from agentless.ports import GpuVendor, ScriptRenderer
 
 
@@ -62,10 +63,14 @@ class GpuVendors:
 
     # ------------------------------------------------------------------ giving
 
-    def injection(self, engine: EngineName, devices: Iterable[Device]) -> Injection:
-        """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors."""
-        ids = self._sorted(devices)
-        each = [vendor.injection(engine, ids[vendor.name]) for vendor in self._vendors]
+    def injection(self, engine: EngineName, devices: Iterable[Device], facts: EngineFacts | None = None) -> Injection:
+        """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors.
+
+        `facts` say in which way the engine hands out devices.
+        """
+        ids, toolkits = self._sorted(devices), facts.toolkits if facts else {}
+        ways = {name: toolkit.way for name, toolkit in toolkits.items()}
+        each = [vendor.injection(engine, ids[vendor.name], ways.get(vendor.name)) for vendor in self._vendors]
         return Injection(
             tuple(argument for one in each for argument in one.arguments),
             {name: value for one in each for name, value in one.environment.items()},

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
-from agentless.model.nodes.engine import EngineName, Injection, Toolkit
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
 
 
@@ -69,8 +69,11 @@ class GpuVendor(Probe, Protocol):
     def reserved(self, engine: EngineName) -> tuple[str, ...]:
         """Variables that say which devices a task of this engine has; a task may not set them itself."""
 
-    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
-        """How a task gets the devices with these ids. Without any, how all of them are hidden from it."""
+    def injection(self, engine: EngineName, devices: Sequence[str], way: Way | None = None) -> Injection:
+        """How a task gets the devices with these ids. Without any, how all of them are hidden from it.
+
+        `way` is how this engine hands out devices, None if that is unknown.
+        """
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         """Known complaints at a launch by this engine."""

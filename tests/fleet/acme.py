@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
-from agentless.model.nodes.engine import EngineName, Injection, Toolkit
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
 from agentless.ports import ScriptRenderer
 
@@ -55,8 +55,8 @@ class Acme:
         del engine  # the same for all
         return (VISIBLE,)
 
-    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
-        del engine  # the same for all
+    def injection(self, engine: EngineName, devices: Sequence[str], way: Way | None = None) -> Injection:
+        del engine, way  # the same for all
         arguments = tuple(word for uuid in devices for word in ("--device", f"/dev/acme/{uuid}"))
         return Injection(arguments, {VISIBLE: ",".join(devices) or "none"})
 

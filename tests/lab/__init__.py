@@ -4,5 +4,6 @@ from .engine import IMAGE
 from .lab import Lab
 from .node import Node
 from .requirements import requirements
+from .suite import Kind, SuiteNode
 
-__all__ = ["IMAGE", "Lab", "Node", "requirements"]
+__all__ = ["IMAGE", "Kind", "Lab", "Node", "SuiteNode", "requirements"]

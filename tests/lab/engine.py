@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,9 @@ class Engine:
     It must not share a network with another one: one that is not `alone` has one more of its own.
     """
 
-    def __init__(self, folder: Path, lab: Path, space: Namespaces, cgroup: str, *, alone: bool = True) -> None:
+    def __init__(
+        self, folder: Path, lab: Path, space: Namespaces, cgroup: str, *, alone: bool = True, hook: bool = True
+    ) -> None:
         self.socket = folder / "docker.sock"
         self._folder, self._lab, self._space, self._cgroup = folder, lab, space, cgroup
         self._own = ["--mount"] if alone else ["--mount", "--net"]
@@ -42,12 +44,17 @@ class Engine:
         if len(str(self.socket)) > 60:
             raise ValueError(f"{folder}: too long for Unix sockets, take a shorter folder for the lab")
         # An engine offers `--gpus` once a program of this name is on its PATH when it starts.
-        hook = folder / "bin" / "nvidia-container-runtime-hook"
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text("#!/bin/sh\nexec cat >/dev/null\n")
-        hook.chmod(0o755)
+        program = folder / "bin" / "nvidia-container-runtime-hook"
+        program.parent.mkdir(exist_ok=True)
+        if hook:
+            program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+            program.chmod(0o755)
         folder.joinpath("tmp").mkdir()
-        folder.joinpath("daemon.json").write_text("{}")  # or it would read the machine's
+        self.configure({})  # or it would read the machine's
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """What its daemon.json says from its next start on."""
+        self._folder.joinpath("daemon.json").write_text(json.dumps(settings))
 
     def start(self, without: Sequence[str] = ()) -> None:
         """Start and wait until it answers; does nothing when it runs. Raises RuntimeError with its log.
@@ -76,11 +83,7 @@ class Engine:
                 stderr=log,
                 start_new_session=True,
             )
-        try:
-            self._wait_for_answer()
-        except OSError as error:
-            said = at.joinpath("dockerd.log").read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"dockerd does not start ({error}): {said}") from error
+        self._wait_until_ready()
 
     def stop(self) -> None:
         """End it as a service manager does; its containers are killed after 1 s instead of Docker's 10 s."""
@@ -122,8 +125,9 @@ class Engine:
     def docker(self, *words: str) -> str:
         """Run the Docker command against this engine; gives what it prints."""
         argv = ["docker", "--host", f"unix://{self.socket}", *words]
-        env = {"PATH": SBIN}
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env).stdout
+        done = self._space.run(argv, {"PATH": SBIN}, timeout=60)
+        done.check_returncode()
+        return done.stdout
 
     def ask(self, method: str, path: str) -> Any:
         """What the engine answers, None when it has nothing to say. A command that tells the same takes 0.1 s."""
@@ -134,6 +138,13 @@ class Engine:
             connection.request(method, path)
             answer = connection.getresponse().read()
         return json.loads(answer) if answer else None
+
+    def _wait_until_ready(self) -> None:
+        try:
+            self._wait_for_answer()
+        except OSError as error:
+            said = self._folder.joinpath("dockerd.log").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"dockerd does not start ({error}): {said}") from error
 
     def _wait_for_answer(self) -> None:
         """Ask once somebody listens on the socket: the engine takes the question early and answers when ready."""

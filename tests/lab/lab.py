@@ -24,6 +24,7 @@ from .network import Network
 from .node import Node
 from .processes import MARK
 from .sshd import make_key
+from .suite import Kind, SuiteNode
 from .systemd import SystemdNode
 from .teardown import STATE, SUDOERS, remove
 
@@ -102,6 +103,18 @@ class Lab:
         node = self._add_host(name, gpus, True, "")
         self._write_ssh_files()
         node.add_podman(self._shared_network(), self._image())
+        return node
+
+    def add_suite_node(self, name: str, kind: Kind, gpus: int = 2) -> SuiteNode:
+        """A node of another Debian release, with the engine of that release; see there."""
+        network, image = self._shared_network(), self._image()
+        folder = self._make_folder(name)
+        host = network.add_namespace(folder / "net", next(self._numbers))
+        node = SuiteNode(name, folder, self.root, host, gpus, kind)
+        self.nodes[name] = node
+        node.start_sshd()
+        node.install(network, image)
+        self._write_ssh_files()
         return node
 
     def retire(self, name: str) -> None:
@@ -247,8 +260,8 @@ class Lab:
         for node in self.nodes.values():
             at = node.host if node.port == 22 else f"[{node.host}]:{node.port}"
             known += f"{at} {node.host_public_key}\n"
-            config += f"Host {node.name}\n  HostName {node.host}\n  Port {node.port}\n"
-            inventory += f"  {node.name}: {{host: {node.host}, port: {node.port}, user: root"
+            config += f"Host {node.name}\n  HostName {node.host}\n  Port {node.port}\n  User {node.user}\n"
+            inventory += f"  {node.name}: {{host: {node.host}, port: {node.port}, user: {node.user}"
             inventory += f", identity_file: {self.identity}}}\n"
         config += f"Host *\n  User root\n  IdentityFile {self.identity}\n  IdentitiesOnly yes\n"
         config += f"  UserKnownHostsFile {self.home}/.ssh/known_hosts\n  GlobalKnownHostsFile /dev/null\n"

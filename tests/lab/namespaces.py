@@ -20,20 +20,54 @@ from .processes import MARK
 _NEW_PID = 0x20000000  # CLONE_NEWPID, of setns(2)
 # The first process: it collects what its parents have left, and all others end with it.
 _INIT = "echo; sleep infinity & wait"
+# Another root folder: an overlay on `root`, whose changes are in the node's folder. The lab's folder is where it was.
+# On /mnt, which every machine has: in the lab's folder, the overlay would be in itself.
+_PIVOT = r"""
+set -e
+root=$1 folder=$2 lab=$3 cgroup2=$4
+mkdir "$folder/changes" "$folder/work"
+mount -t overlay -o "lowerdir=$root,upperdir=$folder/changes,workdir=$folder/work" overlay /mnt
+mount -t proc proc /mnt/proc
+mount --rbind /sys /mnt/sys
+[ -z "$cgroup2" ] || mount -t cgroup2 cgroup2 /mnt/sys/fs/cgroup
+mount --rbind /dev /mnt/dev
+mount -t tmpfs -o mode=755 tmpfs /mnt/run
+# For rootlesskit: everybody may use the real one on usual machines.
+[ ! -e /dev/net/tun ] || { mknod -m 666 /mnt/run/tun c 10 200 && mount --bind /mnt/run/tun /mnt/dev/net/tun; }
+mkdir -p "/mnt$lab" /mnt/etc/docker
+mount --rbind "$lab" "/mnt$lab"
+cd /mnt
+pivot_root . mnt
+umount --lazy /mnt
+exec sh -c "$5"
+"""
 
 
 class Namespaces:
-    """The namespaces of a node with the network in the file `netns`; None: no other ones than this machine's."""
+    """The namespaces of a node with the network in the file `netns`; None: no other ones than this machine's.
 
-    def __init__(self, netns: Path | None, lab: Path) -> None:
+    With `root` its files are those of that folder, and what it changes goes into `folder`; see `SuiteNode`.
+    """
+
+    def __init__(
+        self,
+        netns: Path | None,
+        lab: Path,
+        root: Path | None = None,
+        folder: Path | None = None,
+        cgroup2: bool = False,
+    ) -> None:
         self.netns = netns
         self._holder: subprocess.Popen[bytes] | None = None
         if netns is None:
             return
         # Slave: what a test mounts in the lab's folder is there on its nodes.
         words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--propagation", "slave", "--mount-proc"]
+        init = ["sh", "-c", _INIT]
+        if root:
+            init = ["sh", "-c", _PIVOT, "sh", str(root), str(folder), str(lab), "yes" * cgroup2, _INIT]
         self._holder = subprocess.Popen(
-            [*enter(netns), *words, "sh", "-c", _INIT],
+            [*enter(netns), *words, *init],
             env={MARK: str(lab), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

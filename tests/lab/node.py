@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ class Node:
     """
 
     standin_image = IMAGE
+    user = "root"
+    """Who its sessions are, where nobody else is asked for."""
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Node:
         port: int,
         gpus: int,
         bashrc: str,
+        space: Namespaces | None = None,
     ) -> None:
         self.name, self.dir, self.host, self.port = name, folder, address, port
         self.docker_socket = folder / "docker.sock"
@@ -42,7 +46,7 @@ class Node:
         self._gpus = Gpus(name, folder / "gpus", gpus)
         folder.joinpath("home").mkdir()
         folder.joinpath("home", ".bashrc").write_text(bashrc)
-        self._space = Namespaces(netns, lab)
+        self._space = space or Namespaces(netns, lab)
         self._sshd = Sshd(folder, lab, address, port, self._space, {**self.env(), SESSION_MARK: str(folder)})
         self._engine: Engine | None = None
         self._beside: list[Engine | Rootless] = []
@@ -75,7 +79,10 @@ class Node:
 
     def rootless_engine(self, login: str) -> str:
         """Start a user's own Docker engine, that nobody else may ask; gives the command that means it."""
-        return self._add_beside(Rootless(self.dir / f"rootless-{login}", self._lab, self._space, login))
+        user = pwd.getpwnam(login)
+        return self._add_beside(
+            Rootless(self.dir / f"rootless-{login}", self._lab, self._space, user.pw_uid, user.pw_gid)
+        )
 
     def stop_beside(self) -> None:
         """End the engines that were started beside the node's own."""

@@ -49,9 +49,9 @@ _RUNC = '#!/bin/sh\nexec {runc} --root {at}/runtime "$@"\n'
 class Podman:
     """podman as root, with storage of its own. There is no registry, and no short name means one."""
 
-    def __init__(self, folder: Path, space: Namespaces, network: str, name: str) -> None:
+    def __init__(self, folder: Path, space: Namespaces, network: str, name: str, cdi: Path | None = None) -> None:
         self._folder, self._at, self._space, self._network = folder, folder / "podman", space, network
-        self._cdi = CDI / f"{network}-{name}.json"
+        self._cdi = cdi or CDI / f"{network}-{name}.json"
         self._at.mkdir(parents=True)
         values = {
             "at": self._at,
@@ -72,12 +72,9 @@ class Podman:
             file.chmod(0o755)
 
     def offer(self, uuids: Sequence[str]) -> None:
-        """Write the CDI file: a container that gets GPU i has its UUID in LAB_GPU_i, and nothing else of it."""
-        devices = [
-            {"name": uuid, "containerEdits": {"env": [f"LAB_GPU_{index}={uuid}"]}} for index, uuid in enumerate(uuids)
-        ]
-        CDI.mkdir(exist_ok=True)
-        self._cdi.write_text(json.dumps({"cdiVersion": "0.3.0", "kind": "nvidia.com/gpu", "devices": devices}))
+        """Write the CDI file."""
+        self._cdi.parent.mkdir(exist_ok=True)
+        self._cdi.write_text(cdi_text(uuids))
 
     def load(self, archive: Path, env: Mapping[str, str]) -> None:
         """Give it the images of `archive`."""
@@ -115,6 +112,14 @@ class Podman:
         done = self._space.run([str(self.program), *words], env, timeout=60)
         done.check_returncode()
         return done.stdout
+
+
+def cdi_text(uuids: Sequence[str]) -> str:
+    """A CDI file: a container that gets GPU i has its UUID in LAB_GPU_i, and nothing else of it."""
+    devices = [
+        {"name": uuid, "containerEdits": {"env": [f"LAB_GPU_{index}={uuid}"]}} for index, uuid in enumerate(uuids)
+    ]
+    return json.dumps({"cdiVersion": "0.3.0", "kind": "nvidia.com/gpu", "devices": devices})
 
 
 def remove_cdi(network: str) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from .engine import SBIN
+from .roots import missing_for
 
 _SSH = {
     "sshd": "openssh-server",
@@ -31,8 +32,11 @@ _SYSTEMD = {"/usr/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus-daemon",
 _PODMAN = {"podman": "podman", "conmon": "conmon", "runc": "runc"}
 
 
-def requirements(docker: bool = True, systemd: bool = False, podman: bool = False) -> list[str]:
-    """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine."""
+def requirements(docker: bool = True, systemd: bool = False, podman: bool = False, suite: str = "") -> list[str]:
+    """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine.
+
+    With `suite`, also what the root of that Debian release lacks; see `roots`.
+    """
     if os.geteuid() != 0:
         return ["not root"]
     programs = {**_SSH, **(_DOCKER if docker else {}), **(_SYSTEMD if systemd else {}), **(_PODMAN if podman else {})}
@@ -41,6 +45,7 @@ def requirements(docker: bool = True, systemd: bool = False, podman: bool = Fals
         for program, package in programs.items()
         if not shutil.which(program, path=SBIN)
     ]
+    missing += missing_for(suite) if suite else []
     if missing:
         return missing
     trial = ["unshare", "--net", "--mount", "sh", "-c", _TRY]

@@ -1,11 +1,11 @@
-"""A user's own Docker engine on a node: `dockerd --rootless`, in namespaces that rootlesskit would make."""
+"""A user's own Docker engine on a node: `dockerd --rootless`, in namespaces of rootlesskit or in such as it makes."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .engine import SBIN, Engine
@@ -19,23 +19,30 @@ _PRIVATE = 'mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs tmpfs /etc/d
 class Rootless(Engine):
     """As Docker runs it without delegated control groups: it can neither limit nor name what its containers use."""
 
-    def __init__(self, folder: Path, lab: Path, space: Namespaces, login: str) -> None:
+    storage: tuple[str, ...] = ("--storage-driver=vfs",)
+
+    def __init__(self, folder: Path, lab: Path, space: Namespaces, uid: int, gid: int, *, hook: bool = True) -> None:
         folder.mkdir()
-        super().__init__(folder, lab, space, "")
-        self._user = pwd.getpwnam(login)
+        super().__init__(folder, lab, space, "", hook=hook)
+        self._uid, self._gid = uid, gid
         self._holder: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        at, uid, gid = self._folder, self._user.pw_uid, self._user.pw_gid
-        subprocess.run(["chown", "-R", f"{uid}:{gid}", str(at)], check=True)
+        at = self._folder
+        subprocess.run(["chown", "-R", f"{self._uid}:{self._gid}", str(at)], check=True)
         at.chmod(0o700)
         env = {MARK: str(self._lab), "PATH": f"{at}/bin:{SBIN}", "TMPDIR": f"{at}/tmp", "HOME": str(at)}
         env["XDG_RUNTIME_DIR"] = str(at)
         argv = ["dockerd", "--rootless", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"]
         argv += ["--data-root", f"{at}/docker", "--exec-root", f"{at}/run", "--pidfile", f"{at}/docker.pid"]
-        argv += ["--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none", "--storage-driver=vfs"]
+        argv += ["--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none", *self.storage]
         argv += ["--group=root"]
+        self._run(argv, env)
+        self._wait_until_ready()
+
+    def _run(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        at, uid, gid = self._folder, self._uid, self._gid
         with at.joinpath("dockerd.log").open("ab") as log:
             self._holder = self._space.popen(
                 ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "unshare", "--user", "sleep", "inf"],
@@ -60,7 +67,6 @@ class Rootless(Engine):
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait_for_answer()
 
     def stop(self) -> None:
         """End it and its containers."""
@@ -77,3 +83,29 @@ class Rootless(Engine):
             self._holder.kill()
             self._holder.wait(30)
             self._holder = None
+
+
+class RootlessKit(Rootless):
+    """With the rootlesskit that Docker 23 and later ask for; the node has subordinate ids for the user."""
+
+    storage = ()
+
+    def _run(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        person = ["setpriv", f"--reuid={self._uid}", f"--regid={self._gid}", "--clear-groups"]
+        kit = [
+            "rootlesskit",
+            f"--state-dir={self._folder}/kit",
+            "--net=slirp4netns",
+            "--port-driver=builtin",
+            "--copy-up=/etc",
+            "--copy-up=/run",
+        ]
+        with self._folder.joinpath("dockerd.log").open("ab") as log:
+            self._process = self._space.popen(
+                [*person, *kit, *argv],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )

@@ -33,7 +33,7 @@ from agentless.rules.nodes.survey import survey
 
 NOW = 1_800_000_000.0
 CID = "c0ffee" * 10 + "beef"
-READY = {"nvidia": ToolkitFacts(ready=True)}
+READY = {"nvidia": ToolkitFacts("runtime")}
 SIGNER = Signer("c1", b"a key of nobody's")
 """The controller that has started what `container` gives."""
 

@@ -192,7 +192,7 @@ def test_an_answer_that_was_cut_off_is_an_error(missing: str) -> None:
 )
 def test_a_clock_that_is_surely_wrong_is_known_by_how_much(clock: str | None, ahead: float) -> None:
     case = json.loads((DATA / "facts" / "healthy-20.10.json").read_text())
-    info = json.loads(case["docker.info"][1]) | {"time": clock}
+    info = json.loads(case["docker.info"][1]) | {"SystemTime": clock}
     listed = Result(0, case["docker.containers"][1].encode())
     sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": listed}
     facts = docker().parse_facts(sections, NOW, NOW + 1)
@@ -205,7 +205,7 @@ def test_volumes_are_told_with_their_owners_and_tasks():
 
 
 def test_the_name_of_a_version_is_cut_where_no_version_is_so_long() -> None:
-    info = {"version": "2" * 200, "runtimes": {}, "time": "2026-01-01T00:00:00Z"}
+    info = {"ServerVersion": "2" * 200, "Runtimes": {}, "SystemTime": "2026-01-01T00:00:00Z"}
     sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": Result(0, b"")}
     assert docker().parse_facts(sections, NOW, NOW + 1).version == "2" * 63 + "…"
 

@@ -412,7 +412,7 @@ DOCKER = docker_engine(CONFIG, RENDERER, SIGNER)
 
 
 def facts(listed: str) -> EngineFacts:
-    info = '{"version":"28.0","runtimes":{},"time":"2026-05-01T12:00:00Z"}\n'
+    info = '{"ServerVersion":"28.0","Runtimes":{},"SystemTime":"2026-05-01T12:00:00Z"}\n'
     return DOCKER.parse_facts(
         {"docker.info": Result(0, info.encode()), "docker.containers": Result(0, listed.encode())}, NOW, NOW
     )
@@ -464,7 +464,7 @@ class Engine:
 
     async def run(self, command: Command) -> Result:
         if " inspect " not in command.script:
-            info = '{"version":"28.0","runtimes":{},"time":"2026-05-01T12:00:00Z"}'
+            info = '{"ServerVersion":"28.0","Runtimes":{},"SystemTime":"2026-05-01T12:00:00Z"}'
             listed = "".join(f"{each} Up 5 minutes\n" for each in self.ids)
             sections = {"docker.info": info, "docker.containers": listed}
             said = "".join(f"@@agentless {name}\n{text}\n@@agentless = 0\n" for name, text in sections.items())

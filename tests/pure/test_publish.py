@@ -167,7 +167,7 @@ def test_a_node_that_was_never_reached_shows_nothing_it_cannot_know() -> None:
     assert (view.state, view.reason, view.gpus, view.cores, view.docker) == ("offline", "no route", 0, None, None)
 
 
-MISSING = {"nvidia": ToolkitFacts(ready=False, fix=Nvidia.toolkit.fixes["docker"])}
+MISSING = {"nvidia": ToolkitFacts(None, fix=Nvidia.toolkit.fixes["docker"])}
 
 
 def doctor(**changes: object) -> dict[str, tuple[bool | None, str]]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from agentless.engines.dialect import Dialect, EngineAnswer, Formats
+from agentless.engines.docker import info
 from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
-from agentless.model.nodes.engine import Toolkit
+from agentless.model.nodes.engine import Toolkit, Way
 from agentless.model.nodes.node import Control, EngineFacts
 from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.task import Placement, Task
@@ -18,18 +19,25 @@ from agentless.model.tasks.task import Placement, Task
 def _facts(of: EngineAnswer) -> EngineFacts:
     fields, runtimes = of.fields, of.fields.get("runtimes") or ()
 
-    def is_ready(kit: Toolkit) -> bool:
-        return kit.runtime in runtimes or any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs)
+    def way(kit: Toolkit) -> Way | None:
+        if kit.runtime in runtimes or any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs):
+            return "runtime"
+        return "cdi" if info.gives_by_cdi(fields, kit, list(of.lines)) else None
 
     clock = ahead(seconds(fields.get("time")), of.asked, of.answered)
     engine_id = str(fields.get("id") or "")[:100] or None
     return EngineFacts(
         version=str(fields["version"]),
-        toolkits=of.toolkits(is_ready),
+        toolkits=of.toolkits(way),
         listed=of.listed,
         clock=clock,
         lacks=_lacks(fields),
         id=engine_id,
+        store="containerd" if info.has_containerd_store(fields) else "classic",
+        cgroup_version=info.cgroup_version(fields),
+        rootless=info.is_rootless(fields),
+        cdi=info.cdi_devices(fields),
+        note=info.note(fields),
     )
 
 
@@ -57,14 +65,7 @@ DOCKER = Dialect(
         ),
         state="{{.State.Status}}",
         inspected=inspected(".Id"),
-        # Docker 20.10 has no other fields when its engine does not answer.
-        info=(
-            '{"errors":{{json .ServerErrors}}'
-            '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}'
-            ',"memory":{{json .MemoryLimit}},"cpu":{{json .CPUCfsQuota}},"cpuset":{{json .CPUSet}}'
-            ',"cgroups":{{json .CgroupDriver}},"security":{{json .SecurityOptions}}'
-            ',"time":{{json .SystemTime}},"id":{{json .ID}}{{end}}}'
-        ),
+        info=info.FORMAT,
         event=f'{{{{.Action}}}} {{{{.Actor.ID}}}} {{{{printf "%.200s" (index .Actor.Attributes "{TASK}")}}}}',
         image_defaults=(
             '{"id":{{json .Id}},"user":{{json .Config.User}},"workdir":{{json .Config.WorkingDir}}'
@@ -79,5 +80,6 @@ DOCKER = Dialect(
     container_name=_container_name,
     explain=explain,
     blame=blame,
+    read_info=info.read,
     is_docker=True,
 )

@@ -43,6 +43,7 @@ from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
 
 _ID = "{{.Id}}"
+_STATUS = "{{.State.Status}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
@@ -107,7 +108,7 @@ class DockerEngine:
         answer = next((line for line in lines if line.startswith("{")), "{}")
         others = [line for line in lines if line.strip() and line != answer]
         try:
-            fields = orjson.loads(answer)
+            fields = self._dialect.read_info(orjson.loads(answer))
         except orjson.JSONDecodeError:
             fields = {}
         version = cut(str(fields.get("version") or ""), 64)
@@ -287,7 +288,7 @@ class DockerEngine:
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
-            devices=self._vendors.injection(self._dialect.name, placement.devices),
+            devices=self._vendors.injection(self._dialect.name, placement.devices, wanted.engine),
             env={
                 **launch_script.variables(task, placement),
                 **spec.env,
@@ -325,7 +326,7 @@ class DockerEngine:
             container=task.container_ref,
             start=start,
             id_format=_ID,
-            state_format=self._dialect.formats.state,
+            state_format=_STATUS,
             claimed="|".join(labels[label] for label in _CLAIM),
             gpu_uuids=placement.claimed,
             gpu_total=placement.gpu_total,

@@ -45,11 +45,15 @@ def _facts(of: EngineAnswer) -> EngineFacts:
     return EngineFacts(
         version=f"podman {version}",
         # A user's template from an early version prints only the file.
-        toolkits=of.toolkits(lambda kit: any(re.match(rf"cdi ({re.escape(kit.cdi)} )?/", line) for line in of.lines)),
+        toolkits=of.toolkits(
+            lambda kit: "cdi" if any(re.match(rf"cdi ({re.escape(kit.cdi)} )?/", line) for line in of.lines) else None
+        ),
         error=_unfit(of, version),
         listed=of.listed,
         clock=ahead(seconds(now), of.asked, of.answered),
         lacks=_lacks(of.fields),
+        cgroup_version={"v1": 1, "v2": 2}.get(str(of.fields.get("cgroups"))),
+        rootless=of.fields.get("rootless") is True,
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from agentless.model.nodes.complaint import Known
-from agentless.model.nodes.engine import EngineName
 from agentless.rules.tasks.known_complaints import ENGINE_ITSELF
+
+LIST_DEVICES = "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+"""The command that makes the CDI list of GPUs, by the names that we give: their indices are not in it."""
 
 _CLI = r"nvidia-container-cli(\.real)?: "
 _GONE = r"executable file not found|(stat .*)?no such file"
@@ -134,13 +136,6 @@ _KNOWN = (
 )
 
 
-def known(engine: EngineName) -> tuple[Known, ...]:
-    """All of them, with the command that makes the CDI list for this engine."""
-    cdi = list_devices(engine)
-    return tuple(each._replace(sentence=each.sentence.replace("{cdi}", cdi)) for each in _KNOWN)
-
-
-def list_devices(engine: EngineName) -> str:
-    """The command that makes the CDI list of GPUs, with the names that the engine needs."""
-    by_uuid = "--device-name-strategy=uuid " if engine == "podman" else ""
-    return f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml"
+def known() -> tuple[Known, ...]:
+    """All of them, with the command that makes the CDI list."""
+    return tuple(each._replace(sentence=each.sentence.replace("{cdi}", LIST_DEVICES)) for each in _KNOWN)

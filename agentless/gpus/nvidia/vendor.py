@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentless.gpus.nvidia import faults, probe, topology
-from agentless.gpus.nvidia.complaints import known, list_devices
+from agentless.gpus.nvidia.complaints import LIST_DEVICES, known
 from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
-from agentless.model.nodes.engine import EngineName, Injection, Toolkit
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
 from agentless.ports import ScriptRenderer
 
@@ -29,12 +29,13 @@ class Nvidia:
     toolkit: Toolkit | None = Toolkit(
         vendor=probe.VENDOR,
         runtime="nvidia",
-        programs=("nvidia-container-runtime-hook", "nvidia-container-cli", "nvidia-ctk"),
+        programs=("nvidia-container-runtime-hook",),
         cdi=_CDI,
         fixes={
             "docker": f"{_INSTALL}: sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
-            "podman": f"{_INSTALL}: {list_devices('podman')}",
+            "podman": f"{_INSTALL}: {LIST_DEVICES}",
         },
+        lists=LIST_DEVICES,
     )
     # If NVIDIA's runtime is the default, it gives all GPUs to a container whose image has one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
@@ -60,13 +61,16 @@ class Nvidia:
         """NVIDIA's runtime reads one in a container, CUDA another one in any process."""
         return (_CUDA_VISIBLE,) if engine == "systemd" else (_VISIBLE,)
 
-    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
-        """Docker has an option for GPUs, podman uses CDI; CUDA reads variables in a process without a container."""
+    def injection(self, engine: EngineName, devices: Sequence[str], way: Way | None = None) -> Injection:
+        """Docker has an option for GPUs, if it has a hook of NVIDIA's, and podman uses CDI.
+
+        CUDA reads variables in a process without a container.
+        """
         names = ",".join(devices)
         if engine == "systemd":
             return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA_VISIBLE: names})
         # Always set, because the image may ask for all GPUs.
-        if engine == "podman":
+        if engine == "podman" or way == "cdi":
             return Injection(
                 tuple(word for uuid in devices for word in ("--device", f"{_CDI}={uuid}")), {_VISIBLE: _NONE}
             )
@@ -75,4 +79,5 @@ class Nvidia:
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         """Complaints of its toolkit, and of engines that cannot hand out its GPUs."""
-        return known(engine)
+        del engine  # each is known by its words
+        return known()

@@ -9,6 +9,7 @@ from typing import Literal
 from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.tasks.container import Container
 
+ImageStore = Literal["classic", "containerd"]
 TransportName = Literal["asyncssh", "paramiko", "local"]
 
 Control = Literal["memory", "cpu", "cpuset", "freezer"]
@@ -95,6 +96,8 @@ class EngineFacts:
     ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours. `id` is the
     ID of the engine, if it has one. `lacks` are missing control groups: Docker ignores limits by them with a warning.
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
+    `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
+    groups. `cdi` are the CDI devices that Docker has found. `note` is what else is known of such an engine, in words.
     """
 
     version: str | None = None
@@ -106,6 +109,11 @@ class EngineFacts:
     lacks: frozenset[Control] = frozenset()
     id: str | None = None
     cgroup_parent: str | None = None
+    store: ImageStore | None = None
+    cgroup_version: int | None = None
+    rootless: bool = False
+    cdi: frozenset[str] = frozenset()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

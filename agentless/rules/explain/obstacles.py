@@ -16,6 +16,7 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
+from agentless.rules.nodes.gpu_access import why_no_gpus
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
@@ -58,6 +59,8 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     memory, engine = float(spec.memory or 0), node.observation.engine
     lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
     found += [Obstacle(why_lacking(node.config, control), lasting=True) for control in lacks]
+    if shape.gpus and not shape.bare and (no_gpus := why_no_gpus(node)):
+        found.append(Obstacle(no_gpus, lasting=True))
     if shape.exclusive and node.allocations:
         found.append(Obstacle(f"needs {node.name} to itself; {_tasks(node)} there"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):

@@ -17,6 +17,7 @@ from agentless.model.nodes.gpu import GpuTopology
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.nodes.cgroup_limits import lacking
+from agentless.rules.nodes.gpu_access import why_no_gpus
 from agentless.rules.scheduling.gpu_choice import choose
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load, pinned
@@ -52,6 +53,7 @@ class NodeTimeline:
             math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
         )
         self.engine = node.observation.engine
+        self._gives_gpus = why_no_gpus(node) is None
         self.last_start = node.last_start
         self.reservations = node.reservations
         self._exclusive = self._firm = self._unsure = 0
@@ -260,9 +262,11 @@ class NodeTimeline:
         return math.inf
 
     def _serves(self, shape: Shape, amounts: Amounts) -> bool:
-        """Whether the node may be tried with such a task, and has the control groups that it needs."""
+        """Whether the node may be tried with such a task, gives it GPUs, and has the control groups that it needs."""
         trial = self.node.trial
         if trial and not trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0):
+            return False
+        if shape.gpus and not shape.bare and not self._gives_gpus:
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 

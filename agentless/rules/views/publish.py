@@ -15,6 +15,7 @@ from agentless.model.units import counted, format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
+from agentless.rules.nodes.gpu_access import unlisted, why_no_gpus
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.usage.idle import words
@@ -241,7 +242,7 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
         return (*found, CheckView(node.name, "docker", None, node.reason))
     broken = _breakdown(node)
     docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
-    found.append(CheckView(node.name, "docker", not docker, docker or f"version {engine.version}"))
+    found.append(CheckView(node.name, "docker", not docker, docker or _version(engine)))
     if sample.error is not None:
         found.append(CheckView(node.name, _DRIVER, False, sample.error))
     else:
@@ -260,10 +261,21 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     return tuple(found)
 
 
+def _version(engine: EngineFacts) -> str:
+    """The version of an engine, and what about it is not as usual."""
+    found = [f"version {engine.version}"]
+    found += ["containerd's image store"] if engine.store == "containerd" else []
+    found += ["rootless"] if engine.rootless else []
+    return ", ".join([*found, engine.note] if engine.note else found)
+
+
 def _toolkit(node: Node, engine: EngineFacts, vendor: str) -> CheckView:
     toolkit = engine.toolkits.get(vendor)
     if toolkit is None and engine.error:
         return CheckView(node.name, "toolkit", None, engine.error)
     if toolkit is None or toolkit.ready:
-        return CheckView(node.name, "toolkit", True, f"{node.config.engine_title} can use GPUs")
-    return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or toolkit.fix)
+        missing = unlisted(node)
+        by_cdi = " by CDI" if toolkit and toolkit.way == "cdi" and not node.config.has_podman else ""
+        can = f"{node.config.engine_title} can use GPUs{by_cdi}"
+        return CheckView(node.name, "toolkit", not missing, missing or can)
+    return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or why_no_gpus(node) or "")
