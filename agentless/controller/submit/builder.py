@@ -15,15 +15,12 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
 from agentless.model.owner import check_owner
-from agentless.model.tasks.spec import Mount, TaskSpec, check_devices_are_ours, check_spec
+from agentless.model.tasks.spec import SHARED, Mount, TaskSpec, check_devices_are_ours, check_spec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
 from agentless.rules.views.nearest import nearest
-
-SHARED = "/shared"
-"""Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
 
 
 class TaskBuilder:

@@ -41,6 +41,7 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
+from agentless.rules.tasks.settings import with_settings
 
 _ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
@@ -277,7 +278,8 @@ class DockerEngine:
     def _create(self, wanted: Launch, docker: Sequence[str], name: str, labels: Mapping[str, str]) -> list[str]:
         """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
-        spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
+        spec, parent = with_settings(task.spec, self._node), wanted.engine.cgroup_parent if wanted.engine else None
+        reserved = self._vendors.reserved(self._dialect.name)
         # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
         idle = () if spec.command or spec.traits.needs_command else ("sh",)
         command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else spec.command
@@ -288,10 +290,7 @@ class DockerEngine:
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
             devices=self._vendors.injection(self._dialect.name, placement.devices),
-            env={
-                **launch_script.variables(task, placement),
-                **spec.env,
-            },
+            env=launch_script.variables(task, placement, self._node, spec, reserved),
             secret_env=spec.secret_env,
             cores=spec.cores,
             cpus=placement.cpus,
@@ -437,7 +436,7 @@ class DockerEngine:
     # ------------------------------------------------------------------ inside
 
     def _blame(self, task: Task, complaint: str) -> Blame:
-        words = without_words_of(task.spec, complaint)
+        words = without_words_of(with_settings(task.spec, self._node), complaint)
         return self._dialect.blame(words, self._vendors.complaints(self._dialect.name))
 
 

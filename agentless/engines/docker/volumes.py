@@ -10,7 +10,7 @@ from agentless.engines.docker.commands import Commands
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
-from agentless.model.tasks.spec import LOCAL_TEMP, Mount, TaskSpec, Volume
+from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
 
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
@@ -36,13 +36,8 @@ class DockerVolumes:
         self._complaint = complaint
 
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
-        """The values of `--mount` for all that a container sees of the node.
-
-        The node's `local_temp` is among them, unless the spec mounts something else there.
-        """
-        folder = self._node.local_temp
-        own = [Mount(folder, LOCAL_TEMP)] if folder and LOCAL_TEMP not in spec.mounted_at else []
-        return [*map(_mount, (*spec.mounts, *own)), *(self._volume(volume, owner) for volume in spec.volumes)]
+        """The values of `--mount` for all that a container sees of the node; `spec` has the settings of the node."""
+        return [*map(_mount, spec.mounts), *(self._volume(volume, owner) for volume in spec.volumes)]
 
     def all(self) -> Command:
         """List our volumes, and the tasks whose containers use them."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.tasks.container import Container
+from agentless.model.tasks.spec import Mount
 
 TransportName = Literal["asyncssh", "paramiko", "local"]
 
@@ -26,7 +27,11 @@ def count_cpus(cpuset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`."""
+    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`.
+
+    `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
+    `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
+    """
 
     name: str
     host: str
@@ -41,6 +46,13 @@ class NodeConfig:
     exclude_gpus: tuple[int, ...] = ()
     local_temp: str | None = None
     accept_engines: tuple[str, ...] = ()
+    shared_dir: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    privileged: bool = False
+    network: str | None = None
+    shm_size: int | None = None
+    cuda: str | None = None
 
     @property
     def has_podman(self) -> bool:
