@@ -34,7 +34,7 @@ def variables(
 ) -> dict[str, str]:
     """The variables of a task, with those that tell it who and where it is; `spec` has the settings of its node.
 
-    No variable of the inventory takes the place of those by which GPUs are given, which begin with the `reserved` names.
+    No variable of the inventory replaces one by which GPUs are given; their names begin with the `reserved` ones.
     """
     return {
         "AGENTLESS_TASK_ID": task.id,

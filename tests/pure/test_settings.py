@@ -110,9 +110,9 @@ def test_without_a_container_only_variables_are_added() -> None:
 @pytest.mark.parametrize(
     ("mounts", "local_temp", "found"),
     [
-        ((), None, ("/tmp", "")),  # noqa: S108 - of a container
+        ((), None, ("/tmp", "")),
         ((), "/scratch", ("/local_temp", "")),
-        ((Mount("/nfs", "/shared"),), None, ("/tmp", "/shared")),  # noqa: S108
+        ((Mount("/nfs", "/shared"),), None, ("/tmp", "/shared")),
         ((Mount("/mine", "/local_temp/"),), None, ("/local_temp", "")),
     ],
 )

@@ -22,6 +22,7 @@ from agentless.model.files.files_image import FilesImage, parse_helpers, parse_l
 from agentless.model.files.snapshot import Entry
 from agentless.model.images.image import ImageDefaults
 from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
@@ -227,7 +228,7 @@ class Uploads:
             while chunk := await shell.read():
                 tail.add(chunk[1])
             if await shell.wait() != 0:
-                raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(str(tail))}")
+                raise RuntimeFailed(with_node(link.node.name, link.runtime.complaint(str(tail))))
         tell(f"uploaded {what} {where}: {format_size(sent)} sent")
 
     # ------------------------------------------------------------------ tidying

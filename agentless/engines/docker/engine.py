@@ -30,7 +30,7 @@ from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.complaint import Blame
-from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
@@ -383,7 +383,7 @@ class DockerEngine:
             raise ImageMissing(f"{self._node.name} does not have image {task.spec.image}")
         # Claims are listed before anything of the task itself can fail.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
-        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
+        raise launch_script.launch_failure(with_node(self._node.name, self.complaint(complaint)), reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""
@@ -427,7 +427,7 @@ class DockerEngine:
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
     def complaint(self, words: str) -> str:
         """The engine's complaint as a sentence with the fix."""

@@ -33,6 +33,7 @@ from agentless.model.images.env import (
     container_of_env,
     ref_of,
 )
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.rules.images.layers import PARTIAL
 
@@ -293,7 +294,7 @@ class DockerEnvs:
 
     def _check(self, result: Result) -> None:
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
 
 def _objects(result: Result) -> Iterator[dict[str, Any]]:

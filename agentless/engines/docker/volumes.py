@@ -9,6 +9,7 @@ from collections.abc import Callable
 from agentless.engines.docker.commands import Commands
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
@@ -53,7 +54,7 @@ class DockerVolumes:
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
         """Name, owner and tasks of each volume."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err.strip())))
         found: list[tuple[str, str, list[str]]] = []
         for line in result.out.splitlines():
             if line.startswith("volume|"):
@@ -87,7 +88,7 @@ class DockerVolumes:
         if result.exit_code == NOT_OURS:
             raise Refused(f"{self._node.name}: {not_ours(name)}")
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err.strip())))
 
     def _volume(self, volume: Volume, owner: str) -> str:
         """The value of `--mount` for a volume, with the labels in case the engine has to create it."""

@@ -28,7 +28,7 @@ from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
 from agentless.model.nodes.complaint import Blame
-from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.claim import labels_of, terms_of
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
@@ -253,10 +253,10 @@ class Systemd:
         launch_script.check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
-            raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
+            raise RuntimeFailed(with_node(self._node.name, self._unsuitable(task, kind, what)))
         said = result.err.strip()
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
-        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        raise launch_script.launch_failure(with_node(self._node.name, self.complaint(said)), reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
@@ -277,7 +277,7 @@ class Systemd:
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with systemd's complaint unless the command worked."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
     def complaint(self, words: str) -> str:
         """The complaint as a sentence with the fix."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -142,6 +143,12 @@ class Breakdown:
 def naming(node: str, text: str, otherwise: str | None = None) -> str:
     """A text that names its node once: as it is if it begins with the name, else prefixed, or `otherwise`."""
     return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
+
+
+def with_node(node: str, sentence: str) -> str:
+    """A complaint that names its node once: as it is if it has `NODE` at its beginning or `on NODE`, else prefixed."""
+    named = re.search(rf"(?:^|\b(?:of|on|for) ){re.escape(node)}(?![\w.-])", sentence)
+    return sentence if named else f"{node}: {sentence}"
 
 
 def unreachable(node: str, reason: str | None) -> str:

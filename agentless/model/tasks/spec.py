@@ -157,7 +157,8 @@ class TaskSpec:
     @property
     def mounted_at(self) -> frozenset[str]:
         """The paths of mounts and volumes in the container."""
-        return frozenset(within("/", each.target) for each in (*self.mounts, *self.volumes))
+        targets = (*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes))
+        return frozenset(within("/", target) for target in targets)
 
     @property
     def env_names(self) -> tuple[str, ...]:
