@@ -152,6 +152,10 @@ WORDS: dict[str, Case] = {
         lambda v: [*v["docker"], "image", "inspect", "--format", v["format"], v["image"]],
     ),
     "env-image-rm.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "image", "rm", v["image"]]),
+    "env-stop.j2": (
+        {"docker": some, "container": values},
+        lambda v: [*v["docker"], "stop", "-t", "10", v["container"]],
+    ),
     "env-start.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "start", v["container"]]),
     "env-top.j2": (
         {"docker": some, "container": values},

@@ -176,6 +176,10 @@ class DockerEnvs:
         """Start a build container that was stopped."""
         return self._commands.words("env-start.j2", container=container)
 
+    def stop(self, container: str) -> Command:
+        """Stop a build container, with all programs in it."""
+        return self._commands.words("env-stop.j2", container=container)
+
     def remove_image(self, image: str) -> Command:
         """Remove a name from an image, and the image if that was its last one."""
         return self._commands.words("env-image-rm.j2", timeout=LONG, image=image)
