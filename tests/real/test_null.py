@@ -304,12 +304,14 @@ def test_a_task_has_the_settings_of_its_node_its_cuda_and_what_its_shells_would_
     assert node.sh("findmnt -no PROPAGATION /usr").stdout.strip() == "private"
     node.sh("mount -t tmpfs tmpfs /usr/local && mkdir -p /usr/local/cuda-12.4/lib64 /opt/cuda").check_returncode()
     try:
-        settings = "env: {HF_HOME: /data/hf, A: a}, local_temp: /var/tmp, mounts: ['/data:/data']"
+        settings = "env: {HF_HOME: /data/hf, A: a}, local_temp: /var/tmp, mounts: ['/srv/set:/data', '/m:/m']"
         usual = inventory(bare_lab)
         agentless.write_inventory(usual.replace("image: busybox", f"image: busybox, {settings}, shared_dir: /mnt"))
         words = ("--name", "n", "--env", "OPTIND=abc", "--env", "A=mine", "--env", "IFS=x")
         look = 'tr "\\0" "\\n" </proc/self/environ; exec sleep 300'
-        task = submit(agentless, "bare", *words, "--", "busybox", "sh", "-c", look)
+        done = agentless("submit", "bare", "--container", "NULL", *words, "--", "busybox", "sh", "-c", look)
+        task = done.out.strip()
+        assert "mounts of the inventory do not apply; on the node, use /srv/set for /data\n" in done.err
         found = until(lambda: agentless("logs", task).out).splitlines()
         assert {
             "HF_HOME=/data/hf",

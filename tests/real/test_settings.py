@@ -65,6 +65,13 @@ def test_a_retry_and_a_recovered_task_have_only_what_was_requested_in_their_spec
     assert {"B=three", "C=c"} <= set(inspect(lab.nodes["node2"], again["id"])["Config"]["Env"])
 
 
+@pytest.mark.slow
+def test_an_upload_that_a_mount_of_the_node_would_hide_is_refused(agentless, tmp_path):
+    (tmp_path / "x").write_text("mine\n")
+    said = agentless("submit", "node1", "--upload", f"{tmp_path}/x:/data/x", "--", "cat", "/data/x", code=1).err
+    assert "the task has a mount" in said
+
+
 def test_a_vps_has_them_too(lab, agentless):
     agentless("vps", "create", "dev", "node1")
     task = next(each for each in agentless.get("/v1/vps") if each["name"] == "dev")["id"]
