@@ -171,7 +171,7 @@ def inventory_keys() -> Iterator[str]:
     yield from _keys({name: each for name, each in node.items() if name not in defaults})
     yield "## Only under `defaults:`\n"
     yield from _keys({name: each for name, each in defaults.items() if name not in node})
-    for name, each in top.items():
+    for name, each in {**top, **node}.items():
         if (section := _referred(each)) not in (None, "Defaults", "Node"):
             yield f"## `{name}:`\n"
             yield from _keys(defs[section]["properties"])

@@ -13,6 +13,7 @@ from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
+from agentless.rules.tasks.settings import folders
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
@@ -28,12 +29,19 @@ def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
         raise RuntimeFailed(f"the value of secret {missing[0]} has been deleted; submit the task again")
 
 
-def variables(task: Task, placement: Placement) -> dict[str, str]:
-    """The variables that tell a task who and where it is."""
+def variables(
+    task: Task, placement: Placement, node: NodeConfig, spec: TaskSpec, reserved: Sequence[str]
+) -> dict[str, str]:
+    """The variables of a task, with those that tell it who and where it is; `spec` has the settings of its node.
+
+    No variable of the inventory replaces one by which GPUs are given; their names begin with the `reserved` ones.
+    """
     return {
         "AGENTLESS_TASK_ID": task.id,
         "AGENTLESS_NODE": placement.node,
         "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+        **folders(spec, node),
+        **{name: value for name, value in spec.env.items() if not name.startswith(tuple(reserved))},
     }
 
 

@@ -38,6 +38,12 @@ defaults:
   # shared_dir: /mnt/shared           # folder shared by all nodes; /shared in a task
   # local_temp: /scratch              # folder for temporary files on each node; /local_temp in a task
   # labels: {{site: lab}}               # to select nodes, as in --on site=lab
+  # mounts: ["/data:/data:ro"]        # mounts of every container; a task's own --mount wins
+  # env: {{HF_HOME: /shared/hf}}        # variables of every task; a task's own --env wins
+  # network: host                     # Docker network of every container
+  # shm_size: 8GiB                    # size of /dev/shm in every container
+  # privileged: true                  # every container sees all GPUs and devices of its node
+  # cuda: {{path: /opt/cuda-12.4}}      # for tasks without a container; default: the newest in /usr/local
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 

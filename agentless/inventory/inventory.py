@@ -22,9 +22,10 @@ from pydantic_core import ErrorDetails
 from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
-from agentless.inventory.schema import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
+from agentless.inventory.schema import Cuda, Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
+from agentless.model.files.posix_path import within
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.node_record import HealthPolicy
 from agentless.model.tasks.retention import Keep
@@ -40,8 +41,8 @@ MAX_MISTAKES = 100
 FileStamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds. An edited file has another stamp."""
 
-_ONLY_USUAL = ("shared_dir", "container")
-"""Keys that only exist in the defaults."""
+_OF_TASKS = "container"
+"""The key of the defaults that is none of a node's."""
 _A_NODE = "add a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
     "string_type": "must be text",
@@ -152,13 +153,22 @@ def _text(path: Path) -> tuple[str, FileStamp]:
 
 def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:
     """The configuration of a node. Its own keys override the defaults, also with null."""
-    written = {**defaults.model_dump(exclude_unset=True), **node.model_dump(exclude_unset=True)}
+    written = {key: getattr(keys, key) for keys in (defaults, node) for key in keys.model_fields_set}
     if node.labels:
         written["labels"] = {**(defaults.labels or {}), **node.labels}
-    known = {key: value for key, value in written.items() if value is not None and key not in _ONLY_USUAL}
+    if node.env:
+        written["env"] = {**(defaults.env or {}), **node.env}
+    if node.mounts:
+        mounts = (*(defaults.mounts or ()), *node.mounts)
+        written["mounts"] = {within("/", mount.target): mount for mount in mounts}.values()
+    if written.get("cuda"):
+        written["cuda"] = written["cuda"].path
+    known = {key: value for key, value in written.items() if value is not None and key != _OF_TASKS}
     known.setdefault("host", "localhost" if known.get("connection") == "local" else name)
     if "docker" in known:
         known["docker"] = tuple(shlex.split(known["docker"]))
+    if "mounts" in known:
+        known["mounts"] = tuple(known["mounts"])
     if "exclude_gpus" in known:
         known["exclude_gpus"] = tuple(sorted(set(known["exclude_gpus"])))
     if "accept_engines" in known:
@@ -225,6 +235,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {report: 30min}"
         case "literal_error":
             return is_now + f"must be {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
+        case "model_type" if where[-1] == "cuda":
+            return is_now + "must be a mapping, like {path: /usr/local/cuda-12.4}"
+        case "list_type" if where[-1] == "mounts":
+            return is_now + "must be a list, like [/data:/data:ro]"
         case "list_type" if where[-1] == "accept_engines":
             return is_now + "must be a list of users, like [alice], or [all]"
         case "greater_than_equal":
@@ -232,7 +246,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "less_than_equal":
             return is_now + f"must be at most {limits['le']}"
         case "value_error":
-            return ("" if "[key]" in detail["loc"] else is_now) + str(limits["error"])
+            return ("" if "[key]" in detail["loc"] or where[-1] == "mounts" else is_now) + str(limits["error"])
         case kind:
             return is_now + _WANTED[kind]
 
@@ -240,6 +254,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
+    if "cuda" in where[1:-1]:
+        return Cuda
     models: dict[str, type[BaseModel]] = {
         "defaults": Defaults,
         "keep": Kept,

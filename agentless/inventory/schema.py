@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -25,13 +26,30 @@ from pydantic import (
 from agentless.errors import UsageError
 from agentless.inventory.ssh_hosts import HOST, parse_login
 from agentless.model.address import Address, parse_address
+from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.nodes.node import TransportName
 from agentless.model.scheduling.needs import NODE_NAME
-from agentless.model.tasks.spec import LABEL_KEY
-from agentless.model.units import LOG, LOGS, Sizes, bare_size, format_duration, parse_duration, parse_size
+from agentless.model.tasks.spec import LABEL_KEY, LOCAL_TEMP, SHARED, Mount, check_variable, parse_mount
+from agentless.model.units import (
+    LOG,
+    LOGS,
+    SHM,
+    Sizes,
+    bare_size,
+    format_duration,
+    least_size,
+    parse_duration,
+    parse_size,
+)
 from agentless.model.usage.idle import IdlePolicy
 
+MAX_VALUE = 32 * 1024
+"""The largest value of a variable, in bytes. All of them are arguments of one command."""
+_GIVES_GPUS = "VISIBLE_DEVICES"
+"""What the variables of all vendors have in their names by which a task is given its GPUs."""
+_PLACES = {"/": "the image", LOCAL_TEMP: "local_temp", SHARED: "shared_dir"}
+"""Paths in a container that no mount may have, and what sets them."""
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
 
@@ -73,6 +91,47 @@ def _path(text: str) -> str:
 def _absolute(text: str) -> str:
     if not text.startswith("/") or ":" in text:
         raise ValueError("must be an absolute path on the nodes without ':', like /mnt/shared")
+    return text
+
+
+def _folder(text: str) -> str:
+    path = _absolute(text)
+    if within("/", path) == "/":
+        raise ValueError("must be a folder like /usr/local/cuda-12.4, not /")
+    return path
+
+
+def _mount(text: object) -> Mount:
+    try:
+        mount = parse_mount(text if isinstance(text, str) else "")
+    except UsageError:
+        raise ValueError("must be /path/on/node:/path/in/container, or …:ro for read-only") from None
+    place = within("/", mount.target)
+    if place in _PLACES:
+        raise ValueError(f"{place} in a task is set by {_PLACES[place]}; choose another path in the container")
+    return mount
+
+
+def _each_once(mounts: list[Mount]) -> list[Mount]:
+    for place, count in Counter(within("/", mount.target) for mount in mounts).items():
+        if count > 1:
+            raise ValueError(f"two mounts have the path {place} in the container; keep one")
+    return mounts
+
+
+def _variable(name: str) -> str:
+    try:
+        check_variable(name)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    if _GIVES_GPUS in name:
+        raise ValueError(f"variable {name[:80]} is reserved for agentless, which gives a task its own GPUs; remove it")
+    return name
+
+
+def _value(text: str) -> str:
+    if len(text.encode()) > MAX_VALUE:
+        raise ValueError(f"a variable has at most {MAX_VALUE:,} bytes; write a larger value to a file and mount it")
     return text
 
 
@@ -125,7 +184,10 @@ def _size(of: Sizes) -> Callable[[object], float]:
     def read(text: object) -> float:
         if isinstance(text, str) and (wrong := bare_size(text, of)):
             raise ValueError(wrong)
-        return _positive(lambda size: parse_size(size, of), text, "must be a size above 0, like 16MiB or 1GB")
+        size = _positive(lambda size: parse_size(size, of), text, "must be a size above 0, like 16MiB or 1GB")
+        if wrong := least_size(int(size), of):
+            raise ValueError(wrong)
+        return size
 
     return read
 
@@ -166,7 +228,21 @@ _PORT = {
 }
 _Address = Annotated[Address, BeforeValidator(_address), WithJsonSchema(_PORT)]
 _Word = Annotated[str, AfterValidator(_word)]
+_Mount = Annotated[Mount, BeforeValidator(_mount), WithJsonSchema({"type": "string", "pattern": "^/[^:]*:/"})]
+_Value = Annotated[str, AfterValidator(_value), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 _Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+
+
+class Cuda(BaseModel):
+    """The CUDA of a node, for tasks without a container."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Annotated[str, AfterValidator(_folder)] | None = Field(
+        default=None,
+        description="Folder of CUDA on the node, with bin and lib64 in it. Default: /usr/local/cuda, else the highest "
+        "version of /usr/local/cuda-*.",
+    )
 
 
 class _Keys(BaseModel):
@@ -198,6 +274,30 @@ class _Keys(BaseModel):
         default=None,
         description="Existing folder on the node for temporary files; /local_temp in a task.",
     )
+    mounts: Annotated[list[_Mount], AfterValidator(_each_once)] | None = Field(
+        default=None,
+        description="Mounts of every container, like /data:/data:ro. A node's mounts are added to those of the "
+        "defaults; a task's own mount or volume at the same path in the container wins.",
+    )
+    env: dict[Annotated[str, AfterValidator(_variable)], _Value] | None = Field(
+        default=None,
+        description="Variables of every task; no secrets. A node's variables are added to those of the defaults; a "
+        "task's own wins.",
+    )
+    privileged: Annotated[bool, BeforeValidator(_bool)] | None = Field(
+        default=None,
+        description="Run every container with --privileged: it sees all GPUs of the node, also those of others. "
+        "Default: false.",
+    )
+    network: _Word | None = Field(
+        default=None, description="Docker network of tasks, like host. Default: the engine's. A task's own wins."
+    )
+    shm_size: Annotated[int, BeforeValidator(_size(SHM)), WithJsonSchema(_POSITIVE)] | None = Field(
+        default=None,
+        description="Size of /dev/shm in a container, like 8GiB. A number without a unit is MB. Default: the "
+        "engine's, 64 MiB. A task's own wins.",
+    )
+    cuda: Cuda | None = Field(default=None, description="The CUDA of the node, for tasks without a container.")
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."
     )

@@ -211,6 +211,9 @@ class EnvCommands(Protocol):
     def start(self, container: str) -> Command:
         """Start a build container that was stopped."""
 
+    def stop(self, container: str) -> Command:
+        """Stop a build container, with all programs in it."""
+
     def remove_image(self, image: str) -> Command:
         """Remove a name from an image, and the image if that was its last one."""
 

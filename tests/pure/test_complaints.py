@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.engines.docker.complaints import without_words_of
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig, with_node
 from agentless.model.tasks.spec import TaskSpec
 from tests.engines import blame, explain
 
@@ -29,6 +29,16 @@ def pairs(kind: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("said", "sentence"), pairs("known"))
 def test_a_known_complaint_becomes_its_sentence_with_the_fix(said: str, sentence: str) -> None:
     assert explain(said, NODE) == sentence
+
+
+@pytest.mark.parametrize("sentence", RECORDED["known"])
+def test_a_message_names_its_node_once(sentence: str) -> None:
+    assert with_node("node1", sentence).startswith("node1: ") == ("node1" not in sentence)
+
+
+def test_another_node_or_a_part_of_a_name_does_not_name_the_node() -> None:
+    assert with_node("node1", "the disk of node11 is full") == "node1: the disk of node11 is full"
+    assert with_node("node1", "/on/node1 is not there") == "node1: /on/node1 is not there"
 
 
 @pytest.mark.parametrize(("said", "line"), pairs("repeated"))

@@ -21,7 +21,7 @@ from agentless.model.caller import Caller
 from agentless.model.tasks.task import Ended
 from agentless.tui.app import Dashboard
 from agentless.tui.data import forwards
-from agentless.tui.data.form import TASK, VPS, fields_of_vps, request_of, submission_of
+from agentless.tui.data.form import TASK, VPS, fields_of_vps, in_fields, request_of, submission_of
 from agentless.tui.screens.vps.snapshots import Snapshots
 from tests.fleet.eyes import Eyes
 from tests.pure.build import NOW, spec, task
@@ -87,9 +87,7 @@ def test_stopped_vps_are_all_in_the_feed_however_many_tasks_have_ended_since(mon
 
 # ------------------------------------------------------------------------------- forms
 
-EMPTY = dict.fromkeys(
-    ("name", "target", "command", "image", "container", "node", "cores", "memory", "mount", "env"), ""
-)
+EMPTY = dict.fromkeys((*(name for name, *_ in VPS.lines), "env"), "")
 
 
 def test_the_form_of_a_vps_makes_the_same_request_as_the_command():
@@ -117,6 +115,20 @@ def test_the_form_of_a_vps_makes_the_same_request_as_the_command():
 def test_what_is_wrong_in_the_form_is_said_before_anything_is_sent(fields, words):
     with pytest.raises(UsageError, match=words):
         submission_of(VPS, EMPTY | fields)
+
+
+def test_the_form_of_a_vps_says_when_it_stops_by_itself_and_a_copy_takes_that_over():
+    fields = {"name": "dev", "target": "1x", "expires": "7d", "idle_stop": "4h"}
+    request = submission_of(VPS, EMPTY | fields).request()
+    like = json.loads(json.dumps(request["spec"]))
+    assert (like["terms"]["expires"], like["terms"]["idle_stop"]) == (7 * 86400.0, 4 * 3600.0)
+    copied = EMPTY | fields_of_vps({**RUNNING, "target": "1x"}, like) | {"name": "copy"}
+    asked = submission_of(VPS, copied | {"idle_stop": ""})
+    made = request_of(VPS, asked, like)["spec"]["terms"]
+    assert (made["expires"], made["idle_stop"]) == (7 * 86400.0, None)
+    with pytest.raises(UsageError) as caught:
+        submission_of(VPS, EMPTY | fields | {"expires": "soon"})
+    assert in_fields(str(caught.value)).startswith("expires ")
 
 
 def test_a_preview_needs_no_name_yet():

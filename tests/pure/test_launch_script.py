@@ -325,7 +325,7 @@ def _without_rm(node: Node) -> str:
 @in_each_shell
 @pytest.mark.parametrize("broken", ["create", "start"])
 def test_a_run_that_fails_leaves_no_container_behind(node: Node, broken: str) -> None:
-    with pytest.raises((NodeBroken, RuntimeFailed), match="node1: "):
+    with pytest.raises((NodeBroken, RuntimeFailed), match="node1"):
         node.launch(assigning(), FAKE_BREAK=broken)
     assert node.containers() == {}
     assert node.launch(assigning("t2"))

@@ -152,6 +152,10 @@ WORDS: dict[str, Case] = {
         lambda v: [*v["docker"], "image", "inspect", "--format", v["format"], v["image"]],
     ),
     "env-image-rm.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "image", "rm", v["image"]]),
+    "env-stop.j2": (
+        {"docker": some, "container": values},
+        lambda v: [*v["docker"], "stop", "-t", "10", v["container"]],
+    ),
     "env-start.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "start", v["container"]]),
     "env-top.j2": (
         {"docker": some, "container": values},
@@ -405,6 +409,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "properties": some,
         "user": values,
         "controllers": st.lists(st.sampled_from(["cpu", "memory"])),
+        "cuda": maybe,
         "secret_env": st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), max_size=2),
         "program": values,
         "claim": values,
@@ -427,6 +432,9 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},
     "systemd-task.sh.j2": {
         "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
+        "own": st.lists(st.sampled_from(["CUDA_HOME", "PATH", "LD_LIBRARY_PATH"]), unique=True),
+        "given": st.just([]),
+        "cuda": maybe,
         "signals": st.just(["TERM", "INT"]),
         "identifier": values,
         "command": some,

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import task_of
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.spec import Mount, check_spec
+from agentless.model.tasks.spec import SHELL_VARIABLES, Mount, check_spec
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -31,7 +33,8 @@ pytestmark = pytest.mark.usefixtures("own_gpus")
 
 STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
-SYSTEMD = systemd_engine(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), SIGNER)
+NODE = NodeConfig("node1", "h", user="ann")
+SYSTEMD = systemd_engine(NODE, Renderer([template_dir()]), SIGNER)
 NULL = {"container": "NULL", "image": None}
 RAN = {"SubState": "exited", "ExecMainCode": "1", "ExecMainStatus": "0", "MainPID": "0"}
 
@@ -316,6 +319,77 @@ def test_the_program_gets_every_value_as_it_was_and_a_secret_is_in_no_argument(n
     assert not any("it's" in word for word in node.ran)
     done = node.run(node.program, "-c", 'eval "`cat`"')
     assert (done.exit_code, done.out) == (7, f"{secret}|{plain}|{uuid('node1', 0)}|a  'b'\n$")
+
+
+@as_root
+@in_each_shell
+def test_variables_that_mean_something_to_a_shell_reach_the_command_and_break_nothing(node: Node) -> None:
+    env = dict.fromkeys(SHELL_VARIABLES - {"_"}, "a:b c")
+    look = f"import json, os; print(json.dumps({{name: os.environ[name] for name in {sorted(env)}}}))"
+    node.launch(task("t1", "node1::0", "assigning", spec=spec(sys.executable, "-c", look, **NULL, env=env)))
+    done = node.run(node.program, "-c", 'eval "`cat`"')
+    assert (done.exit_code, json.loads(done.out)) == (0, env), done
+
+
+@as_root
+def test_a_program_with_an_equals_sign_in_its_path_is_none_of_those_variables(node: Node) -> None:
+    program = node.folder / "lr=0.1"
+    program.write_text("#!/bin/sh\necho ran $PS4\n")
+    program.chmod(0o755)
+    node.launch(task("t1", "node1::0", "assigning", spec=spec(str(program), **NULL, env={"PS4": "+"})))
+    assert node.run(node.program, "-c", 'eval "`cat`"').out == "ran +\n"
+
+
+CUDA = "echo $CUDA_HOME; echo $PATH; echo $LD_LIBRARY_PATH"
+
+
+def cuda(node: Node, config: NodeConfig = NODE, *folders: str, **env: str) -> list[str]:
+    """What a task has of CUDA on a node with these folders in /usr/local."""
+    local = node.folder / "local"
+    for folder in folders:
+        (local / folder / "lib64").mkdir(parents=True)
+    of = task("t1", "node1::0", "assigning", spec=spec("/bin/sh", "-c", CUDA, **NULL, env=env))
+    engine = systemd_engine(config, Renderer([template_dir()]), SIGNER)
+    node.run(engine.launches([Launch(of, placement("node1::0"), {})]).text())
+    program = node.program.replace("/usr/local", str(local))
+    found = node.run(program, "-c", 'eval "`cat`"').out.replace(str(local), "/usr/local")
+    return found.replace(f":{node.folder}/bin:{os.environ['PATH']}", ":…").splitlines()
+
+
+def those_of(folder: str) -> list[str]:
+    return [folder, f"{folder}/bin:…", f"{folder}/lib64"]
+
+
+@as_root
+@in_each_shell
+def test_a_task_has_the_nodes_cuda_or_the_highest_version_of_several(node: Node) -> None:
+    assert cuda(node)[0] == cuda(node)[2] == ""
+    assert cuda(node, NODE, "cuda-9.2", "cuda-12.4", "cuda-12.10", "cuda-11") == those_of("/usr/local/cuda-12.10")
+    (node.folder / "local" / "cuda-13").mkdir()  # without libraries it is not installed
+    assert cuda(node) == those_of("/usr/local/cuda-12.10")
+    assert cuda(node, NODE, "cuda") == those_of("/usr/local/cuda")
+
+
+@as_root
+def test_the_cuda_of_the_inventory_and_then_the_users_own_variables_win(node: Node) -> None:
+    own = node.folder / "own cuda"
+    own.mkdir()
+    config = replace(NODE, cuda=str(own))
+    assert cuda(node, config, "cuda") == those_of(str(own))
+    assert cuda(node, config, CUDA_HOME="/mine") == those_of("/mine")
+    assert cuda(node, config, LD_LIBRARY_PATH="/l", PATH="/p") == [str(own), "/p", "/l"]
+
+
+@as_root
+@in_each_shell
+def test_a_node_without_the_cuda_of_the_inventory_says_so_before_anything_runs(node: Node) -> None:
+    config = replace(NODE, cuda="/no/such cuda")
+    engine = systemd_engine(config, Renderer([template_dir()]), SIGNER)
+    of = assigning()
+    answer = node.run(engine.launches([Launch(of, placement("node1::0"), {})]).text())
+    with pytest.raises(RuntimeFailed, match=r"^node1 has no folder /no/such cuda; correct cuda: in the inventory"):
+        engine.parse_launch(of, answer)
+    assert node.ran == []
 
 
 @as_root

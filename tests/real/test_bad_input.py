@@ -208,7 +208,7 @@ def test_a_program_that_is_not_in_the_image(agentless):
 
 def test_a_mount_of_what_is_not_there(agentless):
     said = refuse(agentless, 1, "submit", "node1", "--mount", "/no/such:/x", "--", "true")
-    assert said.startswith("agentless: node1: cannot mount /no/such: not found on node1 (task ")
+    assert said.startswith("agentless: cannot mount /no/such: not found on node1 (task ")
 
 
 def test_a_network_that_is_not_there(agentless):

@@ -226,7 +226,7 @@ def test_what_a_hook_says_last_is_what_is_told(agentless, node):
     hook.write_text(f"#!/bin/sh\nprintf \"Auto-detected mode as 'legacy'\\n{said}\\n\" >&2\nexit 1\n")
     try:
         refused = agentless("submit", "node1::0", "--", "true", code=1).err
-        assert "node1: the image requires cuda>=12.6, but the NVIDIA driver on node1 does not support it" in refused
+        assert "the image requires cuda>=12.6, but the NVIDIA driver on node1 does not support it" in refused
         hook.write_text(hook.read_text().replace("requirement error", "ldcache error"))
         cause = "nvidia-container-cli: ldcache error: unsatisfied condition: cuda>=12.6, please update your driver"
         error = agentless("submit", "node1::0", "--", "true", code=1).err
@@ -277,7 +277,7 @@ def test_a_pause_that_docker_cannot_do_is_a_sentence_and_the_task_runs_on(agentl
     task = agentless.submit("node1::0", "--", "sleep", "300")
     said = agentless("pause", task, code=1).err
     assert said == (
-        "agentless: node1: Docker on node1 cannot pause: containers have no freezer control group there; "
+        "agentless: Docker on node1 cannot pause: containers have no freezer control group there; "
         "stop the task instead\n"
     )
     assert agentless.task(task)["state"] == "running"

@@ -93,6 +93,52 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
     )  # fmt: skip
 
 
+def test_a_build_container_is_stopped_and_what_is_run_in_it_starts_it(agentless, node1):
+    agentless("env", "create", "idle", "--from", "busybox", "--on", "node1")
+    agentless("env", "exec", "idle", "--", "touch", "/kept")
+    assert agentless("env", "stop", "idle").out == "Stopped the build container of env idle on node1\n"
+    assert node1.ask_docker("GET", "/containers/agentless-env-idle/json")["State"]["Status"] == "exited"
+    assert "node1 (stopped)" in agentless("env", "list").out
+    assert agentless("env", "exec", "idle", "--", "ls", "/kept").out == "/kept\n"
+    agentless("env", "rm", "--build-container", "--yes", "idle")
+    assert "agentless-env-idle" not in containers(node1)
+
+
+@pytest.mark.slow
+def test_a_build_container_in_which_somebody_works_is_neither_stopped_nor_removed(agentless):
+    agentless("env", "create", "idle", "--from", "busybox", "--on", "node1")
+    agentless("env", "stop", "idle")
+    assert agentless.json("env", "stop", "idle") == {"env": "idle", "node": "node1", "changed": False}
+    assert agentless("env", "history", "idle").err.endswith("Build container: node1 (stopped)\n")
+    assert agentless("env", "start", "idle").out == "Started the build container of env idle on node1\n"
+    assert agentless("env", "start", "idle").out == "The build container of env idle on node1 is already running\n"
+    with at_terminal(["agentless", "env", "shell", "idle"], agentless.env) as keyboard:
+        keyboard.sees(b"# ")
+        for words in (("env", "stop", "idle"), ("env", "rm", "--build-container", "--yes", "idle")):
+            assert "a shell is open in the build container of env idle; close it first" in agentless(*words, code=3).err
+        keyboard.type(b"exit\r")
+        assert keyboard.ended() == 0
+
+
+@pytest.mark.slow
+def test_a_build_container_is_removed_alone_and_made_again_from_the_current_version(agentless, node1):
+    made(agentless, "alone", "echo saved >/saved")
+    agentless("env", "exec", "alone", "--", "touch", "/unsaved")
+    assert "a version has no build container" in agentless("env", "rm", "--build-container", "alone:1", code=2).err
+    asked = agentless("env", "rm", "--build-container", "alone", code=3).err
+    assert "agentless env rm --yes --build-container alone" in asked
+    removed = agentless("env", "rm", "--build-container", "--yes", "alone").out
+    assert removed == "Removed from node1: its build container\n"
+    assert "agentless-env-alone" not in containers(node1)
+    assert [*versions(agentless, "alone")] == [1]
+    again = agentless("env", "rm", "--build-container", "--yes", "alone", code=3).err
+    assert again == "agentless: env alone has no build container; nothing removed\n"
+    assert "agentless env shell alone" in agentless("env", "stop", "alone", code=3).err
+    agentless("env", "start", "alone")
+    assert agentless("env", "exec", "alone", "--", "ls", "/saved").out == "/saved\n"
+    agentless("env", "exec", "alone", "--", "ls", "/unsaved", code=1)
+
+
 @pytest.mark.slow
 def test_after_a_small_change_a_push_sends_about_one_layer(agentless):
     made(agentless, "small", "head -c 3000000 /dev/urandom >/big")

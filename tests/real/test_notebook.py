@@ -181,6 +181,7 @@ def test_what_cannot_be_a_notebook_is_a_sentence(agentless, folder):
     lacking = agentless("notebook", "node1::0", str(folder), "--image", "busybox", code=3).err
     assert "agentless env create jupyter --from python:3.12-slim; agentless env exec jupyter -- pip install" in lacking
     assert "'nothing' is no notebook, VPS or folder" in agentless("notebook", "nothing", code=2).err
+    assert "a target, folder or name is empty; omit it" in agentless("notebook", "", code=2).err
     assert "is not a folder" in agentless("notebook", "./nothing", code=2).err
     assert "needs a container" in agentless("notebook", "--container", "NULL", str(folder), code=2).err
 

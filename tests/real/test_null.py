@@ -293,10 +293,47 @@ def test_somebody_with_sudo_has_the_systems_systemd_and_is_himself_in_it(bare_la
 
 def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
     said = refused(agentless, "bare", "--workdir", "/no/such", "--", "true")
-    assert said.startswith("agentless: bare: bare has no folder /no/such, or the user cannot enter it (task ")
+    assert said.startswith("agentless: bare has no folder /no/such, or the user cannot enter it (task ")
     said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
-    assert said.startswith("agentless: bare: bare has no user nobodyatall (task ")
+    assert said.startswith("agentless: bare has no user nobodyatall (task ")
     assert node.units() == []
+
+
+def test_a_task_has_the_settings_of_its_node_its_cuda_and_what_its_shells_would_trip_over(agentless, bare_lab, node):
+    # The node's /usr is the machine's, read-only: what is in /usr/local here is the node's own, and goes again.
+    assert node.sh("findmnt -no PROPAGATION /usr").stdout.strip() == "private"
+    node.sh("mount -t tmpfs tmpfs /usr/local && mkdir -p /usr/local/cuda-12.4/lib64 /opt/cuda").check_returncode()
+    try:
+        settings = "env: {HF_HOME: /data/hf, A: a}, local_temp: /var/tmp, mounts: ['/srv/set:/data', '/m:/m']"
+        usual = inventory(bare_lab)
+        agentless.write_inventory(usual.replace("image: busybox", f"image: busybox, {settings}, shared_dir: /mnt"))
+        words = ("--name", "n", "--env", "OPTIND=abc", "--env", "A=mine", "--env", "IFS=x")
+        look = 'tr "\\0" "\\n" </proc/self/environ; exec sleep 300'
+        done = agentless("submit", "bare", "--container", "NULL", *words, "--", "busybox", "sh", "-c", look)
+        task = done.out.strip()
+        assert "mounts of the inventory do not apply; on the node, use /srv/set for /data\n" in done.err
+        found = until(lambda: agentless("logs", task).out).splitlines()
+        assert {
+            "HF_HOME=/data/hf",
+            "A=mine",
+            "OPTIND=abc",
+            "IFS=x",
+            "AGENTLESS_LOCAL_TEMP=/var/tmp",
+            "AGENTLESS_SHARED=/mnt",
+            "CUDA_HOME=/usr/local/cuda-12.4",
+            "LD_LIBRARY_PATH=/usr/local/cuda-12.4/lib64",
+        } <= set(found)
+        assert any(line.startswith("PATH=/usr/local/cuda-12.4/bin:/") for line in found)
+        said = agentless("shell", "n", "--", "sh", "-c", "echo $HF_HOME $CUDA_HOME $A").out
+        assert said == "/data/hf /usr/local/cuda-12.4 mine\n"
+        for path, word in (("/opt/cuda", "/opt/cuda"), ("/no/such", "")):
+            agentless.write_inventory(usual.replace("image: busybox", f"image: busybox, cuda: {{path: {path}}}"))
+            done = agentless("submit", "bare", "--container", "NULL", "-f", "--", "printenv", "CUDA_HOME", code=None)
+            assert (done.code, done.out.strip()) == (0 if word else 1, word)
+        assert done.err.startswith("agentless: bare has no folder /no/such; correct cuda: in the inventory")
+    finally:
+        node.sh("umount /usr/local && rmdir /opt/cuda").check_returncode()
+        agentless.write_inventory(usual)
 
 
 # ---------------------------------------------------------------------- ssh

@@ -15,10 +15,10 @@ from agentless.cli.confirm import Yes, confirm
 from agentless.cli.envs.listing import history, listed
 from agentless.cli.envs.moves import build, export, push, take_in
 from agentless.cli.envs.progress import follow, rows
-from agentless.cli.envs.shell import execute, shell
+from agentless.cli.envs.shell import execute, shell, start, stop
 from agentless.cli.output import Quiet, confirm_done, print_json, say
 from agentless.cli.progress import progress
-from agentless.errors import Refused
+from agentless.errors import Refused, UsageError
 from agentless.model.images.env import EnvRef, check_name, parse_ref
 from agentless.model.units import counted, format_size
 
@@ -29,6 +29,8 @@ def add_to(app: typer.Typer) -> None:
     group.command()(build)
     group.command()(shell)
     group.command("exec", cls=WithCommand)(execute)
+    group.command()(start)
+    group.command()(stop)
     group.command()(save)
     group.command("list")(listed)
     group.command()(history)
@@ -116,25 +118,30 @@ def rollback(
 def rm(
     context: typer.Context,
     name: EnvVersionArgument,
+    build_container: Annotated[
+        bool, typer.Option("--build-container", help="Remove only the build container; keep the versions")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", "--yes", "-y", help="Do not ask")] = False,
     as_json: Json = False,
     _: Quiet = False,
 ) -> int:
     """Remove an env with all its versions, or only version N, from all nodes."""
     served, ref = client(context), parse_ref(name)
+    if build_container and ref.version is not None:
+        raise UsageError(f"a version has no build container; use --build-container {ref.name}")
     found = served.get(f"/v1/envs/{ref.name}")
     if not force:
-        count = counted(len(found["versions"]), "version")
+        option = "--build-container " if build_container else ""
         confirm(
-            f"Remove {_what(ref, count)} from all nodes",
+            f"Remove {_container(found) if build_container else _what(ref, found)}",
             "Nothing removed",
             unattended=Refused(
                 "Cannot ask for confirmation without a terminal. To remove without asking: agentless env rm "
-                f"--yes {ref}"
+                f"--yes {option}{ref}"
             ),
         )
     with progress(f"Removing env {ref}"):
-        done = served.delete(f"/v1/envs/{ref}")
+        done = served.delete(f"/v1/envs/{ref}" + ("/build-container" if build_container else ""))
     if as_json:
         print_json(done)
     else:
@@ -143,10 +150,16 @@ def rm(
     return 1 if done["stays"] else 0
 
 
-def _what(ref: EnvRef, versions: str) -> str:
+def _what(ref: EnvRef, found: dict[str, Any]) -> str:
     if ref.version is not None:
-        return f"version {ref.version} of env {ref.name}"
-    return f"env {ref.name}, with its build container and {versions},"
+        return f"version {ref.version} of env {ref.name} from all nodes"
+    versions = counted(len(found["versions"]), "version")
+    return f"env {ref.name}, with its build container and {versions}, from all nodes"
+
+
+def _container(found: dict[str, Any]) -> str:
+    kept = "all its unsaved changes" if found["versions"] else "the whole env, which has no version"
+    return f"the build container of env {found['name']}, and with it {kept}"
 
 
 def prune(

@@ -38,6 +38,8 @@ def history(context: typer.Context, name: EnvArgument, as_json: Json = False, ou
             return
         none = f"Env {name} has no versions yet. To save one: agentless env save {name}"
         style.show(found["versions"][::-1], _VERSION_COLUMNS, none)
+        if style.is_table and found["node"]:
+            say(f"Build container: {_builder(found)}")
         if style.is_table and found["versions"]:
             _say_assumed([found])
 
@@ -51,13 +53,16 @@ def _say_assumed(envs: list[dict[str, Any]]) -> None:
 def _builder(env: dict[str, Any]) -> str:
     if env["node"] is None:
         return "-"
-    return f"{env['node']} ({env['state'] or 'unreachable'})"
+    state = env["state"] or "unreachable"
+    return f"{env['node']} ({_STATES.get(state, state)})"
 
 
 def _holders(env: dict[str, Any]) -> str:
     return ", ".join(f"{node} (offline)" if node in env["offline"] else node for node in env["nodes"]) or "-"
 
 
+_STATES = {"exited": "stopped", "created": "stopped"}
+"""What Docker calls a build container that does not run."""
 _ENVS = Kind("view.EnvView", lambda env: str(env["name"]))
 _COLUMNS = [
     Column("ENV", lambda env: env["name"]),

@@ -16,6 +16,7 @@ from agentless.cli.output import Quiet, confirm_done, print_json, say
 from agentless.cli.progress import progress
 from agentless.errors import UsageError
 from agentless.model.images.env import check_name, parse_ref
+from agentless.model.nodes.node import with_node
 from agentless.model.units import counted, format_duration, format_size
 
 _WAYS = {"auto": "auto", "controller": "controller", "straight": "straight", "shared_dir": "shared", "shared": "shared"}
@@ -63,7 +64,7 @@ def _report(done: dict[str, Any]) -> None:
         confirm_done(f"{row['node']}: {_way(row)}")
     for row in done["nodes"]:
         if row["error"]:
-            warn(f"{row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
+            warn(with_node(row["node"], row["error"]))
     if there and len(there) == len(done["nodes"]):
         confirm_done(f"{name} is already on all nodes: {', '.join(there)}")
     else:

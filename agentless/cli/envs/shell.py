@@ -1,12 +1,16 @@
-"""`agentless env shell` and `exec`: work in the build container of an env."""
+"""`agentless env shell`, `exec`, `start` and `stop`: work in the build container of an env."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
-from agentless.cli.arguments import EnvArgument
+from agentless.cli.arguments import EnvArgument, Json
 from agentless.cli.client import client
 from agentless.cli.command import command_of
+from agentless.cli.output import Quiet, confirm_done, print_json
+from agentless.cli.progress import progress
 from agentless.errors import UsageError
 from agentless.model.images.env import check_name
 
@@ -30,6 +34,32 @@ def execute(context: typer.Context, name: EnvArgument) -> int:
     if not command:
         raise UsageError(f"No command. Write it after --, such as: agentless env exec {name} -- pip list")
     return _run_in(context, name, command)
+
+
+def start(context: typer.Context, name: EnvArgument, as_json: Json = False, _: Quiet = False) -> None:
+    """Start the build container of an env.
+
+    Creates the container from the current version if there is none. `agentless env shell` does the same.
+    """
+    with progress(f"Starting the build container of env {name}"):
+        done = client(context).post(f"/v1/envs/{check_name(name)}/start", {})
+    _say(done, "Started", "already running", as_json=as_json)
+
+
+def stop(context: typer.Context, name: EnvArgument, as_json: Json = False, _: Quiet = False) -> None:
+    """Stop the build container of an env, with the programs in it. Its files stay."""
+    with progress(f"Stopping the build container of env {name}"):
+        done = client(context).post(f"/v1/envs/{check_name(name)}/stop", {})
+    _say(done, "Stopped", "already stopped", as_json=as_json)
+
+
+def _say(done: dict[str, Any], verb: str, already: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    elif done["changed"]:
+        confirm_done(f"{verb} the build container of env {done['env']} on {done['node']}")
+    else:
+        confirm_done(f"The build container of env {done['env']} on {done['node']} is {already}")
 
 
 def _run_in(context: typer.Context, name: str, command: tuple[str, ...]) -> int:

@@ -38,6 +38,8 @@ def read(served: Client, words: Sequence[str]) -> tuple[list[str], str, str]:
     """Targets, the folder, and the name of what exists already; raises UsageError."""
     targets, folders, names = [], [], []
     for word in words:
+        if not word:
+            raise UsageError("a target, folder or name is empty; omit it, or check the variable it comes from")
         if word.startswith((".", "~")) or "/" in word:
             folders.append(os.path.expanduser(word))
         elif _TARGET.fullmatch(word):

@@ -112,15 +112,37 @@ class Builds:
         message, envs = check_message(message), self._envs
         async with envs.working(name, tell):
             record = env_named(envs.records, name)
-            if record.home is None:
-                raise Refused(f"env {name} has no build container; to create one, run: agentless env shell {name}")
-            link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
-            container = _container_of(envs, link, name)
+            link, container = await self._existing(name)
             base = await self._image_of(link, container)
             changes = await self._changes(link, container)
             if not changes and record.versions:
                 return {"env": name, "version": None, "changes": str(changes)}
             return await to_the_end(self._save(link, name, container, base, changes, message, by, tell))
+
+    async def start(self, name: str, by: Caller) -> dict[str, Any]:
+        """Start the build container; of an env that has none, it is made of the current version."""
+        envs = self._envs
+        async with envs.working(name):
+            home = env_named(envs.records, name).home
+            before = envs.sights.get(home or "", Sight()).container(name)
+            link, _ = await self._container(name)
+            changed = before is None or before.state != "running"
+            if changed:
+                envs.publish(name, "started", f"the build container on {link.node.name}, by {by}")
+        return {"env": name, "node": link.node.name, "changed": changed}
+
+    async def stop(self, name: str, by: Caller) -> dict[str, Any]:
+        """Stop the build container, with the programs in it; raises Refused if a shell is open in it."""
+        envs = self._envs
+        async with envs.working(name):
+            link, container = await self._existing(name)
+            envs.check_nobody_in(name)
+            changed = container.state == "running"
+            if changed:
+                link.runtime.check(await link.run(envs_of(link).stop(container.id)))
+                await envs.look_at(link)
+                envs.publish(name, "stopped", f"the build container on {link.node.name}, by {by}")
+        return {"env": name, "node": link.node.name, "changed": changed}
 
     async def build(
         self, name: str, wish: Wish, by: Caller, context: AsyncIterable[bytes], tell: Tell
@@ -179,12 +201,20 @@ class Builds:
             envs.check_free(link, name)
             await to_the_end(self._make(link, name, await self._known(link, version.id)))
             return link, _container_of(envs, link, name)
-        link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
-        container = _container_of(envs, link, name)
+        link, container = await self._existing(name)
         if container.state != "running":
             link.runtime.check(await link.run(envs_of(link).start(container.id)))
             await envs.look_at(link)
         return link, container
+
+    async def _existing(self, name: str) -> tuple[NodeLink, BuildContainer]:
+        """The build container, whatever its state; raises Refused if there is none."""
+        envs = self._envs
+        home = env_named(envs.records, name).home
+        if home is None:
+            raise Refused(f"env {name} has no build container; to create one, run: agentless env shell {name}")
+        link = await envs.reached(home, f"the build container of env {name} is on {home}")
+        return link, _container_of(envs, link, name)
 
     async def _make(self, link: NodeLink, name: str, image: ImageFacts, old: str | None = None) -> None:
         words = envs_of(link)

@@ -125,6 +125,11 @@ class Envs:
         """The envs that something is being done to."""
         return [name for name, lock in self._locks.items() if lock.locked()]
 
+    def check_nobody_in(self, name: str) -> None:
+        """Raise Refused if somebody works in the build container."""
+        if self.programs[name]:
+            raise Refused(f"a shell is open in the build container of env {name}; close it first")
+
     # ------------------------------------------------------------------- nodes
 
     async def reached(self, node: str, why: str) -> NodeLink:

@@ -29,7 +29,7 @@ from agentless.model.images.env import (
     labels_of_version,
 )
 from agentless.model.images.transfer import Progress, Sent, Via
-from agentless.model.nodes.node import unreachable
+from agentless.model.nodes.node import unreachable, with_node
 from agentless.model.text import Excerpt
 from agentless.rules.images.envs import next_number, version_named
 
@@ -152,7 +152,7 @@ class Moves:
                 else:
                     tail.add(data)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {envs_of(link).complaint(str(tail))}")
+            raise RuntimeFailed(with_node(link.node.name, envs_of(link).complaint(str(tail))))
 
     async def take_in(
         self, name: str | None, node: str | None, by: Caller, archive: AsyncIterable[bytes], tell: Tell

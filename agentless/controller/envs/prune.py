@@ -34,8 +34,8 @@ class Prune:
             if users:
                 ids = ", ".join(task.id for task in users[:3]) + (" and others" if len(users) > 3 else "")
                 raise Refused(f"tasks use env {ref}: {ids}; stop them first: agentless stop {users[0].id}")
-            if envs.programs[name] and ref.version is None:
-                raise Refused(f"a shell is open in the build container of env {name}; close it first")
+            if ref.version is None:
+                envs.check_nobody_in(name)
             removed: list[dict[str, str]] = []
             stays: list[dict[str, str]] = []
             for link in envs.online():
@@ -57,13 +57,32 @@ class Prune:
                 envs.publish(name, "removed", f"{ref}, by {by}")
         return {"env": name, "removed": removed, "stays": stays}
 
+    async def remove_container(self, name: str, by: Caller) -> dict[str, Any]:
+        """Remove the build container of an env and keep its versions; the answer is as that of `remove`."""
+        envs = self._envs
+        async with envs.working(name):
+            home = env_named(envs.records, name).home
+            if home is None:
+                raise Refused(f"env {name} has no build container; nothing removed")
+            envs.check_nobody_in(name)
+            link = await envs.reached(home, f"the build container of env {name} is on {home}")
+            removed: list[dict[str, str]] = []
+            await self._remove_container(link, name, removed)
+            await envs.look_at(link)
+            envs.publish(name, "removed", f"its build container on {home}, by {by}")
+        return {"env": name, "removed": removed, "stays": []}
+
+    async def _remove_container(self, link: NodeLink, name: str, removed: list[dict[str, str]]) -> None:
+        if container := self._envs.sights.get(link.node.name, Sight()).container(name):
+            link.runtime.check(await link.run(link.runtime.remove(container.id, force=True)))
+            removed.append({"node": link.node.name, "what": "its build container"})
+
     async def _remove_from(
         self, link: NodeLink, ref: EnvRef, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
         sight, name = self._envs.sights.get(link.node.name, Sight()), ref.name
-        if ref.version is None and (container := sight.container(name)):
-            link.runtime.check(await link.run(link.runtime.remove(container.id, force=True)))
-            removed.append({"node": link.node.name, "what": "its build container"})
+        if ref.version is None:
+            await self._remove_container(link, name, removed)
         # The newest first: an older one may be what it was made from.
         numbers = [
             each.ref.version or 0

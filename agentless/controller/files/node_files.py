@@ -15,7 +15,7 @@ from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
-from agentless.model.nodes.node import unreachable
+from agentless.model.nodes.node import unreachable, with_node
 from agentless.model.text import Excerpt, shown
 from agentless.remote.node_files import NodeFiles
 from agentless.remote.streams import Pipe
@@ -98,7 +98,7 @@ class Files:
         if not any(text in words for text in _NOWHERE):
             if "No such container" in words:
                 raise Refused(f"the container and its files are gone ({container[:12]} on {link.node.name})")
-            raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")
+            raise CopyFailed(with_node(link.node.name, link.runtime.complaint(words)))
         parent, _ = await self._first_member(link, container, _inner_folder(path))
         return "nothing" if parent == "folder" else "orphan"
 

@@ -23,6 +23,7 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.command import Command
 from agentless.model.files.file_spec import UNFINISHED, Output, Upload
 from agentless.model.files.posix_path import within
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.text import Excerpt
@@ -236,7 +237,7 @@ class Outputs:
             await feed.close()
         if runtime.files.says_missing(str(tail)):
             return None
-        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
+        raise RuntimeFailed(with_node(link.node.name, runtime.complaint(str(tail))))
 
 
 class _Feed:

@@ -22,7 +22,7 @@ from agentless.model.files.files_image import FilesImage, parse_helpers, parse_l
 from agentless.model.files.snapshot import Entry
 from agentless.model.images.image import ImageDefaults
 from agentless.model.nodes.cluster import Observation
-from agentless.model.tasks.spec import LOCAL_TEMP
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
@@ -41,6 +41,7 @@ from agentless.rules.files.container_tree import (
     tree_of,
 )
 from agentless.rules.files.file_options import WORKDIR
+from agentless.rules.tasks.settings import with_settings
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 
@@ -147,8 +148,7 @@ class Uploads:
         if facts.workdir != workdir == WORKDIR and not any(path.startswith(WORKDIR) for path in tree):
             tree[WORKDIR] = Entry("folder", 0o755)  # podman makes no folder to work in that is not there
         _check_seen(tree, facts.volumes, "the image has a volume")
-        folder = [LOCAL_TEMP] if link.node.local_temp else []
-        _check_seen(tree, [*task.spec.mounted_at, *folder], "the task has a mount")
+        _check_seen(tree, with_settings(task.spec, link.node).mounted_at, "the task has a mount")
         key = key_of(tree, user, facts.id)
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
@@ -228,7 +228,7 @@ class Uploads:
             while chunk := await shell.read():
                 tail.add(chunk[1])
             if await shell.wait() != 0:
-                raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(str(tail))}")
+                raise RuntimeFailed(with_node(link.node.name, link.runtime.complaint(str(tail))))
         tell(f"uploaded {what} {where}: {format_size(sent)} sent")
 
     # ------------------------------------------------------------------ tidying

@@ -15,15 +15,12 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
 from agentless.model.owner import check_owner
-from agentless.model.tasks.spec import Mount, TaskSpec, check_devices_are_ours, check_spec
+from agentless.model.tasks.spec import SHARED, Mount, TaskSpec, check_devices_are_ours, check_spec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
 from agentless.rules.views.nearest import nearest
-
-SHARED = "/shared"
-"""Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
 
 
 class TaskBuilder:
@@ -67,12 +64,26 @@ class TaskBuilder:
         specs = await self._volumes.placed(await self._in_envs(request.specs))
         return self._built(replace(request, specs=specs))
 
-    def assumed(self, specs: Iterable[TaskSpec]) -> str:
-        """A notice about envs without a given version whose current version is only assumed; else empty."""
-        meant = set(map(self._env_of, specs))
-        return "; ".join(assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant)
+    def notice(self, specs: Sequence[TaskSpec]) -> str:
+        """What to tell about these specs although they are built; empty if there is nothing."""
+        return "; ".join((*self._assumed(specs), *self._unmounted(specs)))
 
     # ------------------------------------------------------------------ inside
+
+    def _assumed(self, specs: Iterable[TaskSpec]) -> list[str]:
+        """About envs without a given version whose current version is only assumed."""
+        meant = set(map(self._env_of, specs))
+        return [assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant]
+
+    def _unmounted(self, specs: Iterable[TaskSpec]) -> list[str]:
+        """About mounts of the inventory that a task without a container would look for at another path."""
+        bare = [spec.needs.nodes or self._nodes.links for spec in specs if self._env_of(spec) == NULL]
+        nodes = dict.fromkeys(name for names in bare for name in names)
+        mounts = [mount for name in nodes for mount in self._nodes.link(name).node.mounts]
+        moved = dict.fromkeys(f"{each.source} for {each.target}" for each in mounts if each.source != each.target)
+        if not moved:
+            return []
+        return [f"without a container, mounts of the inventory do not apply; on the node, use {', '.join(moved)}"]
 
     def _check_spec(self, spec: TaskSpec) -> None:
         check_spec(spec)

@@ -47,7 +47,7 @@ class Submission:
             return answered
         self._builder.check_request(request)
         tasks = await self._builder.build(request)
-        notice = self._builder.assumed(request.specs)
+        notice = self._builder.notice(request.specs)
         if not request.dry_run:
             self._uploads.check(tasks)
         await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))

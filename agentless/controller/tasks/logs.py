@@ -14,7 +14,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.formats.frames import POSITION, Frame
-from agentless.model.nodes.node import unreachable
+from agentless.model.nodes.node import unreachable, with_node
 from agentless.model.tasks.log_query import LogCursor, LogPosition, LogQuery
 from agentless.model.tasks.task import Assigning, Ended, Pending, Scheduled, Task
 from agentless.model.tasks.task_id import next_try, numbered
@@ -138,7 +138,7 @@ class TaskLogs:
         if query.resumable and task.live:
             await self._make_sure_of_its_end(link, task, is_failure=stream.exit_code != 0 and not came)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
+            raise RuntimeFailed(with_node(link.node.name, runtime.complaint(str(tail))))
 
     def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""

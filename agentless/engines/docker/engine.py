@@ -30,7 +30,7 @@ from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.complaint import Blame
-from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
@@ -41,6 +41,7 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
+from agentless.rules.tasks.settings import with_settings
 
 _ID = "{{.Id}}"
 _STATUS = "{{.State.Status}}"
@@ -278,7 +279,8 @@ class DockerEngine:
     def _create(self, wanted: Launch, docker: Sequence[str], name: str, labels: Mapping[str, str]) -> list[str]:
         """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
-        spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
+        spec, parent = with_settings(task.spec, self._node), wanted.engine.cgroup_parent if wanted.engine else None
+        reserved = self._vendors.reserved(self._dialect.name)
         # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
         idle = () if spec.command or spec.traits.needs_command else ("sh",)
         command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else spec.command
@@ -289,10 +291,7 @@ class DockerEngine:
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
             devices=self._vendors.injection(self._dialect.name, placement.devices, wanted.engine),
-            env={
-                **launch_script.variables(task, placement),
-                **spec.env,
-            },
+            env=launch_script.variables(task, placement, self._node, spec, reserved),
             secret_env=spec.secret_env,
             cores=spec.cores,
             cpus=placement.cpus,
@@ -385,7 +384,7 @@ class DockerEngine:
             raise ImageMissing(f"{self._node.name} does not have image {task.spec.image}")
         # Claims are listed before anything of the task itself can fail.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
-        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
+        raise launch_script.launch_failure(with_node(self._node.name, self.complaint(complaint)), reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""
@@ -429,7 +428,7 @@ class DockerEngine:
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
     def complaint(self, words: str) -> str:
         """The engine's complaint as a sentence with the fix."""
@@ -438,7 +437,7 @@ class DockerEngine:
     # ------------------------------------------------------------------ inside
 
     def _blame(self, task: Task, complaint: str) -> Blame:
-        words = without_words_of(task.spec, complaint)
+        words = without_words_of(with_settings(task.spec, self._node), complaint)
         return self._dialect.blame(words, self._vendors.complaints(self._dialect.name))
 
 

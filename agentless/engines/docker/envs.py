@@ -33,6 +33,7 @@ from agentless.model.images.env import (
     container_of_env,
     ref_of,
 )
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.rules.images.layers import PARTIAL
 
@@ -175,6 +176,10 @@ class DockerEnvs:
         """Start a build container that was stopped."""
         return self._commands.words("env-start.j2", container=container)
 
+    def stop(self, container: str) -> Command:
+        """Stop a build container, with all programs in it."""
+        return self._commands.words("env-stop.j2", container=container)
+
     def remove_image(self, image: str) -> Command:
         """Remove a name from an image, and the image if that was its last one."""
         return self._commands.words("env-image-rm.j2", timeout=LONG, image=image)
@@ -293,7 +298,7 @@ class DockerEnvs:
 
     def _check(self, result: Result) -> None:
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
 
 def _objects(result: Result) -> Iterator[dict[str, Any]]:

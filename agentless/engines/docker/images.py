@@ -12,6 +12,7 @@ from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFai
 from agentless.model.command import Command, Result, escaped
 from agentless.model.images.env import is_ours
 from agentless.model.images.image import UTC, Image, ImagePresence, short
+from agentless.model.nodes.node import with_node
 from agentless.model.text import cut, printable
 from agentless.model.view import ImageView
 from agentless.rules.images.compressed import PACKERS
@@ -96,7 +97,7 @@ class DockerImages:
     def parse_look(self, image: Image, result: Result) -> ImagePresence:
         """What the node has of the image; raises RuntimeFailed."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err or result.out)))
         lines = result.out.splitlines()
         for line in lines:
             if line.startswith("image "):
@@ -112,7 +113,7 @@ class DockerImages:
     def parse_names(self, result: Result) -> tuple[ImageView, ...]:
         """The named images, envs left out; raises RuntimeFailed. Names that no registry allows are left out."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err or result.out)))
         found: dict[str, ImageView] = {}
         for line in result.out.splitlines():
             for image in _listed(line):
@@ -171,8 +172,8 @@ class DockerImages:
         if result.ok:
             raise RuntimeFailed(f"{self._node.name} loaded image {short(image)} under another ID")
         if _LACKS.search(words):
-            raise LayerMissing(f"{self._node.name}: {self._complaint(words)}")
-        raise RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
+            raise LayerMissing(with_node(self._node.name, self._complaint(words)))
+        raise RuntimeFailed(with_node(self._node.name, self._complaint(words)))
 
     def save_failed(self, image: str, words: str) -> AgentlessError:
         """The reason why reading the image failed, from its standard error."""
@@ -222,7 +223,7 @@ class DockerImages:
         words = result.err.strip() or result.out.strip()
         if _GONE.search(words):
             return ImageGone(f"{self._node.name} no longer has image {short(image)}; nothing was sent")
-        return RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
+        return RuntimeFailed(with_node(self._node.name, self._complaint(words)))
 
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
         return self._commands.script(template, timeout=timeout, **values)

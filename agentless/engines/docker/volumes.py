@@ -9,8 +9,9 @@ from collections.abc import Callable
 from agentless.engines.docker.commands import Commands
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
+from agentless.model.nodes.node import with_node
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
-from agentless.model.tasks.spec import LOCAL_TEMP, Mount, TaskSpec, Volume
+from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
 
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
@@ -36,13 +37,8 @@ class DockerVolumes:
         self._complaint = complaint
 
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
-        """The values of `--mount` for all that a container sees of the node.
-
-        The node's `local_temp` is among them, unless the spec mounts something else there.
-        """
-        folder = self._node.local_temp
-        own = [Mount(folder, LOCAL_TEMP)] if folder and LOCAL_TEMP not in spec.mounted_at else []
-        return [*map(_mount, (*spec.mounts, *own)), *(self._volume(volume, owner) for volume in spec.volumes)]
+        """The values of `--mount` for all that a container sees of the node; `spec` has the settings of the node."""
+        return [*map(_mount, spec.mounts), *(self._volume(volume, owner) for volume in spec.volumes)]
 
     def all(self) -> Command:
         """List our volumes, and the tasks whose containers use them."""
@@ -58,7 +54,7 @@ class DockerVolumes:
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
         """Name, owner and tasks of each volume."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err.strip())))
         found: list[tuple[str, str, list[str]]] = []
         for line in result.out.splitlines():
             if line.startswith("volume|"):
@@ -92,7 +88,7 @@ class DockerVolumes:
         if result.exit_code == NOT_OURS:
             raise Refused(f"{self._node.name}: {not_ours(name)}")
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self._complaint(result.err.strip())))
 
     def _volume(self, volume: Volume, owner: str) -> str:
         """The value of `--mount` for a volume, with the labels in case the engine has to create it."""

@@ -28,18 +28,20 @@ from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
 from agentless.model.nodes.complaint import Blame
-from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.claim import labels_of, terms_of
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import Signer
+from agentless.model.tasks.spec import SHELL_VARIABLES
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.terms import SIGNALS
 from agentless.model.text import printable
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
+from agentless.rules.tasks.settings import with_settings
 
 LABELS = "AGENTLESS_LABELS"
 _MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
@@ -58,6 +60,7 @@ _TIME = re.compile(r"[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6}
 _ODD = re.compile(r"[^A-Za-z0-9@._+:,/-]")
 
 _UNSUITABLE = 79
+_CUDA = "CUDA_HOME"
 _REASONS = {
     "without": "no systemd on {node} (its first process is {what}); run the task in a container with --image",
     "hidden": (
@@ -72,6 +75,7 @@ _REASONS = {
         "on {node} agentless can only use the systemd of user {what}, which cannot run tasks as another user; omit "
         "--user"
     ),
+    "cuda": "{node} has no folder {what}; correct cuda: in the inventory, or remove it to use what the node has",
     "limit": (
         "the user's systemd on {node} cannot limit {what}; omit {option}, or log in as root or a user with sudo "
         "rights for systemd-run and systemctl"
@@ -193,13 +197,18 @@ class Systemd:
         task, placement, secrets, spec = one.task, one.placement, one.secrets, one.task.spec
         launch_script.check_secrets_are_there(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
+        whole, reserved = with_settings(spec, self._node), self._vendors.reserved("systemd")
+        cuda = whole.env.get(_CUDA)
+        given = sorted(SHELL_VARIABLES.intersection(whole.env))
         program = self._renderer.script(
             "systemd-task.sh.j2",
             env={
-                **launch_script.variables(task, placement),
                 **self._vendors.injection("systemd", placement.devices).environment,
-                **spec.env,
+                **launch_script.variables(task, placement, self._node, whole, reserved),
             },
+            own=whole.env_names,
+            given=given,
+            cuda=cuda or self._node.cuda,
             signals=SIGNALS,
             identifier=name,
             command=spec.command,
@@ -215,6 +224,7 @@ class Systemd:
             gpu_total=placement.gpu_total,
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
+            cuda=None if cuda else self._node.cuda,
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
             secret_env=spec.secret_env,
             program=program,
@@ -243,10 +253,10 @@ class Systemd:
         launch_script.check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
-            raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
+            raise RuntimeFailed(with_node(self._node.name, self._unsuitable(task, kind, what)))
         said = result.err.strip()
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
-        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        raise launch_script.launch_failure(with_node(self._node.name, self.complaint(said)), reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
@@ -267,7 +277,7 @@ class Systemd:
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with systemd's complaint unless the command worked."""
         if not result.ok:
-            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
 
     def complaint(self, words: str) -> str:
         """The complaint as a sentence with the fix."""

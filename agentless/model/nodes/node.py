@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.tasks.container import Container
+from agentless.model.tasks.spec import Mount
 
 ImageStore = Literal["classic", "containerd"]
 TransportName = Literal["asyncssh", "paramiko", "local"]
@@ -27,7 +29,11 @@ def count_cpus(cpuset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`."""
+    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`.
+
+    `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
+    `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
+    """
 
     name: str
     host: str
@@ -42,6 +48,13 @@ class NodeConfig:
     exclude_gpus: tuple[int, ...] = ()
     local_temp: str | None = None
     accept_engines: tuple[str, ...] = ()
+    shared_dir: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    privileged: bool = False
+    network: str | None = None
+    shm_size: int | None = None
+    cuda: str | None = None
 
     @property
     def has_podman(self) -> bool:
@@ -138,6 +151,12 @@ class Breakdown:
 def naming(node: str, text: str, otherwise: str | None = None) -> str:
     """A text that names its node once: as it is if it begins with the name, else prefixed, or `otherwise`."""
     return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
+
+
+def with_node(node: str, sentence: str) -> str:
+    """A complaint that names its node once: as it is if it has `NODE` at its beginning or `on NODE`, else prefixed."""
+    named = re.search(rf"(?:^|\b(?:of|on|for) ){re.escape(node)}(?![\w.-])", sentence)
+    return sentence if named else f"{node}: {sentence}"
 
 
 def unreachable(node: str, reason: str | None) -> str:

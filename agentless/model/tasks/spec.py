@@ -24,6 +24,8 @@ from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
 LOCAL_TEMP = "/local_temp"
 """The path in a task of the node's `local_temp`."""
+SHARED = "/shared"
+"""The path in a task of the inventory's `shared_dir`, the folder that all nodes share."""
 PULL = ("missing", "always", "never")
 """When an image is pulled. None means the first of these."""
 MAX_SPEC = 120_000
@@ -44,11 +46,16 @@ _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
 _OURS = "AGENTLESS_"
-_NEVER_SECRET = frozenset({
-    "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
-    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
-    "DOCKER_TLS_VERIFY", "DOCKER_DEFAULT_PLATFORM",
+SHELL_VARIABLES = frozenset({
+    "PATH", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "OPTIND", "LINENO", "PPID", "PWD", "OLDPWD", "PS1", "PS4",
+    "UID", "EUID", "GROUPS", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "DIRSTACK", "FUNCNAME", "HISTCMD",
+    "RANDOM", "SECONDS", "SHLVL", "TMOUT", "_",
 })  # fmt: skip
+"""Variables that change how a shell runs when they are exported in it, that end it, or that lose their value in it."""
+_NEVER_SECRET = SHELL_VARIABLES - {"PS1", "OLDPWD"} | {
+    "HOME", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
+    "DOCKER_TLS_VERIFY", "DOCKER_DEFAULT_PLATFORM",
+}  # fmt: skip
 """Secrets are exported on the node before docker runs. These would change how or where it runs."""
 
 
@@ -150,7 +157,8 @@ class TaskSpec:
     @property
     def mounted_at(self) -> frozenset[str]:
         """The paths of mounts and volumes in the container."""
-        return frozenset({*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes)})
+        targets = (*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes))
+        return frozenset(within("/", target) for target in targets)
 
     @property
     def env_names(self) -> tuple[str, ...]:
@@ -301,10 +309,7 @@ def _check_names(spec: TaskSpec) -> None:
             f"name {spec.name[:80]!r}: use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
         )
     for name in spec.env_names:
-        if not _ENV_NAME.fullmatch(name):
-            raise UsageError(f"variable {name[:80]!r}: use letters, digits and '_'")
-        if name.startswith(_OURS):
-            raise _is_ours(name)
+        check_variable(name)
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
         raise UsageError(f"{reserved[0]} cannot be a secret, because it changes how docker runs; use --env")
     for key in spec.labels:
@@ -355,6 +360,14 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
             f"the secrets have {total:,} bytes; the limit per task is {MAX_SECRETS:,}; "
             "move large values into a file on the node and --mount it"
         )
+
+
+def check_variable(name: str) -> None:
+    """Raise UsageError for the name of a variable that a task cannot have, or that agentless sets."""
+    if not _ENV_NAME.fullmatch(name):
+        raise UsageError(f"variable {name[:80]!r}: use letters, digits and '_'")
+    if name.startswith(_OURS):
+        raise _is_ours(name)
 
 
 def check_numbers(spec: TaskSpec) -> None:

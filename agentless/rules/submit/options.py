@@ -282,12 +282,25 @@ class Options(TypedDict, total=False):
         ),
     ]
     expires: Annotated[
-        Time, Option(WHEN, "Stop it this long after its start: 7d; 0 for never", "TIME", only="vps", common=True)
+        Time,
+        Option(
+            WHEN,
+            "Stop it this long after its start: 7d; 0 for never",
+            "TIME",
+            only="vps",
+            common=True,
+            hint="like 7d: stop it this long after its start",
+        ),
     ]
     idle_stop: Annotated[
         Time,
         Option(
-            WHEN, "Stop it after this time without a session, GPU load or CPU load: 4h", "TIME", only="vps", common=True
+            WHEN,
+            "Stop it after this time without a session, GPU load or CPU load: 4h",
+            "TIME",
+            only="vps",
+            common=True,
+            hint="like 4h: stop it after this time without use",
         ),
     ]
     snapshot_on_stop: Annotated[

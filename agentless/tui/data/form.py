@@ -80,7 +80,7 @@ VPS = FormKind(
         ("target", "Where", "node1::0, 2xA100:40G or 1x"),
         ("command", "Command", "optional; without one it waits for you to log in"),
     ),
-    _options("image", "container", "node", "cores", "memory", "mount"),
+    _options("image", "container", "node", "cores", "memory", "mount", "expires", "idle_stop"),
     ("name", "target"),
 )
 _LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kind.options} | {
@@ -88,7 +88,7 @@ _LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kin
     "--command": "command",
     "--env": "variables",
 }
-_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
+_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel", "expires", "idle_stop")
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
@@ -178,6 +178,8 @@ def fields_of_vps(task: Row, spec: Row) -> dict[str, str]:
     """The fields of a form for a VPS like this one; it needs a name of its own."""
     mounts = [str(Mount(**each)) for each in spec["mounts"]]
     more = {"name": "", "container": spec["container"] or "", "mount": " ".join(mounts)}
+    times = {name: spec["terms"][name] for name in ("expires", "idle_stop")}
+    more |= {name: f"{seconds:g}s" if seconds else "" for name, seconds in times.items()}
     return fields_of(task, spec) | more | ({"image": ""} if spec["container"] else {})
 
 

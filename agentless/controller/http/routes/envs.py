@@ -23,7 +23,7 @@ from agentless.controller.http.schemas import (
 )
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.controller.lifetime import Lifetime
-from agentless.model.images.env import parse_ref
+from agentless.model.images.env import check_name, parse_ref
 from agentless.model.terminal import Attachment, Size
 from agentless.model.view import EnvView
 
@@ -70,6 +70,11 @@ def _add_envs(app: FastAPI, services: EnvServices) -> None:
         """Remove an env, or one version (`NAME:N`), from all reachable nodes."""
         return await asyncio.shield(services.prune.remove(parse_ref(env), caller, lambda _: None))
 
+    @app.delete("/v1/envs/{env}/build-container")
+    async def remove_container(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        """Remove the build container of an env; its versions stay."""
+        return await asyncio.shield(services.prune.remove_container(check_name(env), caller))
+
 
 def _add_builds(app: FastAPI, services: EnvServices) -> None:
     builds = services.builds
@@ -100,6 +105,16 @@ def _add_builds(app: FastAPI, services: EnvServices) -> None:
         opening = builds.open(env, command, Attachment.sized(None if size is None else Size.parse(size)), caller)
         stopped = "the controller stopped and closed the terminal; the env keeps its changes"
         return TerminalStream(services.lifetime, opening, stopped)
+
+    @app.post("/v1/envs/{env}/start")
+    async def start(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        """Start the build container. Of an env that has none, it is made of the current version."""
+        return await asyncio.shield(builds.start(check_name(env), caller))
+
+    @app.post("/v1/envs/{env}/stop")
+    async def stop(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        """Stop the build container, with the programs in it."""
+        return await asyncio.shield(builds.stop(check_name(env), caller))
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, caller: CurrentCaller) -> Response:

@@ -13,7 +13,7 @@ from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.controller.nodes.link.sampler import Sampler
 from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, join_sections, split_sections
-from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.node import EngineFacts, with_node
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.ports import Engine
@@ -79,7 +79,7 @@ class Inspector:
             result = await self._session.run(Command(join_sections(sections), timeout=REFRESH_WITHIN))
             answer = split_sections(result.stdout)
             if len(answer) < len(sections) and (said := result.err.strip()):
-                raise Unreachable(f"{self._cache.name}: {runtime.complaint(said)}")
+                raise Unreachable(with_node(self._cache.name, runtime.complaint(said)))
             engine = await self._inspected(runtime.parse_facts(answer, asked, self._cache.now()))
             beside = units.parse_facts(answer, asked, self._cache.now())
             engine = replace(engine, error=engine.error or beside.error)
