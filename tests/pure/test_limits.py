@@ -226,7 +226,7 @@ async def test_the_script_of_a_sample_is_rendered_once_for_many_samples(
     sampling = asyncio.create_task(linked(Stand(session, ""), sampled).sampler.sample(streamed=False))
     await enough.wait()
     sampling.cancel()
-    assert rendered == ["nvidia-probe.sh.j2"]
+    assert rendered == ["nvidia-probe.sh.j2", "host-load.sh.j2"]
 
 
 async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_often(session: Session) -> None:

@@ -30,6 +30,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         clock=clock,
         lacks=_lacks(fields),
         id=engine_id,
+        root=of.root,
     )
 
 
@@ -63,7 +64,8 @@ DOCKER = Dialect(
             '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}'
             ',"memory":{{json .MemoryLimit}},"cpu":{{json .CPUCfsQuota}},"cpuset":{{json .CPUSet}}'
             ',"cgroups":{{json .CgroupDriver}},"security":{{json .SecurityOptions}}'
-            ',"time":{{json .SystemTime}},"id":{{json .ID}}{{end}}}'
+            ',"time":{{json .SystemTime}},"id":{{json .ID}}'
+            ',"root":{{json .DockerRootDir}}{{end}}}'
         ),
         event=f'{{{{.Action}}}} {{{{.Actor.ID}}}} {{{{printf "%.200s" (index .Actor.Attributes "{TASK}")}}}}',
         image_defaults=(

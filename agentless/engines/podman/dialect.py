@@ -50,6 +50,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         listed=of.listed,
         clock=ahead(seconds(now), of.asked, of.answered),
         lacks=_lacks(of.fields),
+        root=of.root,
     )
 
 
@@ -120,7 +121,8 @@ PODMAN = Dialect(
         inspected=inspected(".ID"),
         info=(
             '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
-            ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}}'
+            ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}'
+            ',"root":{{json .Store.GraphRoot}}}'
         ),
         # A line of a container that is none of ours is empty.
         event=(

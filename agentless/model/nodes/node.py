@@ -77,13 +77,27 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PciCard:
+    """A card on the PCI bus: the id of its maker (`0x10de`), and its driver in the kernel, None without one."""
+
+    bus: str
+    maker: str
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine. Unreadable values are None. `boot` is the boot id of its kernel."""
+    """The machine. Unreadable values are None. `boot` is the boot id of its kernel.
+
+    `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
+    """
 
     cores: int | None = None
     memory_mib: int | None = None
     numa: tuple[NumaNode, ...] = ()
     boot: str | None = None
+    cards: tuple[PciCard, ...] = ()
+    system: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,8 @@ class EngineFacts:
     to containers. `containers` are those with agentless labels, None if they could not be listed. `listed` are their
     ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours. `id` is the
     ID of the engine, if it has one. `lacks` are missing control groups: Docker ignores limits by them with a warning.
-    `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
+    `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it. `root` is
+    the folder in which it keeps images and containers.
     """
 
     version: str | None = None
@@ -106,6 +121,7 @@ class EngineFacts:
     lacks: frozenset[Control] = frozenset()
     id: str | None = None
     cgroup_parent: str | None = None
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
