@@ -117,8 +117,8 @@ def load_of(
         temperature_c=now.temperature_c,
         received_bytes=received,
         sent_bytes=sent,
-        network_in=_rate(now, before, span, 0),
-        network_out=_rate(now, before, span, 1),
+        network_in_bytes_per_second=_rate(now, before, span, 0),
+        network_out_bytes_per_second=_rate(now, before, span, 1),
     )
 
 

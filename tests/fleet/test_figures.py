@@ -13,7 +13,7 @@ from agentless.controller.nodes.link import sampler
 from agentless.errors import NotFound, UsageError
 from agentless.model.address import Address
 from agentless.model.usage.spent import GpuActivity, Spent
-from agentless.rules.usage.series import LEVELS
+from agentless.rules.usage.series import GPU, LEVELS, NODE
 from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
 from tests.fleet.desk import me
@@ -69,9 +69,11 @@ async def test_what_a_gpu_does_is_in_its_history_at_once(desk):
 async def test_all_of_it_is_on_disk_when_the_controller_has_left(desk):
     async with running(desk) as controller:
         await sampled(controller)
-        known = {uuid: sum(block.counts) for uuid, (_, block) in controller.samples._minute.items()}
-    left = SampleStore(desk.state / "samples.sqlite").pieces(known, LEVELS[0], 0.0)
-    assert all(sum(sum(block.counts) for _, _, block in left[uuid]) >= count for uuid, count in known.items())
+        await until(lambda: "node n1" in controller.samples._minute)
+        known = {key: sum(block.counts) for key, (_, block) in controller.samples._minute.items()}
+    store = SampleStore(desk.state / "samples.sqlite")
+    left = {**store.pieces(known, LEVELS[0], 0.0, GPU), **store.pieces(known, LEVELS[0], 0.0, NODE)}
+    assert all(sum(sum(block.counts) for _, _, block in left[key]) >= count for key, count in known.items())
 
 
 async def test_a_restart_leaves_no_gap_but_its_own(desk):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.model.nodes.gpu import GpuReading
-from agentless.rules.usage.series import HOLD, LEVELS, METRICS, POINTS, Block, Grid, curves, fold, level_for
+from agentless.rules.usage.series import GPU, LEVELS, POINTS, Block, Grid, curves, fold, level_for
 
 START = 36_000 * 50_000  # where a block of every level begins
 EMPTY = GpuReading(0, "GPU-0")
@@ -57,7 +57,7 @@ def test_the_mean_and_the_largest_of_a_span_are_those_of_its_readings_at_every_l
     for level in LEVELS:
         blocks = minutes(taken) if level == LEVELS[0] else coarser(minutes(taken), LEVELS[0], level)
         found = shown(blocks, level.width)
-        for metric in METRICS:
+        for metric in GPU.metrics:
             known = [value for _, reading in taken if (value := getattr(reading, metric)) is not None]
             if known:
                 assert found[metric] == (pytest.approx(sum(known) / len(known), abs=0.0501),)
@@ -93,7 +93,7 @@ def test_what_no_gpu_can_have_is_not_known(lie):
 def test_a_reading_stands_until_the_next_one_and_not_for_long():
     found = shown(minutes([(10, FULL)]), 1, span=60, points=60)
     known = [second for second, value in enumerate(found["utilization_pct"], 1) if value is not None]
-    assert known == [10 + second for second in range(int(HOLD))]
+    assert known == [10 + second for second in range(int(GPU.hold))]
 
 
 def test_a_coarse_point_stands_for_its_own_time_only():

@@ -31,8 +31,8 @@ class HostLoad:
     temperature_c: int | None = None
     received_bytes: int | None = None
     sent_bytes: int | None = None
-    network_in: float | None = None
-    network_out: float | None = None
+    network_in_bytes_per_second: float | None = None
+    network_out_bytes_per_second: float | None = None
 
     @property
     def disk_used_mib(self) -> int | None:

@@ -208,8 +208,8 @@ def node_view(node: Node) -> NodeView:
         disk_used_mib=load.disk.used_mib if load.disk else None,
         disk_total_mib=load.disk.total_mib if load.disk else None,
         temperature_c=load.temperature_c,
-        network_in_bytes_per_second=load.network_in,
-        network_out_bytes_per_second=load.network_out,
+        network_in_bytes_per_second=load.network_in_bytes_per_second,
+        network_out_bytes_per_second=load.network_out_bytes_per_second,
         numa=_numa(node),
         cards=without_driver(seen.host, seen.sample),
     )
