@@ -77,7 +77,7 @@ def parse(sections: Mapping[str, Result]) -> HostReading | None:
     net: dict[str, tuple[int, int]] = {}
     lines = answer.out.split("\n")
     for line in lines if len(lines) <= _LINES else ():
-        key, *words = line.split() if line and len(line) <= _LINE else ("",)
+        key, *words = (line.split() if len(line) <= _LINE else ()) or ("",)
         if key != "net":
             found.setdefault(key, words)
         elif len(words) == 3 and len(words[0]) <= _INTERFACE and (counters := _whole(words[1:])):

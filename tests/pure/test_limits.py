@@ -251,6 +251,16 @@ async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> No
     assert said.startswith((rows + "END\n").encode() * 2)
 
 
+async def test_the_machine_is_asked_with_some_samples_only(session: Session) -> None:
+    """Twice at the beginning, since a rate takes two readings."""
+    body = sampler.BODY.format(gpus="echo gpus", host="echo host", host_every=sampler.HOST_EVERY)
+    async with session.stream(Command(sampler.SAMPLES.format(every=0.001, body=body, end="END"))) as stream:
+        said = b""
+        while said.count(b"END\n") < 11:
+            said += (await anext(stream))[1]
+    assert [at for at, frame in enumerate(said.split(b"END\n")[:11]) if b"host" in frame] == [0, 1, 5, 10]
+
+
 # ---------------------------------------------------------------------- the parsers
 
 

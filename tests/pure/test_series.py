@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.model.nodes.gpu import GpuReading
-from agentless.rules.usage.series import GPU, LEVELS, POINTS, Block, Grid, curves, fold, level_for
+from agentless.model.nodes.host_load import Disk, HostLoad
+from agentless.rules.usage.series import GPU, LEVELS, NODE, POINTS, Block, Grid, curves, fold, level_for
 
 START = 36_000 * 50_000  # where a block of every level begins
 EMPTY = GpuReading(0, "GPU-0")
@@ -139,3 +140,15 @@ def test_the_points_and_the_blocks_of_a_level_make_up_those_of_the_next():
         assert level.width % finer.width == level.block % finer.block == finer.block % level.width == 0
         assert finer.kept < level.kept
         assert finer.kept >= level.block, "a crash must leave the points of which a block is made up again"
+
+
+def test_a_reading_of_a_machine_is_shown_until_the_next_which_comes_later():
+    block = Block(NODE)
+    for second in (0, 10, 20):
+        block.read(second, HostLoad(cores_busy=1.23, disk=Disk("/", 1600, 2000), network_out_bytes_per_second=0.0))
+    found = curves([(START, 1, block)], Grid(START + 59, 59, 59), 1, NODE)
+    known = [second for second, value in enumerate(found["cores_busy"], 1) if value == 1.2]
+    assert known == [*range(10, 45)]
+    assert {*found["disk_used_mib"]} == {1600.0, None}
+    assert {*found["network_out_bytes_per_second"]} == {0.0, None}
+    assert {*found["temperature_c"]} == {None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -53,23 +54,21 @@ def without_driver(host: HostFacts | None, sample: GpuSample | None) -> str:
     if host is None or sample is None or sample.error is not None:
         return ""
     served = {gpu.pci_bus_id for gpu in sample.gpus}
-    found: dict[tuple[str, str], int] = {}
+    found: Counter[tuple[str, str]] = Counter()
     for card in host.cards:
         maker = _MAKERS.get(card.maker)
         if maker is None or card.bus in served or card.driver in _GIVEN_AWAY:
             continue
+        fix = next((maker.fixes[name] for name in host.system if name in maker.fixes), maker.otherwise)
         if card.driver is None:
-            lack = "no driver"
+            words = f"no driver: {fix}"
         elif card.driver in maker.others:
-            lack = f"only the driver {card.driver}"
-        elif maker.fixes and not sample.gpus:
-            lack = "its driver is not complete"
-        else:
+            words = f"only the driver {card.driver}: {fix}"
+        elif not maker.fixes or sample.gpus:
             continue
-        found[card.maker, lack] = found.get((card.maker, lack), 0) + 1
-    return "; ".join(_words(_MAKERS[maker], lack, count, host) for (maker, lack), count in found.items())
-
-
-def _words(maker: _Maker, lack: str, count: int, host: HostFacts) -> str:
-    fix = next((maker.fixes[name] for name in host.system if name in maker.fixes), maker.otherwise)
-    return f"{counted(count, f'{maker.title} card')} on the PCI bus, but {lack}: {fix}"
+        elif sample.lister:
+            words = "its driver lists no GPU: check dmesg on the node, and reboot it"
+        else:
+            words = f"its driver is not complete: {fix}"
+        found[f"{maker.title} card", words] += 1
+    return "; ".join(f"{counted(number, noun)} on the PCI bus, but {words}" for (noun, words), number in found.items())
