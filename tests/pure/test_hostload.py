@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,24 @@ def test_a_folder_may_be_called_anything(shell: list[str], tmp_path: Path) -> No
     odd = tmp_path / "-a 'b' $(exit 9)"
     odd.mkdir()
     assert ask(shell, root=str(odd)).disk
+
+
+@pytest.mark.slow
+def test_a_disk_that_hangs_holds_up_one_reading_only(tmp_path: Path) -> None:
+    """No signal ends what hangs in the kernel, and it keeps open what it has."""
+    stub = tmp_path / "stat"
+    stub.write_text(f"#!/bin/sh\necho >>{tmp_path}/asked\nsetsid sleep 60 &\necho $! >{tmp_path}/pid\nsleep 60\n")
+    stub.chmod(0o755)
+    one = join_sections([host_load.section(RENDERER, "/")])
+    script = f"PATH={tmp_path}:$PATH\n{one}\n{one}"
+    try:
+        done = subprocess.run(["dash"], input=script.encode(), capture_output=True, timeout=30, check=True)
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    found = host_load.parse(split_sections(done.stdout))
+    assert found
+    assert (found.disk, found.load is None) == (None, False)
+    assert (tmp_path / "asked").read_text() == "\n"
 
 
 def write(folder: Path, **files: object) -> Path:

@@ -37,7 +37,9 @@ from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.images.image import Image
+from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import MOST_GPUS
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
@@ -249,6 +251,12 @@ async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> No
         while said.count(b"END\n") < 2:
             said += (await anext(stream))[1]
     assert said.startswith((rows + "END\n").encode() * 2)
+
+
+async def test_how_busy_a_machine_was_before_a_break_is_not_how_busy_it_is(session: Session) -> None:
+    sampler, load = linked(Stand(session, "")).sampler, HostLoad(cores_busy=1.0)
+    for error, known in ((None, load), ("no route", None)):
+        assert sampler.with_answer(Observation(error=error, load=load), {}, 0.0).load == known
 
 
 async def test_the_machine_is_asked_with_some_samples_only(session: Session) -> None:

@@ -98,8 +98,13 @@ class Sampler:
             # Else a driver that hung has kept this answer for so long that there is a newer one.
             sample = self._cache.recognised(self._probe.parse(answer))
             seen = replace(seen, sample=sample, sampled_at=self._cache.now())
-        topology = self._probe.parse_topology(answer) or seen.topology
-        return replace(seen, topology=topology, faults=self._probe.parse_faults(answer), host=host_facts.parse(answer))
+        return replace(
+            seen,
+            topology=self._probe.parse_topology(answer) or seen.topology,
+            faults=self._probe.parse_faults(answer),
+            host=host_facts.parse(answer),
+            load=seen.load if seen.error is None else None,  # that of before the break is old
+        )
 
     async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""
