@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from agentless.client.words import gpu_model, host_lines, local, memory, memory_in_use, numa_lines, rate
 from agentless.model.text import printable
@@ -22,6 +23,8 @@ class NodeDetails(Details):
     def __init__(self, cluster: ClusterState, name: str) -> None:
         super().__init__(cluster)
         self.about_node = name
+        self._checks: list[Part] = []
+        self._hour: Any = None
 
     @property
     def about_task(self) -> None:
@@ -58,7 +61,12 @@ class NodeDetails(Details):
             ]
         return parts
 
+    def on_resize(self) -> None:
+        """Draw the curves for the new width."""
+        self._show_asked([*self._checks, *self._curves()])
+
     def asked(self) -> list[Part]:
+        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, node=self.about_node)
         found = self.get("/v1/doctor", node=self.about_node)
         if isinstance(found, str):
             return [found]
@@ -66,14 +74,14 @@ class NodeDetails(Details):
         signs = {True: ("ok   ", "$text-success"), False: ("FAIL ", "$text-error"), None: ("-    ", "dim")}
         for check in found:
             parts += ["  ", signs[check["ok"]], f"{check['check']:8} {printable(check['detail'])}\n"]
-        return [*parts, *self._hour()]
+        self._checks = parts
+        return [*parts, *self._curves()]
 
-    def _hour(self) -> list[Part]:
+    def _curves(self) -> list[Part]:
         """How busy the machine was in the last hour, as far as that is known."""
-        found = self.get("/v1/history", since=self.SPAN, points=self.POINTS, node=self.about_node)
-        node = self.cluster.nodes.get(self.about_node)
-        if isinstance(found, str) or node is None:
-            return [f"\n{found}\n"] if isinstance(found, str) else []
+        node, found = self.cluster.nodes.get(self.about_node), self._hour
+        if node is None or not found or isinstance(found, str) or not found["nodes"]:
+            return []
         hour = found["nodes"][0]
         busiest = (value for way in ("in", "out") for value in hour[f"network_{way}_bytes_per_second"] if value)
         most = max(busiest, default=1.0)
