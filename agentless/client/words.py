@@ -11,7 +11,7 @@ from typing import Any
 
 from agentless.model.moment import format_moment
 from agentless.model.tasks.port import Port
-from agentless.model.units import counted, format_duration, format_indices, format_size
+from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
 
 WAITING = ("pending", "scheduled")
 """The states of a task that has not started."""
@@ -179,3 +179,55 @@ def memory_in_use(gpu: dict[str, Any]) -> str:
 def or_dash(value: object, unit: str = "") -> str:
     """The value with its unit, `-` if it is not known."""
     return "-" if value is None else f"{value}{unit}"
+
+
+def in_use(used_mib: int | None, total_mib: int | None, between: str = "/") -> str:
+    """How much of memory or of a disk is in use, in the unit of the total: `61.2/512 GiB`; the total if unknown."""
+    total = memory(total_mib)
+    if used_mib is None or total_mib is None:
+        return total
+    return f"{(used_mib << 20) / SIZE_UNITS[total.rpartition(' ')[2]]:.1f}{between}{total}"
+
+
+def cores_in_use(node: dict[str, Any], between: str = "/") -> str:
+    """How many cores are busy: `12.3/64`; the number of cores if unknown."""
+    busy, cores = node["cores_busy"], or_dash(node["cores"])
+    return cores if busy is None else f"{busy:.1f}{between}{cores}"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """Bytes per second: `1.2 MiB/s`, `-` if it is not known."""
+    return "-" if bytes_per_second is None else f"{format_size(int(bytes_per_second))}/s"
+
+
+def host_lines(node: dict[str, Any]) -> dict[str, str | None]:
+    """How busy a machine is, beside what tasks have set aside, as labelled lines; None for what is not known."""
+    averages = [node[f"load_{minutes}m"] for minutes in (1, 5, 15)]
+    busy, used = node["cores_busy"] is not None, node["memory_used_mib"] is not None
+    aside, memory_aside = node["cores_set_aside"], node["memory_set_aside_mib"]
+    received, sent = node["network_in_bytes_per_second"], node["network_out_bytes_per_second"]
+    cores = (
+        cores_in_use(node, " of ") + (" busy" if busy else ""),
+        f"{aside:g} set aside" if aside else "",
+        "load " + " ".join(f"{each:.2f}" for each in averages) if None not in averages else "",
+    )
+    held = f"{memory(memory_aside)} set aside" if memory_aside else ""
+    room = in_use(node["memory_used_mib"], node["memory_mib"], " of ") + (" used" if used else "")
+    disk = in_use(node["disk_used_mib"], node["disk_total_mib"], " of ")
+    return {
+        "cores": ", ".join(filter(None, cores)) if node["cores"] else None,
+        "memory": ", ".join(filter(None, (room, held))) if node["memory_mib"] else None,
+        "disk": f"{disk} used ({node['disk_path']})" if node["disk_path"] else None,
+        "temp": None if node["temperature_c"] is None else f"{node['temperature_c']}C",
+        "network": f"{rate(received)} in, {rate(sent)} out" if None not in (received, sent) else None,
+    }
+
+
+def numa_lines(node: dict[str, Any]) -> list[str]:
+    """The NUMA nodes of a machine that has several, a line for each."""
+    lines = []
+    for each in node["numa"] if len(node["numa"]) > 1 else ():
+        gpus = f", {'GPUs' if len(each['gpus']) > 1 else 'GPU'} {format_indices(each['gpus'])}" if each["gpus"] else ""
+        size = "" if each["memory_mib"] is None else f", {memory(each['memory_mib'])}"
+        lines.append(f"{each['id']}: {counted(each['cores'], 'core')} ({each['cpus']}){size}{gpus}")
+    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement, Task
+
+_FOLDER = re.compile(r"/[^\x00-\x1f\x7f]{0,1023}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ class EngineAnswer:
     needed: Sequence[Toolkit]
     asked: float
     answered: float
+
+    @property
+    def root(self) -> str | None:
+        """The folder in which it keeps images and containers, by its answer."""
+        root = self.fields.get("root")
+        return root if isinstance(root, str) and _FOLDER.fullmatch(root) else None
 
     def toolkits(self, way: Callable[[Toolkit], Way | None]) -> dict[str, ToolkitFacts]:
         """By vendor, in which way the engine hands out its GPUs."""

@@ -177,11 +177,24 @@ class ReservationView:
 
 
 @dataclass(frozen=True, slots=True)
+class NumaView:
+    """A NUMA node: its CPUs in cpuset syntax, how many they are, its memory, and the indices of its GPUs."""
+
+    id: int
+    cpus: str
+    cores: int
+    memory_mib: int | None
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node. `gpus`, `gpus_free` and `tasks` (live, of all owners) are counts; `tasks` is None if unknown.
 
     `drained`: no new tasks start there, even if the state is `offline`. `sessions` are the SSH sessions in use, if the
-    node is requested alone; None without an SSH server.
+    node is requested alone; None without an SSH server. Values from `cores_busy` on are how busy the machine is, None
+    while it is offline; `set_aside` is what tasks of all controllers have. `disk` is the file system of the engine's
+    root, `disk_path`. `cards` says which GPUs on the PCI bus have no driver, empty if none.
     """
 
     name: str
@@ -201,6 +214,22 @@ class NodeView:
     drained: bool
     tasks: int | None
     sessions: Sessions | None = None
+    cores_busy: float | None = None
+    cores_set_aside: float = 0.0
+    load_1m: float | None = None
+    load_5m: float | None = None
+    load_15m: float | None = None
+    memory_used_mib: int | None = None
+    memory_available_mib: int | None = None
+    memory_set_aside_mib: int = 0
+    disk_path: str | None = None
+    disk_used_mib: int | None = None
+    disk_total_mib: int | None = None
+    temperature_c: int | None = None
+    network_in_bytes_per_second: float | None = None
+    network_out_bytes_per_second: float | None = None
+    numa: tuple[NumaView, ...] = ()
+    cards: str = ""
 
 
 @dataclass(frozen=True, slots=True)

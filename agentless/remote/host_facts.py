@@ -1,4 +1,4 @@
-"""The machine itself: cores, memory, and which CPUs and GPUs are near each other.
+"""The machine itself: cores, memory, which CPUs and GPUs are near each other, and cards with and without a driver.
 
 Read from /sys and /proc, with shell built-ins where hundreds of files are looked at. Output, line by line:
 
@@ -7,6 +7,8 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
     local 0 264140386             KiB, MemTotal in that node's meminfo
     gpu 0000:3b:00.0 0            a GPU and its NUMA node; -1: the firmware names none
+    card 0000:3b:00.0 0x10de nvidia   a card and its driver in the kernel, if it has one
+    system debian                 ID in /etc/os-release, then ID_LIKE
     boot 0f5e…                    /proc/sys/kernel/random/boot_id
 
 The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
@@ -20,8 +22,9 @@ from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import pci_bus_id
-from agentless.model.nodes.node import HostFacts, NumaNode, count_cpus
+from agentless.model.nodes.node import HostFacts, NumaNode, PciCard, count_cpus
 from agentless.render import Renderer
+from agentless.rules.nodes.cards import CARDS
 
 _LINES = 4096
 """Lines of the answer: two for each of 1,024 NUMA nodes, as many as a kernel can have (CONFIG_NODES_SHIFT), or so."""
@@ -31,6 +34,9 @@ MOST_CORES = 8192
 """As many as a kernel for x86 can be built for (CONFIG_NR_CPUS)."""
 MOST_MEMORY_MIB = 64 << 20
 """64 TiB, as much as four levels of pages can map."""
+_CARDS = 256
+_NAMES = 8
+_WORD = re.compile(r"[A-Za-z0-9._-]{1,32}")
 _BOOT = re.compile(r"[0-9a-f-]{36}")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
@@ -38,7 +44,8 @@ _CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*"
 
 def sections(renderer: Renderer, gpus: Sequence[str]) -> tuple[Section, ...]:
     """The section to run on the node; it needs no root. `gpus` are the PCI functions that are GPUs: `Probe.pci`."""
-    return (Section("host", renderer.script("host-facts.sh.j2", gpus=" ".join(gpus))),)
+    script = renderer.script("host-facts.sh.j2", gpus=" ".join(gpus), cards=" ".join(CARDS))
+    return (Section("host", script),)
 
 
 def parse(sections: Mapping[str, Result]) -> HostFacts:
@@ -50,6 +57,8 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
     cpus: dict[int, str] = {}
     memory: dict[int, int] = {}
     gpus: dict[str, list[str]] = defaultdict(list)
+    cards: list[PciCard] = []
+    system: list[str] = []
     lines = answer.out.split("\n") if answer else []
     for line in lines if len(lines) <= _LINES else ():
         match line.split() if len(line) <= _LINE else ():
@@ -67,8 +76,19 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
                 boot = identity
             case ["gpu", address, number] if bus := pci_bus_id(address):
                 gpus[number].append(bus)
+            case ["card", address, maker, *driver] if bus := pci_bus_id(address):
+                cards.append(PciCard(bus, maker, driver[0] if driver and _WORD.fullmatch(driver[0]) else None))
+            case ["system", *names]:
+                system += [name for word in names if _WORD.fullmatch(name := word.strip("\"'"))]
     numa = tuple(NumaNode(n, cpus[n], tuple(gpus[str(n)]), memory.get(n) or None) for n in sorted(cpus))
-    return HostFacts(_at_most(cores, MOST_CORES), _at_most(memory_mib, MOST_MEMORY_MIB), numa, boot)
+    return HostFacts(
+        _at_most(cores, MOST_CORES),
+        _at_most(memory_mib, MOST_MEMORY_MIB),
+        numa,
+        boot,
+        tuple(cards[:_CARDS]),
+        tuple(system[:_NAMES]),
+    )
 
 
 def _at_most(number: int | None, most: int) -> int | None:

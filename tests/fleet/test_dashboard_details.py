@@ -16,6 +16,7 @@ from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.feed import Feed
 from agentless.tui.screens.details.gpu import GpuDetails
+from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs import LogScreen
 from tests.fleet.client import PATIENCE
@@ -23,6 +24,8 @@ from tests.fleet.eyes import Eyes
 
 RECORDED = json.loads((Path(__file__).parents[1] / "pure" / "data" / "dashboard" / "board.json").read_text())["line"]
 FIELDS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
+
+NODE_FIELDS = ("cores_busy", "memory_used_mib", "network_in_bytes_per_second", "network_out_bytes_per_second")
 
 
 class Remembering(Client):
@@ -33,6 +36,11 @@ class Remembering(Client):
         self.asked = 0
 
     def get(self, path: str, **query: object) -> object:
+        if "node" in query:
+            half = [None, 1.0] * (int(str(query.get("points", 2))) // 2)
+            hour = {**dict.fromkeys(NODE_FIELDS, half), "temperature_c": [None] * len(half)}
+            check = {"check": "reach", "ok": True, "detail": ""}
+            return {"nodes": [hour]} if path == "/v1/history" else [check]
         if path != "/v1/history" or "gpu" not in query:
             return {"gpus": []}
         self.asked += 1
@@ -55,6 +63,17 @@ async def test_curves_take_the_room_that_there_is(monkeypatch):
         await eyes.pilot.resize_terminal(50, 50)
         await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
         assert len(re.findall("[\u2800-\u28ff]+", eyes.text)) == 16
+
+
+async def test_how_busy_a_node_is_and_was_is_in_its_details(monkeypatch):
+    """What was never read has no curve."""
+    async with dashboard(Remembering(), monkeypatch, 80) as eyes:
+        await eyes.app.push_screen(NodeDetails(eyes.app.cluster, "node1"))
+        await eyes.see("12.3 of 64 busy, 16 set aside", "96.0 of 503.8 GiB used, 256 GiB set aside", "61C")
+        await eyes.see("0: 32 cores (0-31), 251.9 GiB, GPUs 0,1", "1: 32 cores", "Cores, last hour, 0 to 64; now 1")
+        assert "Temperature, last hour" not in eyes.text
+        await eyes.pilot.resize_terminal(50, 50)
+        await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
 
 
 async def test_the_last_hour_goes_on_while_it_is_looked_at(monkeypatch):

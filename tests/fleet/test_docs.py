@@ -117,6 +117,11 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless events -f": Help(code=130, keys=[("\n", CTRL_C)]),
     },
     "docs/how-to/watch/exit-code.md": {"agentless submit 1x --time-limit*": Help(code=137)},
+    "docs/how-to/watch/load.md": {
+        "agentless nodes": Help(
+            first=["until [ $(agentless nodes | grep -Ec ' [0-9.]+/[0-9]+ +[0-9.]+/') = 3 ]; do sleep 0.2; done"]
+        )
+    },
     "docs/how-to/watch/logs.md": {"agentless logs TASK": Help(first=["agentless submit node1 -- echo hello"])},
     "docs/how-to/watch/pause.md": {"agentless pause*": Help(first=[STANDING])},
     "docs/how-to/watch/usage.md": {

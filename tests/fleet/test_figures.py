@@ -10,10 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentless.controller.nodes.link import sampler
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import NotFound, UsageError
 from agentless.model.address import Address
 from agentless.model.usage.spent import GpuActivity, Spent
-from agentless.rules.usage.series import LEVELS
+from agentless.rules.usage.series import GPU, LEVELS, NODE
 from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
 from tests.fleet.desk import me
@@ -66,12 +67,53 @@ async def test_what_a_gpu_does_is_in_its_history_at_once(desk):
         assert (found.step, {len(gpu.power_w) for gpu in found.gpus}) == (20.0, {3})
 
 
+async def test_how_busy_a_node_is_is_in_its_history_at_once(desk):
+    async with running(desk) as controller:
+        link = controller.nodes.links["n1"]
+        await until(lambda: link.observation.load and link.observation.load.cores_busy is not None)
+        found = await controller.samples.history([], 60, 1, ["n1"])
+        (node,) = found.nodes
+        assert (found.gpus, node.node) == ((), "n1")
+        assert 0 <= node.cores_busy[-1] <= link.observation.host.cores
+        assert 0 < node.memory_used_mib[-1] <= node.memory_used_mib_max[-1] < link.observation.host.memory_mib
+        assert node.disk_used_mib[-1] > 0
+        with pytest.raises(NotFound, match="no node 'nowhere' in the inventory"):
+            await controller.samples.history([], 60, 1, ["nowhere"])
+        assert not (await controller.samples.history([], 60, 1)).nodes
+
+
+async def test_an_engine_that_moves_its_root_is_followed(desk, tmp_path):
+    """Its disk may be another one."""
+    async with running(desk) as controller:
+        link, engine = controller.nodes.links["n1"], desk.fleet.nodes["n1"].engine
+        await until(lambda: link.observation.load and link.observation.load.disk)
+        assert link.observation.load.disk.path == str(engine.root)
+        engine.root = tmp_path
+        await link.refresh()
+        await until(lambda: link.observation.load.disk and link.observation.load.disk.path == str(tmp_path))
+        desk.fleet.nodes["n1"].stop_engine()
+        await link.refresh()
+        await sampled(controller)
+        assert link.observation.load.disk.path == str(tmp_path)  # an engine that is down has not moved
+
+
+async def test_a_node_that_gives_few_sessions_is_asked_about_its_machine_too(desk, monkeypatch):
+    """There the samples are asked for one by one."""
+    monkeypatch.setattr(NodeLink, "_may_have", lambda *_: False)
+    async with running(desk) as controller:
+        link = controller.nodes.links["n1"]
+        await until(lambda: link.observation.load and link.observation.load.cores_busy is not None)
+        assert link.observation.load.disk
+
+
 async def test_all_of_it_is_on_disk_when_the_controller_has_left(desk):
     async with running(desk) as controller:
         await sampled(controller)
-        known = {uuid: sum(block.counts) for uuid, (_, block) in controller.samples._minute.items()}
-    left = SampleStore(desk.state / "samples.sqlite").pieces(known, LEVELS[0], 0.0)
-    assert all(sum(sum(block.counts) for _, _, block in left[uuid]) >= count for uuid, count in known.items())
+        await until(lambda: "node n1" in controller.samples._minute)
+        known = {key: sum(block.counts) for key, (_, block) in controller.samples._minute.items()}
+    store = SampleStore(desk.state / "samples.sqlite")
+    left = {**store.pieces(known, LEVELS[0], 0.0, GPU), **store.pieces(known, LEVELS[0], 0.0, NODE)}
+    assert all(sum(sum(block.counts) for _, _, block in left[key]) >= count for key, count in known.items())
 
 
 async def test_a_restart_leaves_no_gap_but_its_own(desk):

@@ -210,6 +210,17 @@ def test_the_name_of_a_version_is_cut_where_no_version_is_so_long() -> None:
     assert docker().parse_facts(sections, NOW, NOW + 1).version == "2" * 63 + "…"
 
 
+@pytest.mark.parametrize(
+    ("answer", "root"),
+    [("/data/docker root", "/data/docker root"), ("", None), (None, None), (7, None), ("var/lib", None),
+     ("/a\nb", None), ("/" + "x" * 5000, None)],
+)  # fmt: skip
+def test_the_root_of_the_engine_is_a_folder_or_unknown(answer: object, root: str | None) -> None:
+    info = {"version": "28", "runtimes": {}, "time": "2026-01-01T00:00:00Z", "root": answer}
+    sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": Result(0, b"")}
+    assert docker().parse_facts(sections, NOW, NOW + 1).root == root
+
+
 def test_sizes_of_volumes_are_read_as_the_engine_writes_them():
     answer = Result(0, b"data|1.5GB\nempty|0B\nkilo|300kB\nunknown|N/A\n\n")
     assert docker().volumes.parse_sizes(answer) == {"data": 1_500_000_000, "empty": 0, "kilo": 300_000}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentless.model.command import Result, join_sections, split_sections
 from agentless.model.nodes.gpu import pci_bus_id
-from agentless.model.nodes.node import HostFacts, NumaNode
+from agentless.model.nodes.node import HostFacts, NumaNode, PciCard
 from agentless.remote import host_facts
 from tests.engines import RENDERER, VENDORS
 from tests.fleet.acme import Acme
@@ -107,6 +107,35 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
     script = script.replace("/sys/", f"{tmp_path}/sys/")
     both = (near[0], replace(near[1], gpus=("0000:af:00.0", "0000:d8:00.0")))
     assert ask(shell, script).numa == both
+
+
+def test_cards_are_named_with_their_drivers(shell: list[str], tmp_path: Path) -> None:
+    """Those that only show pictures are none, and so are audio functions."""
+    for address, vendor, kind, driver in (
+        ("0000:3b:00.0", "0x10de", "0x030200", "nvidia"),
+        ("0000:3b:00.1", "0x10de", "0x040300", "snd_hda_intel"),
+        ("0000:af:00.0", "0x10de", "0x030000", None),
+        ("0000:b0:00.0", "0x1002", "0x030000", None),
+        ("0000:c0:00.0", "0x1002", "0x120000", "amdgpu"),
+        ("0000:d0:00.0", "0x1a03", "0x030000", "ast"),
+    ):
+        device = tmp_path / "sys/bus/pci/devices" / address
+        device.mkdir(parents=True)
+        for name, value in (("vendor", vendor), ("class", kind)):
+            (device / name).write_text(f"{value}\n")
+        if driver:
+            drivers = tmp_path / "sys/bus/pci/drivers" / driver
+            drivers.mkdir(parents=True)
+            (device / "driver").symlink_to(drivers)
+    os_release = tmp_path / "os-release"
+    os_release.write_text('NAME="Linux Mint"\nID_LIKE="ubuntu debian"\nVERSION_ID="21.3"\nID=linuxmint\n')
+    found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/").replace("/etc/os-release", str(os_release)))
+    assert found.cards == (
+        PciCard("0000:3b:00.0", "0x10de", "nvidia"),
+        PciCard("0000:af:00.0", "0x10de"),
+        PciCard("0000:c0:00.0", "0x1002", "amdgpu"),
+    )
+    assert found.system == ("linuxmint", "ubuntu", "debian")
 
 
 def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_path: Path) -> None:

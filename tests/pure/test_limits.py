@@ -37,7 +37,9 @@ from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.images.image import Image
+from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import MOST_GPUS
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
@@ -226,7 +228,7 @@ async def test_the_script_of_a_sample_is_rendered_once_for_many_samples(
     sampling = asyncio.create_task(linked(Stand(session, ""), sampled).sampler.sample(streamed=False))
     await enough.wait()
     sampling.cancel()
-    assert rendered == ["nvidia-probe.sh.j2"]
+    assert rendered == ["nvidia-probe.sh.j2", "host-load.sh.j2"]
 
 
 async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_often(session: Session) -> None:
@@ -249,6 +251,22 @@ async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> No
         while said.count(b"END\n") < 2:
             said += (await anext(stream))[1]
     assert said.startswith((rows + "END\n").encode() * 2)
+
+
+async def test_how_busy_a_machine_was_before_a_break_is_not_how_busy_it_is(session: Session) -> None:
+    sampler, load = linked(Stand(session, "")).sampler, HostLoad(cores_busy=1.0)
+    for error, known in ((None, load), ("no route", None)):
+        assert sampler.with_answer(Observation(error=error, load=load), {}, 0.0).load == known
+
+
+async def test_the_machine_is_asked_with_some_samples_only(session: Session) -> None:
+    """Twice at the beginning, since a rate takes two readings."""
+    body = sampler.BODY.format(gpus="echo gpus", host="echo host", host_every=sampler.HOST_EVERY)
+    async with session.stream(Command(sampler.SAMPLES.format(every=0.001, body=body, end="END"))) as stream:
+        said = b""
+        while said.count(b"END\n") < 11:
+            said += (await anext(stream))[1]
+    assert [at for at, frame in enumerate(said.split(b"END\n")[:11]) if b"host" in frame] == [0, 1, 5, 10]
 
 
 # ---------------------------------------------------------------------- the parsers

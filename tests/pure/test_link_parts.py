@@ -84,11 +84,11 @@ def test_processes_of_a_container_that_has_ended_are_not_on_its_gpu_any_more() -
     first = container_of("t1")
     known = Known(first)
     sample = GpuSample((), (process("node1", 0, container=first.id),), None)
-    known.cache.sampled(sample)
+    known.cache.sampled(sample, None)
     assert known.cache.observation.sample == sample
     known.cache.saw("t1", (), NOW)
     assert known.cache.observation.sample == replace(sample, processes=())
-    known.cache.sampled(sample)
+    known.cache.sampled(sample, None)
     assert known.cache.observation.sample == replace(sample, processes=())
 
 

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agentless.controller.usage.metrics import OTHERS, OWNERS, text
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
-from tests.pure.build import NOW, cluster, process, reading, seen, task
+from agentless.model.nodes.host_load import Disk, HostLoad
+from tests.pure.build import NOW, cluster, process, reading, seen, spec, task
 
 GPU = {"node": "node1", "gpu": "0", "uuid": "GPU-node1-0"}
 READ = reading(
@@ -86,6 +87,36 @@ def test_a_node_is_up_while_it_answers():
     assert values(figures(both), "agentless_node_up") == {("node1",): 1.0, ("node2",): 0.0}
 
 
+LOAD = HostLoad(12.3, (11.2, 10.9, 10.5), 1024, 2048, Disk("/var/lib/docker", 3, 4), 61, 10**12, 7, 1e6, 2e3)
+_LOADS = {
+    "agentless_node_cores_busy": 12.3,
+    "agentless_node_load1": 11.2,
+    "agentless_node_memory_used_bytes": 2**30,
+    "agentless_node_memory_available_bytes": 2**31,
+    "agentless_node_disk_used_bytes": 3 * 2**20,
+    "agentless_node_disk_size_bytes": 4 * 2**20,
+    "agentless_node_temperature_celsius": 61,
+    "agentless_node_network_receive_bytes_total": 10**12,
+    "agentless_node_network_transmit_bytes_total": 7,
+}
+
+
+def test_a_machine_is_in_base_units():
+    found = figures(cluster(shown(READ, load=LOAD), (task("r1", spec=spec(cores=2.0, memory=2**30)),)))
+    assert {name: one(found, name, node="node1") for name in _LOADS} == pytest.approx(_LOADS)
+    assert one(found, "agentless_node_cores", node="node1") == 32
+    assert one(found, "agentless_node_cores_set_aside", node="node1") == 2
+    assert one(found, "agentless_node_memory_set_aside_bytes", node="node1") == 2**30
+
+
+@pytest.mark.parametrize(
+    "changes", [{"load": None}, {"load": HostLoad()}, {"error": "no route"}, {"sampled_at": NOW - 60}], ids=str
+)
+def test_what_is_not_known_of_a_machine_is_absent(changes):
+    found = figures(cluster(shown(READ, **{"load": LOAD, **changes})))
+    assert [values(found, name) for name in _LOADS] == [{}] * len(_LOADS)
+
+
 def test_tasks_are_counted_by_state_and_the_queue_says_for_how_long_they_wait():
     waiting = [task(f"w{n}", state="pending", created_at=NOW - 10 * n) for n in (1, 3, 2)]
     found = figures(tasks=(*waiting, task("r1"), task("s1", state="scheduled")))
@@ -121,7 +152,8 @@ def test_nothing_typed_is_syntax():
 
 
 def test_names_are_as_prometheus_wants_them():
-    for name, family in families(figures(tasks=(task(state="pending"),), gpu_seconds={"a": 1.0})).items():
+    everything = figures(cluster(shown(READ, load=LOAD)), tasks=(task(state="pending"),), gpu_seconds={"a": 1.0})
+    for name, family in families(everything).items():
         assert family.documentation, name
         assert name.startswith(("agentless_", "process_")), name
         assert all(sample.name.endswith("_total") for sample in family.samples) == (family.type == "counter"), name

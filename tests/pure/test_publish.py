@@ -9,11 +9,12 @@ import pytest
 
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.nodes.engine import ToolkitFacts
-from agentless.model.nodes.gpu import GpuSample
-from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
+from agentless.model.nodes.gpu import GpuSample, GpuTopology
+from agentless.model.nodes.host_load import Disk, HostLoad
+from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NodeConfig, NumaNode, PciCard
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Rank
-from agentless.model.view import GpuView, NodeView, TaskView
+from agentless.model.view import GpuView, NodeView, NumaView, TaskView
 from agentless.rules.scheduling.plan import Outlook, Promise
 from agentless.rules.views.publish import (
     address_of,
@@ -173,6 +174,44 @@ MISSING = {"nvidia": ToolkitFacts(None, fix=Nvidia.toolkit.fixes["docker"])}
 def doctor(**changes: object) -> dict[str, tuple[bool | None, str]]:
     found = checks(cluster(seen(**changes)).nodes["node1"])
     return {check.check: (check.ok, check.detail) for check in found}
+
+
+LOAD = HostLoad(12.3, (11.2, 10.9, 10.5), 62669, 68403, Disk("/var/lib/docker", 431200, 1875000), 61, 9, 9, 1e6, 2e3)
+
+
+def test_how_busy_a_node_is_stands_beside_what_tasks_have() -> None:
+    busy = task("t1", spec=spec(cores=8.0, memory=16 << 30))
+    view = node_view(cluster(seen(load=LOAD), (busy,)).nodes["node1"])
+    assert (view.cores_busy, view.cores_set_aside, view.cores) == (12.3, 8.0, 32)
+    assert (view.memory_used_mib, view.memory_available_mib, view.memory_set_aside_mib) == (62669, 68403, 16384)
+    assert (view.load_1m, view.load_5m, view.load_15m, view.temperature_c) == (11.2, 10.9, 10.5, 61)
+    assert (view.disk_path, view.disk_used_mib, view.disk_total_mib) == ("/var/lib/docker", 431200, 1875000)
+    assert (view.network_in_bytes_per_second, view.network_out_bytes_per_second) == (1e6, 2e3)
+
+
+def test_how_busy_a_node_was_is_not_shown_as_how_busy_it_is() -> None:
+    """Nor is an unknown value shown as 0."""
+    for away in (seen(load=LOAD, error="no route"), seen()):
+        view = node_view(cluster(away).nodes["node1"])
+        names = [name for name in view.__slots__ if name.startswith(("load", "disk", "temp", "network", "cores_busy"))]
+        assert [getattr(view, name) for name in (*names, "memory_used_mib")] == [None] * 11
+
+
+def test_a_numa_node_has_its_gpus_by_the_kernel_else_by_the_driver() -> None:
+    readings = [reading("node1", at, pci_bus_id=f"0000:0{at}:00.0") for at in range(4)]
+    host = HostFacts(32, 131072, (NumaNode(0, "0-15", ("0000:01:00.0",), 65536), NumaNode(1, "16-31", (), None)))
+    topology = GpuTopology(numa={0: 0, 1: 1, 2: 1, 3: 7})
+    node = cluster(seen(sample=GpuSample(tuple(readings)), host=host, topology=topology)).nodes["node1"]
+    assert node_view(node).numa == (NumaView(0, "0-15", 16, 65536, (0, 1)), NumaView(1, "16-31", 16, None, (2,)))
+
+
+def test_cards_without_a_driver_are_said_by_doctor_too() -> None:
+    """Such a node is no CPU machine."""
+    there = seen(gpus=0, host=HostFacts(32, 131072, cards=(PciCard("0000:01:00.0", "0x10de"),), system=("debian",)))
+    words = "1 NVIDIA card on the PCI bus, but no driver: install it with: sudo apt install nvidia-driver"
+    node = cluster(there).nodes["node1"]
+    assert (node_view(node).cards, node.state) == (words, "online")
+    assert [(check.ok, check.detail) for check in checks(node) if check.check == "nvidia"] == [(False, words)]
 
 
 def test_a_healthy_node_passes_every_check() -> None:

@@ -501,7 +501,8 @@ WORDS |= {
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("begin", "clear", "reap", "shell")}
 SCRIPTS |= {
-    "host-facts.sh.j2": {"gpus": values},
+    "host-facts.sh.j2": {"gpus": values, "cards": values},
+    "host-load.sh.j2": {"root": values, "disk_every": st.integers(1, 99)},
     "nvidia-faults.sh.j2": {},
     "nvidia-probe.sh.j2": {
         "fields": values,

@@ -10,7 +10,8 @@ import pytest
 
 from agentless.errors import StateError
 from agentless.model.nodes.gpu import GpuReading
-from agentless.rules.usage.series import LEVELS, POINTS, Block, Grid, curves
+from agentless.model.nodes.host_load import HostLoad
+from agentless.rules.usage.series import LEVELS, NODE, POINTS, Block, Grid, curves
 from agentless.stores.records.samples import SampleStore
 
 MINUTE = LEVELS[0].block
@@ -73,6 +74,42 @@ def test_the_coarsest_level_is_whole_after_many_restarts(path):
     found = SampleStore(path).pieces({GPU}, LEVELS[3], BEGIN)[GPU]
     assert [block.counts[:POINTS].tolist() for _, _, block in found] == [[300] * POINTS] * 2
     assert [block.totals[:POINTS].tolist() for _, _, block in found] == [[0] * POINTS, [300] * POINTS]
+
+
+def busy(cores: float, seconds: range = range(0, POINTS, 10)) -> Block:
+    block = Block(NODE)
+    for second in seconds:
+        block.read(second, HostLoad(cores_busy=cores, memory_used_mib=1 << 26, network_in_bytes_per_second=12.5e9))
+    return block
+
+
+@pytest.mark.parametrize("crash", [True, False], ids=["crash", "close"])
+def test_nodes_are_kept_beside_gpus_at_every_level(path, crash):
+    """Their largest readings fit: 64 TiB of memory, 100 Gbit/s."""
+    store = SampleStore(path)
+    for number in range(8):
+        store.add([(GPU, BEGIN // MINUTE + number, minute(10 * number)),
+                   ("node n1", BEGIN // MINUTE + number, busy(number / 2))], BEGIN + (number + 1) * MINUTE)  # fmt: skip
+    if crash:
+        store._db.close()
+    else:
+        store.close()
+    again = SampleStore(path)
+    for level in LEVELS[:3]:
+        grid = Grid(BEGIN + 8 * MINUTE - 1, 8 * MINUTE, 8)
+        found = curves(again.pieces({"node n1"}, level, grid.begin, NODE)["node n1"], grid, 1, NODE)
+        assert list(found["cores_busy"]) == [number / 2 for number in range(8)]
+        assert found["memory_used_mib_max"] == (1 << 26,) * 8
+        assert found["network_in_bytes_per_second_max"] == pytest.approx([12.5e9] * 8, rel=1e-6)
+        assert means(again, level, 8) == [10.0 * number for number in range(8)]
+
+
+def test_an_earlier_version_finds_its_own_rows_only(path):
+    """It would take a row of a node for damage, and put the whole file aside."""
+    store = SampleStore(path)
+    store.add([("node n1", BEGIN // MINUTE, busy(1.0))], BEGIN + MINUTE)
+    store.close()
+    assert rows(path) == {}
 
 
 def test_two_controllers_of_one_minute_write_it_together(path):

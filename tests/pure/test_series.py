@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.model.nodes.gpu import GpuReading
-from agentless.rules.usage.series import HOLD, LEVELS, METRICS, POINTS, Block, Grid, curves, fold, level_for
+from agentless.model.nodes.host_load import Disk, HostLoad
+from agentless.rules.usage.series import GPU, LEVELS, NODE, POINTS, Block, Grid, curves, fold, level_for
 
 START = 36_000 * 50_000  # where a block of every level begins
 EMPTY = GpuReading(0, "GPU-0")
@@ -57,7 +58,7 @@ def test_the_mean_and_the_largest_of_a_span_are_those_of_its_readings_at_every_l
     for level in LEVELS:
         blocks = minutes(taken) if level == LEVELS[0] else coarser(minutes(taken), LEVELS[0], level)
         found = shown(blocks, level.width)
-        for metric in METRICS:
+        for metric in GPU.metrics:
             known = [value for _, reading in taken if (value := getattr(reading, metric)) is not None]
             if known:
                 assert found[metric] == (pytest.approx(sum(known) / len(known), abs=0.0501),)
@@ -93,7 +94,7 @@ def test_what_no_gpu_can_have_is_not_known(lie):
 def test_a_reading_stands_until_the_next_one_and_not_for_long():
     found = shown(minutes([(10, FULL)]), 1, span=60, points=60)
     known = [second for second, value in enumerate(found["utilization_pct"], 1) if value is not None]
-    assert known == [10 + second for second in range(int(HOLD))]
+    assert known == [10 + second for second in range(int(GPU.hold))]
 
 
 def test_a_coarse_point_stands_for_its_own_time_only():
@@ -139,3 +140,15 @@ def test_the_points_and_the_blocks_of_a_level_make_up_those_of_the_next():
         assert level.width % finer.width == level.block % finer.block == finer.block % level.width == 0
         assert finer.kept < level.kept
         assert finer.kept >= level.block, "a crash must leave the points of which a block is made up again"
+
+
+def test_a_reading_of_a_machine_is_shown_until_the_next_which_comes_later():
+    block = Block(NODE)
+    for second in (0, 10, 20):
+        block.read(second, HostLoad(cores_busy=1.23, disk=Disk("/", 1600, 2000), network_out_bytes_per_second=0.0))
+    found = curves([(START, 1, block)], Grid(START + 59, 59, 59), 1, NODE)
+    known = [second for second, value in enumerate(found["cores_busy"], 1) if value == 1.2]
+    assert known == [*range(10, 45)]
+    assert {*found["disk_used_mib"]} == {1600.0, None}
+    assert {*found["network_out_bytes_per_second"]} == {0.0, None}
+    assert {*found["temperature_c"]} == {None}

@@ -10,7 +10,20 @@ from typing import Any
 
 import pytest
 
-from agentless.client.words import _HAPPENED, date, ending, happened, running, starts, variables, where
+from agentless.client.words import (
+    _HAPPENED,
+    cores_in_use,
+    date,
+    ending,
+    happened,
+    host_lines,
+    in_use,
+    numa_lines,
+    running,
+    starts,
+    variables,
+    where,
+)
 
 
 def task(**fields: Any) -> dict[str, Any]:
@@ -111,3 +124,42 @@ def test_every_documented_event_of_a_task_has_words() -> None:
 )
 def test_how_many_tasks_run_on_a_node(tasks: int | None, words: str) -> None:
     assert running({"tasks": tasks, "reason": "away"}) == words
+
+
+NODE = {
+    "cores": 64, "cores_busy": 12.34, "cores_set_aside": 32.0, "load_1m": 11.2, "load_5m": 10.9, "load_15m": 10.5,
+    "memory_mib": 515932, "memory_used_mib": 98304, "memory_set_aside_mib": 262144,
+    "disk_path": "/var/lib/docker", "disk_used_mib": 431200, "disk_total_mib": 1875000, "temperature_c": 61,
+    "network_in_bytes_per_second": 1258291.2, "network_out_bytes_per_second": 512.0,
+}  # fmt: skip
+
+
+def test_how_busy_a_node_is_is_said_beside_what_is_set_aside() -> None:
+    assert host_lines(NODE) == {
+        "cores": "12.3 of 64 busy, 32 set aside, load 11.20 10.90 10.50",
+        "memory": "96.0 of 503.8 GiB used, 256 GiB set aside",
+        "disk": "0.4 of 1.8 TiB used (/var/lib/docker)",
+        "temp": "61C",
+        "network": "1.2 MiB/s in, 512 B/s out",
+    }
+    assert (cores_in_use(NODE), in_use(98304, 515932)) == ("12.3/64", "96.0/503.8 GiB")
+
+
+def test_what_is_not_known_of_a_node_is_left_out() -> None:
+    unknown = {**dict.fromkeys(NODE), "cores": 64, "memory_mib": 515932, "cores_set_aside": 0.0}
+    shown = {key: line for key, line in host_lines(unknown).items() if line is not None}
+    assert shown == {"cores": "64", "memory": "503.8 GiB"}
+    assert (cores_in_use(unknown), in_use(None, 515932), in_use(None, None)) == ("64", "503.8 GiB", "-")
+    assert not any(host_lines({**dict.fromkeys(NODE), "cores_set_aside": 0.0}).values())
+
+
+def test_numa_nodes_are_listed_with_their_gpus_where_there_are_several() -> None:
+    first = {"id": 0, "cpus": "0-15,32-47", "cores": 32, "memory_mib": 257966, "gpus": [0, 1, 2, 3]}
+    second = {"id": 1, "cpus": "16", "cores": 1, "memory_mib": None, "gpus": [4]}
+    third = {"id": 2, "cpus": "17", "cores": 1, "memory_mib": None, "gpus": []}
+    assert numa_lines({"numa": [first, second, third]}) == [
+        "0: 32 cores (0-15,32-47), 251.9 GiB, GPUs 0-3",
+        "1: 1 core (16), GPU 4",
+        "2: 1 core (17)",
+    ]
+    assert numa_lines({"numa": [first]}) == []

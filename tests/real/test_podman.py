@@ -75,6 +75,11 @@ def test_doctor_says_that_it_is_podman_that_hands_out_gpus(agentless):
     ]
 
 
+def test_the_disk_that_matters_is_that_of_podmans_storage(agentless, node):
+    shown = until(lambda: (found := agentless.get("/v1/nodes/pod"))["disk_used_mib"] and found)
+    assert shown["disk_path"] == node.sh("podman info --format '{{.Store.GraphRoot}}'").stdout.strip()
+
+
 def test_a_task_has_its_own_gpu_its_limits_its_streams_and_its_exit_code(agentless, node):
     limits = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.cfs_quota_us"
     task = agentless.submit(

@@ -190,6 +190,47 @@ def test_fields_of_a_node(agentless):
     assert [gpu["index"] for gpu in node["gpu_list"]] == [0, 1]
 
 
+def test_how_busy_a_node_is_is_shown_beside_what_tasks_have(lab, agentless):
+    """With and without GPUs' drivers, Docker's root is what has to have room."""
+    agentless("submit", "node1", "--cores", "0.5", "--memory", "1GiB", "--", "sleep", "600")
+    node = until(lambda: (n := agentless.json("nodes", "show", "node1"))["cores_busy"] is not None and n)
+    assert node["disk_path"] == lab.nodes["node1"].ask_docker("GET", "/info")["DockerRootDir"]
+    assert 0 < node["disk_used_mib"] < node["disk_total_mib"]
+    assert 0 <= node["cores_busy"] <= node["cores"]
+    assert node["memory_used_mib"] + node["memory_available_mib"] == node["memory_mib"]
+    out = agentless("nodes", "show", "node1").out
+    lines = dict(line.strip().split("  ", 1) for line in out.splitlines() if "  " in line.strip())
+    assert re.fullmatch(r"[0-9.]+ of [0-9]+ busy, 0.5 set aside, load [0-9.]+ [0-9.]+ [0-9.]+", lines["cores"])
+    assert re.fullmatch(r"[0-9.]+ of [0-9.]+ [GT]iB used, 1 GiB set aside", lines["memory"])
+    assert re.fullmatch(r"[0-9.]+ of [0-9.]+ [GT]iB used \(/.*\)", lines["disk"])
+
+
+@pytest.mark.slow
+def test_a_card_without_a_driver_is_there_without_a_driver(lab, agentless):
+    """A machine whose driver was forgotten is no CPU machine."""
+
+    def said():
+        (check,) = [
+            each for each in agentless("doctor", "node1", "--json", code=None).json if each["check"] == "nvidia"
+        ]
+        return check["ok"], check["detail"]
+
+    node, pci = lab.nodes["node1"], "/sys/bus/pci/devices"
+    card = f"{pci}/0000:3b:00.0"
+    node.set_gpus(0)
+    files = f"echo 0x10de >{card}/vendor; echo 0x030200 >{card}/class; echo 0 >{card}/numa_node"
+    done = node.sh(f"mount -t tmpfs tmpfs {pci} && mkdir {card} && {{ {files}; }}")
+    assert done.returncode == 0, done.stderr
+    try:
+        ok, words = said()
+        assert (ok, words.partition(": ")[0]) == (False, "1 NVIDIA card on the PCI bus, but no driver")
+        assert f"cards  {words}" in agentless("nodes", "show", "node1").out
+        assert f"node1: {words}" in agentless("gpus", "node1").err
+    finally:
+        node.sh(f"umount {pci}")
+    assert said() == (True, "no GPU: CPU tasks only")
+
+
 def test_the_schema_of_the_inventory(agentless):
     schema = agentless("inventory", "schema").json
     assert {"version", "defaults", "keep", "queue", "health", "idle", "metrics", "nodes"} == set(schema["properties"])

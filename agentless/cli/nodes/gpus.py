@@ -48,10 +48,13 @@ def gpus(
 def _say_notes(found: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
     """Print below the table what is wrong with the nodes and GPUs."""
     for each in nodes:
-        if each["reason"]:
+        if each["reason"] or each["cards"]:
             from agentless.model.nodes.node import naming
 
-            say(naming(each["name"], each["reason"], f"{each['name']} is {each['state']}"))
+            if each["reason"]:
+                say(naming(each["name"], each["reason"], f"{each['name']} is {each['state']}"))
+            if each["cards"]:
+                say(naming(each["name"], each["cards"]))
     for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
         say(f"To use unhealthy GPUs of {ill} again: agentless nodes resume {ill} [--gpu N]")
 

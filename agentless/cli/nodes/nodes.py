@@ -15,7 +15,7 @@ from agentless.cli.nodes.host_keys import trust
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
-from agentless.client.words import local, memory, or_dash, ssh_sessions
+from agentless.client.words import cores_in_use, host_lines, in_use, local, numa_lines, or_dash, rate, ssh_sessions
 
 
 def add_to(app: typer.Typer) -> None:
@@ -62,10 +62,10 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         "state": found["state"],
         "reason": found["reason"],
         "address": f"{found['address']} by {found['connection']}",
-        "cores": found["cores"],
-        "memory": memory(found["memory_mib"]),
+        **host_lines(found),
         "docker": found["docker"],
         "driver": found["driver"],
+        "cards": found["cards"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "sampled": local(found["sampled_at"]),
         "ssh": found["sessions"] and ssh_sessions(found["sessions"]),
@@ -73,6 +73,8 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
     for key, value in lines.items():
         if value not in (None, ""):
             print_line(f"{key:>8}  {value}")
+    for number, line in enumerate(numa_lines(found)):
+        print_line(f"{'' if number else 'NUMA':>8}  {line}")
     if found["gpu_list"]:
         print_line("")
         show(GPU_COLUMNS[1:], found["gpu_list"], wide=wide)
@@ -83,10 +85,15 @@ _COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["state"]),
     Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
-    Column("CORES", lambda node: or_dash(node["cores"]), right=True),
-    Column("MEMORY", lambda node: memory(node["memory_mib"]), right=True),
+    Column("CORES", cores_in_use, right=True),
+    Column("MEMORY", lambda node: in_use(node["memory_used_mib"], node["memory_mib"]), right=True),
     Column("DOCKER", lambda node: or_dash(node["docker"])),
     Column("DRIVER", lambda node: or_dash(node["driver"])),
+    Column("LOAD", lambda node: or_dash(node["load_1m"]), right=True, wide=True),
+    Column("DISK", lambda node: in_use(node["disk_used_mib"], node["disk_total_mib"]), right=True, wide=True),
+    Column("TEMP", lambda node: or_dash(node["temperature_c"], "C"), right=True, wide=True),
+    Column("IN", lambda node: rate(node["network_in_bytes_per_second"]), right=True, wide=True),
+    Column("OUT", lambda node: rate(node["network_out_bytes_per_second"]), right=True, wide=True),
     Column("TASKS", lambda node: or_dash(node["tasks"]), right=True, wide=True),
     Column("ADDRESS", lambda node: node["address"], wide=True),
     Column("BY", lambda node: node["connection"], wide=True),

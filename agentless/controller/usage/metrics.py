@@ -1,12 +1,12 @@
 """What Prometheus is told, in its text format. What is not known is left out.
 
-The number of series is bounded: by the GPUs there are, the states there are, and the first owners that come.
+The number of series is bounded: by the nodes and GPUs there are, the states there are, and the first owners that come.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from agentless import __version__
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.tasks.task import LIVE, Outcome, Pending
 
 OWNERS = 100
@@ -33,6 +34,32 @@ _READINGS = (
     ("memory_size_bytes", "Total GPU memory.", "memory_total_mib", 2**20),
     ("temperature_celsius", "GPU temperature.", "temperature_c", 1),
     ("power_watts", "GPU power draw.", "power_w", 1),
+)
+_LOADS: tuple[tuple[str, str, Callable[[HostLoad], float | None], int], ...] = (
+    ("cores_busy", "CPU cores that were busy since the reading before.", lambda load: load.cores_busy, 1),
+    ("load1", "Load average of the last minute.", lambda load: load.load[0] if load.load else None, 1),
+    ("memory_used_bytes", "Memory that is not available.", lambda load: load.memory_used_mib, 2**20),
+    ("memory_available_bytes", "Memory available for new programs.", lambda load: load.memory_available_mib, 2**20),
+    ("disk_used_bytes", "Used space on the disk of the engine's root.", lambda load: load.disk_used_mib, 2**20),
+    (
+        "disk_size_bytes",
+        "Size of the disk of the engine's root.",
+        lambda load: load.disk.total_mib if load.disk else None,
+        2**20,
+    ),
+    ("temperature_celsius", "Temperature of the hottest CPU or board sensor.", lambda load: load.temperature_c, 1),
+)
+_TRAFFIC: tuple[tuple[str, str, Callable[[HostLoad], float | None]], ...] = (
+    (
+        "receive",
+        "Bytes that all physical network interfaces have received since the node booted.",
+        lambda load: load.received_bytes,
+    ),
+    (
+        "transmit",
+        "Bytes that all physical network interfaces have sent since the node booted.",
+        lambda load: load.sent_bytes,
+    ),
 )
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
@@ -54,6 +81,7 @@ class _Collector(Collector):
         yield from _gpus(snapshot)
         up = [((name,), float(node.observation.error is None)) for name, node in snapshot.cluster.nodes.items()]
         yield _gauge("node_up", "1 if the controller can reach the node, else 0.", up, "node")
+        yield from _machines(snapshot)
         yield from _queue(snapshot)
         ended = [((state,), float(snapshot.ended.get(state, 0))) for state in get_args(Outcome)]
         yield _counter("tasks_ended", "Tasks that ended since the controller started.", ended, "state")
@@ -83,6 +111,27 @@ def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         )
     states = (((*labels, gpu.state), 1.0) for labels, gpu in named)
     yield _gauge("gpu_state", "1 for the current state of the GPU. Other states are absent.", states, *_GPU, "state")
+
+
+def _machines(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    nodes = snapshot.cluster.nodes
+    cores = ((name, node.observation.host.cores) for name, node in nodes.items() if node.observation.host)
+    yield _gauge("node_cores", "CPU cores of the node.", [((name,), each) for name, each in cores if each], "node")
+    aside = [((name,), node.cores_set_aside) for name, node in nodes.items()]
+    yield _gauge("node_cores_set_aside", "CPU cores of the tasks of all controllers.", aside, "node")
+    memory = [((name,), node.memory_set_aside) for name, node in nodes.items()]
+    yield _gauge("node_memory_set_aside_bytes", "Memory of the tasks of all controllers.", memory, "node")
+    loads = [
+        ((name,), node.observation.load)
+        for name, node in nodes.items()
+        if node.observation.load is not None and snapshot.is_current(name)
+    ]
+    for name, words, read, unit in _LOADS:
+        values = [(labels, value * unit) for labels, load in loads if (value := read(load)) is not None]
+        yield _gauge(f"node_{name}", words, values, "node")
+    for way, words, read in _TRAFFIC:
+        counted = [(labels, value) for labels, load in loads if (value := read(load)) is not None]
+        yield _counter(f"node_network_{way}_bytes", words, counted, "node")
 
 
 def _queue(snapshot: MetricsSnapshot) -> Iterator[Metric]:

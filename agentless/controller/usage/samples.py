@@ -1,4 +1,4 @@
-"""Records the readings of all GPUs, and returns them as curves.
+"""Records the readings of all GPUs and nodes, and returns them as curves.
 
 The minute that it is lives in memory; a thread of its own has the rest, so that no disk holds up the controller.
 """
@@ -15,10 +15,12 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.nodes.cluster import Gpu
+from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.usage.figures import GpuHistoryView, HistoryView
+from agentless.model.usage.figures import GpuHistoryView, HistoryView, NodeHistoryView
 from agentless.ports import Clock
-from agentless.rules.usage.series import LEVELS, Block, Curve, Grid, Piece, curves, level_for
+from agentless.rules.usage.series import GPU, LEVELS, NODE, Block, Curve, Grid, Kind, Piece, curves, level_for
 from agentless.stores.records.samples import SampleStore
 
 MOST = 200_000
@@ -29,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Samples:
-    """The history of all GPUs. `trouble` is why the last write failed."""
+    """The history of all GPUs and nodes. `trouble` is why the last write failed."""
 
     def __init__(self, nodes: Nodes, homes: Homes, store: SampleStore, bus: EventBus, clock: Clock) -> None:
         self.trouble: str | None = None
@@ -39,6 +41,7 @@ class Samples:
         self._store = store
         self._thread = ThreadPoolExecutor(1, "samples")
         self._sampled_at: dict[str, float] = {}
+        self._loads: dict[str, HostLoad] = {}
         self._minute: dict[str, tuple[int, Block]] = {}
         self._over: list[tuple[str, int, Block]] = []
         bus.subscribe(NodeObserved, self._observed)
@@ -57,24 +60,21 @@ class Samples:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
         self._thread.shutdown()
 
-    async def history(self, targets: Sequence[str], span: float, points: int) -> HistoryView:
-        """So many points of the last `span` seconds, for these GPUs (`node1::0`), or for all."""
-        gpus = self._gpus(targets)
-        if len(gpus) * points > MOST:
-            raise UsageError(
-                f"{len(gpus)} GPUs with {points} points each are too many; request at most {MOST:,} points in total"
-            )
+    async def history(self, targets: Sequence[str], span: float, points: int, nodes: Sequence[str] = ()) -> HistoryView:
+        """So many points of the last `span` seconds, for these GPUs (`node1::0`) and nodes, or for all GPUs."""
+        gpus = self._gpus(targets) if targets or not nodes else []
+        names = [self._nodes.link(name).node.name for name in dict.fromkeys(nodes)]
+        if (len(gpus) + len(names)) * points > MOST:
+            what = f"{len(gpus)} GPUs" + (f" and {len(names)} nodes" if names else "")
+            raise UsageError(f"{what} with {points} points each are too many; request at most {MOST:,} points in total")
         grid = Grid(self._clock.now(), span, points)
-        open_minute = [(uuid, number, block.copy()) for uuid, (number, block) in self._minute.items()]
-        recent: dict[str, list[Piece]] = {gpu.reading.uuid: [] for _, gpu in gpus}
-        for uuid, number, block in (*self._over, *open_minute):
-            if uuid in recent:
-                recent[uuid].append((number * _MINUTE, LEVELS[0].width, block))
-        shown = await asyncio.get_running_loop().run_in_executor(self._thread, self._curves, recent, grid)
+        shown = await self._shown([gpu.reading.uuid for _, gpu in gpus], grid, GPU)
+        loads = await self._shown([_series(name) for name in names], grid, NODE) if names else {}
         views = (
             GpuHistoryView(name, gpu.reading.index, gpu.reading.uuid, **shown[gpu.reading.uuid]) for name, gpu in gpus
         )
-        return HistoryView(grid.begin + grid.span, grid.step, tuple(views))
+        of_nodes = (NodeHistoryView(name, **loads[_series(name)]) for name in names)
+        return HistoryView(grid.begin + grid.span, grid.step, tuple(views), tuple(of_nodes))
 
     # ------------------------------------------------------------------ inside
 
@@ -84,18 +84,33 @@ class Samples:
         if sample is None or at is None or at == self._sampled_at.get(name):
             return
         self._sampled_at[name] = at
-        number, second = divmod(int(at), _MINUTE)
         for reading in sample.gpus:
-            if self._homes.known.get(reading.uuid, name) != name:
-                continue  # another node names it, too: one of them tells
-            minute = self._minute.get(reading.uuid)
-            if minute is None or minute[0] != number:
-                self._end([reading.uuid] if minute else ())
-                minute = self._minute[reading.uuid] = (number, Block())
-            minute[1].read(second, reading)
+            if self._homes.known.get(reading.uuid, name) == name:  # else another node names it, too: one of them tells
+                self._read(reading.uuid, at, reading, GPU)
+        if seen.load is not None and seen.load is not self._loads.get(name):
+            self._loads[name] = seen.load
+            self._read(_series(name), at, seen.load, NODE)
+
+    def _read(self, key: str, at: float, reading: GpuReading | HostLoad, kind: Kind) -> None:
+        number, second = divmod(int(at), _MINUTE)
+        minute = self._minute.get(key)
+        if minute is None or minute[0] != number:
+            self._end([key] if minute else ())
+            minute = self._minute[key] = (number, Block(kind))
+        minute[1].read(second, reading)
+
+    async def _shown(self, keys: Sequence[str], grid: Grid, kind: Kind) -> dict[str, Mapping[str, Curve]]:
+        """The curves of these GPUs or nodes."""
+        open_minute = [(key, number, block.copy()) for key, (number, block) in self._minute.items()]
+        recent: dict[str, list[Piece]] = {key: [] for key in keys}
+        for key, number, block in (*self._over, *open_minute):
+            if key in recent:
+                recent[key].append((number * _MINUTE, LEVELS[0].width, block))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._curves, recent, grid, kind)
 
     def _end(self, uuids: Iterable[str]) -> None:
-        """The minutes of these GPUs are over."""
+        """The minutes of these GPUs and nodes are over."""
         self._over += [(uuid, *self._minute.pop(uuid)) for uuid in uuids]
 
     def _hand_over(self) -> None:
@@ -110,11 +125,11 @@ class Samples:
             _log.error("unexpected error while writing GPU samples", exc_info=error)
         self.trouble = self._store.warning if error is None else str(error)
 
-    def _curves(self, recent: Mapping[str, list[Piece]], grid: Grid) -> dict[str, Mapping[str, Curve]]:
+    def _curves(self, recent: Mapping[str, list[Piece]], grid: Grid, kind: Kind) -> dict[str, Mapping[str, Curve]]:
         """In the thread: what is written, together with what is not handed over yet."""
         level = level_for(grid.span, grid.points)
-        known = self._store.pieces(recent.keys(), level, grid.begin)
-        return {uuid: curves([*known.get(uuid, ()), *new], grid, level.width) for uuid, new in recent.items()}
+        known = self._store.pieces(recent.keys(), level, grid.begin, kind)
+        return {key: curves([*known.get(key, ()), *new], grid, level.width, kind) for key, new in recent.items()}
 
     def _gpus(self, targets: Sequence[str]) -> list[tuple[str, Gpu]]:
         """The GPUs that these name, each with its node; all when none is named."""
@@ -132,3 +147,8 @@ class Samples:
                     raise NotFound(f"{name} has no GPU {index}; to list its GPUs, run: agentless gpus {name}")
                 found[name, index] = there[index]
         return [(name, gpu) for (name, _), gpu in found.items()]
+
+
+def _series(node: str) -> str:
+    """The key of a node, which no GPU has: a UUID has no spaces."""
+    return f"node {node}"

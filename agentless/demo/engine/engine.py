@@ -75,6 +75,7 @@ class SimulatedEngine:
         self.recent: deque[EngineEvent] = deque(maxlen=256)  # as many as Docker remembers
         self.clock = NodeClock()
         self.id = secrets.token_hex(16)
+        self.root = folder
         self._folder, self._bin, self._gpus, self._children = folder / "containers", bin_folder, gpus, children
         self.cgroups = "systemd"
         self.refusal: str | None = None

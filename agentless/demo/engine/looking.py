@@ -38,6 +38,7 @@ async def info(engine: SimulatedEngine, words: Words, call: Call) -> int:
         "SecurityOptions": [],
         "SystemTime": rfc3339(engine.clock.now()),
         "ID": engine.id,
+        "DockerRootDir": str(engine.root),
         "Containers": len(engine.containers),
         "ContainersRunning": running,
     }

@@ -38,6 +38,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         rootless=info.is_rootless(fields),
         cdi=info.cdi_devices(fields),
         note=info.note(fields),
+        root=of.root,
     )
 
 

@@ -26,6 +26,7 @@ _NAMES = {
     "security": "SecurityOptions",
     "time": "SystemTime",
     "id": "ID",
+    "root": "DockerRootDir",
 }
 _CONTAINERD = "io.containerd.snapshotter.v1"
 _KNOWS_DEVICES = 28, 2

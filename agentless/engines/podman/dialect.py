@@ -54,6 +54,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         lacks=_lacks(of.fields),
         cgroup_version={"v1": 1, "v2": 2}.get(str(of.fields.get("cgroups"))),
         rootless=of.fields.get("rootless") is True,
+        root=of.root,
     )
 
 
@@ -124,7 +125,8 @@ PODMAN = Dialect(
         inspected=inspected(".ID"),
         info=(
             '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
-            ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}}'
+            ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}'
+            ',"root":{{json .Store.GraphRoot}}}'
         ),
         # A line of a container that is none of ours is empty.
         event=(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentless.model.nodes.gpu import GpuFault, GpuProcess, GpuReading, GpuSample, GpuTopology
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import ALONE, Sharing
@@ -20,7 +21,8 @@ class Observation:
     """The latest readings of a node. `error` is why it cannot be reached now, None while it is connected.
 
     `topology` is the latest that could be read, None before that. `faults` are from the latest full look, None if the
-    kernel log cannot be read. `broken` is why the latest launch failed, if the reason lies with the node.
+    kernel log cannot be read. `broken` is why the latest launch failed, if the reason lies with the node. `load` is how
+    busy the machine was when last asked.
     """
 
     error: str | None = "not connected yet"
@@ -31,6 +33,7 @@ class Observation:
     topology: GpuTopology | None = None
     faults: tuple[GpuFault, ...] | None = None
     broken: Breakdown | None = None
+    load: HostLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)

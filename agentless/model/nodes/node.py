@@ -91,13 +91,27 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PciCard:
+    """A card on the PCI bus: the id of its maker (`0x10de`), and its driver in the kernel, None without one."""
+
+    bus: str
+    maker: str
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine. Unreadable values are None. `boot` is the boot id of its kernel."""
+    """The machine. Unreadable values are None. `boot` is the boot id of its kernel.
+
+    `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
+    """
 
     cores: int | None = None
     memory_mib: int | None = None
     numa: tuple[NumaNode, ...] = ()
     boot: str | None = None
+    cards: tuple[PciCard, ...] = ()
+    system: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,8 @@ class EngineFacts:
     ID of the engine, if it has one. `lacks` are missing control groups: Docker ignores limits by them with a warning.
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
-    groups. `cdi` are the CDI devices that Docker has found. `note` is what else is known of such an engine, in words.
+    groups. `cdi` are the CDI devices that Docker has found. `root` is the folder in which the engine keeps images and
+    containers. `note` is what else is known of such an engine, in words.
     """
 
     version: str | None = None
@@ -127,6 +142,7 @@ class EngineFacts:
     rootless: bool = False
     cdi: frozenset[str] = frozenset()
     note: str = ""
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

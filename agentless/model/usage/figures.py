@@ -31,12 +31,35 @@ class GpuHistoryView:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeHistoryView:
+    """How busy a node was at evenly spaced times, like `GpuHistoryView`."""
+
+    node: str
+    cores_busy: tuple[float | None, ...]
+    cores_busy_max: tuple[float | None, ...]
+    memory_used_mib: tuple[float | None, ...]
+    memory_used_mib_max: tuple[float | None, ...]
+    disk_used_mib: tuple[float | None, ...]
+    disk_used_mib_max: tuple[float | None, ...]
+    temperature_c: tuple[float | None, ...]
+    temperature_c_max: tuple[float | None, ...]
+    network_in_bytes_per_second: tuple[float | None, ...]
+    network_in_bytes_per_second_max: tuple[float | None, ...]
+    network_out_bytes_per_second: tuple[float | None, ...]
+    network_out_bytes_per_second_max: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryView:
-    """Samples of GPUs over a time span: `at` is the time of the last one (Unix seconds), `step` seconds apart."""
+    """Samples of GPUs over a time span: `at` is the time of the last one (Unix seconds), `step` seconds apart.
+
+    `nodes` has those of nodes, if they were requested.
+    """
 
     at: float
     step: float
     gpus: tuple[GpuHistoryView, ...]
+    nodes: tuple[NodeHistoryView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Readings of a GPU over time, at decreasing resolution.
+"""Readings of a GPU or a node over time, at decreasing resolution.
 
 A point has, for each metric, the number of readings in its time, their sum and their maximum. So points can be merged
 without loss: the mean over a longer time is the mean of all its readings, and a time without readings stays a gap.
@@ -12,19 +12,40 @@ from math import ceil
 from typing import NamedTuple
 
 from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.host_load import HostLoad
 
-METRICS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
-"""The metrics that are stored, by the names of `GpuReading`."""
-_SCALES = (1, 1, 1, 10)
-"""Factors of stored values: power is stored in tenths of a watt."""
 POINTS = 60
 """Points in a block. A block is stored as one row."""
-SIZE = POINTS * len(METRICS)
-_NONE = (0,) * SIZE
-HOLD = 5.0
-"""Seconds for which a reading is shown until the next one. Nodes are sampled about every 2 s."""
 _MOST = 2**28
-"""The largest valid reading. A driver may print anything."""
+"""The largest valid reading, as it is stored. A driver may print anything."""
+
+
+class Kind(NamedTuple):
+    """What is recorded of a GPU or a node: the names of its readings, and the factors of their stored values.
+
+    A reading is shown until the next one, for at most `hold` seconds.
+    """
+
+    metrics: tuple[str, ...]
+    scales: tuple[float, ...]
+    hold: float
+
+
+GPU = Kind(("utilization_pct", "memory_used_mib", "temperature_c", "power_w"), (1, 1, 1, 10), 5.0)
+"""By the names of `GpuReading`. Power is stored in tenths of a watt. Nodes are sampled about every 2 s."""
+NODE = Kind(
+    (
+        "cores_busy",
+        "memory_used_mib",
+        "disk_used_mib",
+        "temperature_c",
+        "network_in_bytes_per_second",
+        "network_out_bytes_per_second",
+    ),
+    (100, 1, 2**-4, 1, 2**-10, 2**-10),
+    25.0,
+)
+"""By the names of `HostLoad`. Disks are stored in 16 MiB, rates in KiB per second. It is asked for every 10 s or so."""
 
 
 class Level(NamedTuple):
@@ -44,25 +65,27 @@ LEVELS = (Level(1, 600), Level(10, 7200), Level(60, 86400), Level(600, 30 * 8640
 
 
 class Block:
-    """The points of a GPU in a time that begins at a multiple of its length.
+    """The points of a GPU or a node in a time that begins at a multiple of its length.
 
     `counts`, `totals` and `peaks` have all points of the first metric, then those of the next one.
     """
 
-    __slots__ = ("counts", "peaks", "totals")
+    __slots__ = ("counts", "kind", "peaks", "totals")
 
     def __init__(
-        self, counts: Iterable[int] = _NONE, totals: Iterable[int] = _NONE, peaks: Iterable[int] = _NONE
+        self, kind: Kind = GPU, counts: Iterable[int] = (), totals: Iterable[int] = (), peaks: Iterable[int] = ()
     ) -> None:
-        self.counts = array("I", counts)
-        self.totals = array("Q", totals)
-        self.peaks = array("I", peaks)
+        none = bytes(4 * POINTS * len(kind.metrics))
+        self.kind = kind
+        self.counts = array("I", counts or none)
+        self.totals = array("Q", totals or none + none)
+        self.peaks = array("I", peaks or none)
 
-    def read(self, point: int, reading: GpuReading) -> None:
+    def read(self, point: int, reading: GpuReading | HostLoad) -> None:
         """Add a reading to a point. Unreadable values are left out."""
-        for at, (metric, scale) in enumerate(zip(METRICS, _SCALES, strict=True)):
+        for at, (metric, scale) in enumerate(zip(self.kind.metrics, self.kind.scales, strict=True)):
             value = getattr(reading, metric)
-            if value is not None and 0 <= value < _MOST:
+            if value is not None and 0 <= value * scale < _MOST:
                 known, place = round(value * scale), at * POINTS + point
                 self.counts[place] += 1
                 self.totals[place] += known
@@ -76,14 +99,14 @@ class Block:
 
     def copy(self) -> Block:
         """A copy."""
-        return Block(self.counts, self.totals, self.peaks)
+        return Block(self.kind, self.counts, self.totals, self.peaks)
 
 
 def fold(block: Block, start: int, width: int, into: Block, coarser: int) -> None:
     """Add the points of a block, which begins at `start`, to the block of a coarser level that includes it."""
     ratio = min(POINTS, coarser // width)
     first = start // coarser % POINTS
-    for metric in range(0, SIZE, POINTS):
+    for metric in range(0, len(block.counts), POINTS):
         for group in range(POINTS // ratio):
             begin = metric + group * ratio
             counts = block.counts[begin : begin + ratio]
@@ -127,14 +150,14 @@ Piece = tuple[int, int, Block]
 Curve = tuple[float | None, ...]
 
 
-def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curve]:
+def curves(pieces: Iterable[Piece], grid: Grid, width: int, kind: Kind = GPU) -> Mapping[str, Curve]:
     """Each metric over the grid, and its maximum as `NAME_max`. None where there is no reading.
 
     `width` is that of the chosen level. A point without a reading repeats the one before it, for a while.
     """
     laid = [(grid.places(start, seconds), block) for start, seconds, block in pieces]
     shown: dict[str, Curve] = {}
-    for at, (metric, scale) in enumerate(zip(METRICS, _SCALES, strict=True)):
+    for at, (metric, scale) in enumerate(zip(kind.metrics, kind.scales, strict=True)):
         part = slice(at * POINTS, (at + 1) * POINTS)
         counts, totals, peaks = [0] * grid.points, [0] * grid.points, [0] * grid.points
         for places, block in laid:
@@ -144,7 +167,7 @@ def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curv
                     counts[place] += count
                     totals[place] += total
                     peaks[place] = max(peaks[place], peak)
-        _hold(counts, totals, peaks, ceil(max(width, HOLD) / grid.step) - 1)
+        _hold(counts, totals, peaks, ceil(max(width, kind.hold) / grid.step) - 1)
         known = zip(counts, totals, peaks, strict=True)
         shown[metric] = tuple([round(total / count / scale, 1) if count else None for count, total, _ in known])
         largest = zip(counts, peaks, strict=True)

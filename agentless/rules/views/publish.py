@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import counted, format_duration
 from agentless.model.usage.idle import IdleGpus
-from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
+from agentless.model.view import CheckView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
+from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.nodes.gpu_access import unlisted, why_no_gpus
 from agentless.rules.scheduling.plan import Outlook
@@ -175,6 +178,8 @@ def reservation_view(reservation: Reservation, in_the_way: tuple[str, ...], now:
 def node_view(node: Node) -> NodeView:
     """The published value of a node."""
     seen, config = node.observation, node.config
+    load = (seen.load if seen.error is None else None) or HostLoad()
+    averages = load.load or (None, None, None)
     return NodeView(
         name=node.name,
         state=node.state,
@@ -192,7 +197,36 @@ def node_view(node: Node) -> NodeView:
         sampled_at=timestamp(seen.sampled_at),
         drained=node.drained,
         tasks=node.tasks,
+        cores_busy=load.cores_busy,
+        cores_set_aside=round(node.cores_set_aside, 2),
+        load_1m=averages[0],
+        load_5m=averages[1],
+        load_15m=averages[2],
+        memory_used_mib=load.memory_used_mib,
+        memory_available_mib=load.memory_available_mib,
+        memory_set_aside_mib=int(node.memory_set_aside) >> 20,
+        disk_path=load.disk.path if load.disk else None,
+        disk_used_mib=load.disk.used_mib if load.disk else None,
+        disk_total_mib=load.disk.total_mib if load.disk else None,
+        temperature_c=load.temperature_c,
+        network_in_bytes_per_second=load.network_in_bytes_per_second,
+        network_out_bytes_per_second=load.network_out_bytes_per_second,
+        numa=_numa(node),
+        cards=without_driver(seen.host, seen.sample),
     )
+
+
+def _numa(node: Node) -> tuple[NumaView, ...]:
+    """The NUMA nodes, each with its GPUs; of a GPU whose place the kernel does not know, the driver may."""
+    seen = node.observation
+    numa = seen.host.numa if seen.host else ()
+    near = {bus: each.id for each in numa for bus in each.gpus}
+    gpus = defaultdict[int | None, list[int]](list)
+    for gpu in node.gpus if numa else ():
+        index = gpu.reading.index
+        by_driver = seen.topology.numa.get(index) if seen.topology else None
+        gpus[near.get(gpu.reading.pci_bus_id or "", by_driver)].append(index)
+    return tuple(NumaView(each.id, each.cpus, each.cores, each.memory_mib, tuple(gpus[each.id])) for each in numa)
 
 
 def address_of(config: NodeConfig) -> str:
@@ -243,8 +277,8 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     broken = _breakdown(node)
     docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
     found.append(CheckView(node.name, "docker", not docker, docker or _version(engine)))
-    if sample.error is not None:
-        found.append(CheckView(node.name, _DRIVER, False, sample.error))
+    if problem := sample.error or without_driver(seen.host, sample):
+        found.append(CheckView(node.name, _DRIVER, False, problem))
     else:
         count = len(sample.gpus)
         driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)

@@ -1,8 +1,8 @@
-"""Samples of GPUs over time: an SQLite file of its own, whose loss harms no task.
+"""Samples of GPUs and nodes over time: an SQLite file of its own, whose loss harms no task.
 
-A row is a compressed block of points of one GPU. The finest level is written every minute. A block of a coarser level
-is collected in memory and written when its time is over. After a crash it is rebuilt from the finer levels, so only the
-last minute is lost.
+A row is a compressed block of points of one GPU or node; both have a table of their own. The finest level is written
+every minute. A block of a coarser level is collected in memory and written when its time is over. After a crash it is
+rebuilt from the finer levels, so only the last minute is lost.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from agentless.errors import StateError
-from agentless.rules.usage.series import LEVELS, SIZE, Block, Level, Piece, fold
+from agentless.rules.usage.series import GPU, LEVELS, NODE, POINTS, Block, Kind, Level, Piece, fold
 from agentless.stores import private
 
 AT_ONCE = 10
@@ -35,12 +35,14 @@ CREATE TABLE IF NOT EXISTS points (
   PRIMARY KEY (width, number, gpu)
 )
 """
-_PACKED = struct.Struct(f"<{SIZE}I{SIZE}Q{SIZE}I")
+_TABLES = {GPU: "points", NODE: "node_points"}
+"""An earlier version that is started again reads only its own table."""
+_PACKED = {kind: struct.Struct("<{0}I{0}Q{0}I".format(POINTS * len(kind.metrics))) for kind in _TABLES}
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class BlockKey(NamedTuple):
-    """The key of a block: seconds per point, the number of the block since 1970, and the GPU's UUID."""
+    """The key of a block: seconds per point, the number of the block since 1970, and the GPU's UUID or the node."""
 
     width: int
     number: int
@@ -48,7 +50,7 @@ class BlockKey(NamedTuple):
 
 
 class SampleStore:
-    """All levels of all GPUs. The file is opened at first use. For one thread.
+    """All levels of all GPUs and nodes. The file is opened at first use. For one thread.
 
     `warning` is what was wrong with the file, or None.
     """
@@ -61,7 +63,7 @@ class SampleStore:
         self._unwritten: dict[BlockKey, Block] = {}
 
     def add(self, minutes: Iterable[tuple[str, int, Block]], now: float) -> None:
-        """Add blocks of the finest level, each with its GPU and number, and remove old ones.
+        """Add blocks of the finest level, each with its GPU or node and number, and remove old ones.
 
         Raises StateError. The blocks then stay in memory, and are written the next time.
         """
@@ -82,21 +84,24 @@ class SampleStore:
             db.execute("BEGIN")
             for key, block in _slowly(self._unwritten.items()):
                 _write(db, key, block)
-            for level in LEVELS:
-                db.execute("DELETE FROM points WHERE width = ? AND number < ?", (level.width, _oldest(level, now)))
+            for level, kind in product(LEVELS, _TABLES):
+                db.execute(
+                    _about(kind, "DELETE FROM points WHERE width = ? AND number < ?"),
+                    (level.width, _oldest(level, now)),
+                )
         self._unwritten.clear()
 
-    def pieces(self, gpus: Collection[str], level: Level, begin: float) -> dict[str, list[Piece]]:
-        """The blocks of these GPUs at this level since `begin` (Unix seconds). Raises StateError."""
+    def pieces(self, gpus: Collection[str], level: Level, begin: float, kind: Kind = GPU) -> dict[str, list[Piece]]:
+        """The blocks of these GPUs or nodes at this level since `begin` (Unix seconds). Raises StateError."""
         first, found = int(begin // level.block), defaultdict[str, list[Piece]](list)
-        query = "SELECT number, gpu, data FROM points WHERE width = ? AND number >= ?"
+        query = _about(kind, "SELECT number, gpu, data FROM points WHERE width = ? AND number >= ?")
         values: list[object] = [level.width, first]
         if len(gpus) == 1:
             query, values = f"{query} AND gpu = ?", [*values, *gpus]
         with self._using() as db:
             for number, gpu, data in db.execute(query, values):
                 if gpu in gpus:
-                    found[gpu].append((number * level.block, level.width, _unpacked(data)))
+                    found[gpu].append((number * level.block, level.width, _unpacked(data, kind)))
         for blocks in (self._unwritten, self._growing):
             for key, block in blocks.items():
                 if key.width == level.width and key.number >= first and key.gpu in gpus:
@@ -131,9 +136,10 @@ class SampleStore:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
-            db.execute(_SCHEMA)
-            for key, block in _left(db).items():
-                _take(self._growing, key, block)
+            for kind in _TABLES:
+                db.execute(_about(kind, _SCHEMA))
+                for key, block in _left(db, kind).items():
+                    _take(self._growing, key, block)
         except BaseException:
             db.close()
             raise
@@ -156,16 +162,22 @@ def _slowly(things: Iterable[T]) -> Iterator[T]:
         yield thing
 
 
-def _left(db: sqlite3.Connection) -> dict[BlockKey, Block]:
+def _about(kind: Kind, statement: str) -> str:
+    """A statement about `points`, for the table of this kind."""
+    return statement.replace("points", _TABLES[kind])
+
+
+def _left(db: sqlite3.Connection, kind: Kind) -> dict[BlockKey, Block]:
     """The incomplete blocks of coarser levels, rebuilt from finer ones."""
     found: dict[BlockKey, Block] = {}
+    newest = _about(kind, "SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu")
     for finer, coarser in pairwise(LEVELS):
-        written = dict(db.execute("SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu", (coarser.width,)))
-        rows = db.execute("SELECT number, gpu, data FROM points WHERE width = ?", (finer.width,))
+        written = dict(db.execute(newest, (coarser.width,)))
+        rows = db.execute(_about(kind, "SELECT number, gpu, data FROM points WHERE width = ?"), (finer.width,))
         unfinished = [(key.number, key.gpu, block) for key, block in found.items() if key.width == finer.width]
         for number, gpu, data in (*rows, *unfinished):
             if number * finer.block >= (written.get(gpu, -1) + 1) * coarser.block:
-                block = data if isinstance(data, Block) else _unpacked(data)
+                block = data if isinstance(data, Block) else _unpacked(data, kind)
                 _grow(found, gpu, number, finer, (coarser,), block)
     return found
 
@@ -176,7 +188,7 @@ def _grow(
     """Add a block to the blocks of coarser levels that include it."""
     start = number * finer.block
     for level in levels:
-        into = growing.setdefault(BlockKey(level.width, start // level.block, gpu), Block())
+        into = growing.setdefault(BlockKey(level.width, start // level.block, gpu), Block(block.kind))
         fold(block, start, finer.width, into, level.width)
 
 
@@ -194,17 +206,19 @@ def _oldest(level: Level, now: float) -> int:
 
 def _write(db: sqlite3.Connection, key: BlockKey, block: Block) -> None:
     """Write a block. An earlier controller may have written one for the same minute: both are merged."""
-    there = db.execute("SELECT data FROM points WHERE width = ? AND number = ? AND gpu = ?", key).fetchone()
+    stored = _about(block.kind, "SELECT data FROM points WHERE width = ? AND number = ? AND gpu = ?")
+    there = db.execute(stored, key).fetchone()
     if there:
         block = block.copy()
-        block.take(_unpacked(there[0]))
-    db.execute("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", (*key, _packed(block)))
+        block.take(_unpacked(there[0], block.kind))
+    db.execute(_about(block.kind, "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)"), (*key, _packed(block)))
 
 
 def _packed(block: Block) -> bytes:
-    return zlib.compress(_PACKED.pack(*block.counts, *block.totals, *block.peaks), 1)
+    return zlib.compress(_PACKED[block.kind].pack(*block.counts, *block.totals, *block.peaks), 1)
 
 
-def _unpacked(data: bytes) -> Block:
-    numbers = _PACKED.unpack(zlib.decompress(data))
-    return Block(numbers[:SIZE], numbers[SIZE : 2 * SIZE], numbers[2 * SIZE :])
+def _unpacked(data: bytes, kind: Kind) -> Block:
+    numbers = _PACKED[kind].unpack(zlib.decompress(data))
+    size = len(numbers) // 3
+    return Block(kind, numbers[:size], numbers[size : 2 * size], numbers[2 * size :])

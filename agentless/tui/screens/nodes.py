@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import memory
+from agentless.client.words import cores_in_use
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -23,11 +23,27 @@ class Nodes(View):
             TableColumn("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
             TableColumn("FREE", _free, lambda node: node["gpus_free"], right=True),
             TableColumn("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
+            TableColumn("CORES", cores_in_use, lambda node: node["cores_busy"] or node["cores"], right=True, rank=1),
             TableColumn(
-                "CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1
+                "MEMORY",
+                lambda node: look.in_gib(node["memory_used_mib"], node["memory_mib"]),
+                lambda node: node["memory_used_mib"] or node["memory_mib"],
+                right=True,
+                rank=1,
             ),
             TableColumn(
-                "MEMORY", lambda node: memory(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1
+                "TEMP",
+                lambda node: look.of(node["temperature_c"], "C"),
+                lambda n: n["temperature_c"],
+                right=True,
+                rank=4,
+            ),
+            TableColumn(
+                "DISK",
+                lambda node: look.in_gib(node["disk_used_mib"], node["disk_total_mib"]),
+                lambda node: node["disk_used_mib"],
+                right=True,
+                rank=5,
             ),
             TableColumn("DOCKER", lambda node: node["docker"] or "-", rank=3),
             TableColumn("DRIVER", lambda node: node["driver"] or "-", rank=4),

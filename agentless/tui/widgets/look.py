@@ -79,6 +79,11 @@ def gib(mib: float | None) -> str:
     return "-" if mib is None else f"{mib / 1024:.0f}G"
 
 
+def in_gib(used: float | None, total: float | None) -> str:
+    """How much of memory or of a disk is in use: `96/504G`; the total if that is unknown."""
+    return gib(total) if used is None or total is None else f"{used / 1024:.0f}/{gib(total)}"
+
+
 def memory(gpu: Row) -> str:
     """How much of the memory of a GPU is in use, as short as a tile needs it: `61.2/80G`."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.client.words import gpu_model
+from agentless.client.words import cores_in_use, gpu_model
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -32,6 +32,16 @@ class _Line:
     nodes: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
     part: int = 0
+
+
+def _load(node: Row) -> list[str]:
+    """How busy a machine is, in words; what is unknown is left out."""
+    hot = node["temperature_c"]
+    return [
+        *([f"{cores_in_use(node)} cores"] if node["cores_busy"] is not None else []),
+        *([look.in_gib(node["memory_used_mib"], node["memory_mib"])] if node["memory_used_mib"] is not None else []),
+        *([f"{hot}C"] if hot is not None else []),
+    ]
 
 
 class Tiles(Lines):
@@ -149,6 +159,7 @@ class Tiles(Lines):
         if node["gpus"]:
             words.insert(0, f"{node['gpus_free']} of {node['gpus']} free")
         words += [f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"] if node["tasks"] else []
+        words += [] if node["reason"] or self._cluster.is_silent(name) else _load(node)
         style = look.style_of(node["state"])
         return [
             (name, "strong"),

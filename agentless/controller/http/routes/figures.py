@@ -35,14 +35,18 @@ def add_to(app: FastAPI, services: FigureServices) -> None:
         since: Annotated[FiniteFloat, Query(ge=1, le=LEVELS[-1].kept)],
         points: Annotated[int, Query(ge=1, le=3600)],
         gpu: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI takes a copy
+        node: Annotated[list[str], Query()] = [],  # noqa: B006
     ) -> Response:
         """Return `points` values of the last `since` seconds for each `gpu` (`node1::0`, or `node1` for all its GPUs).
 
-        Without `gpu`, it returns all GPUs. Older values have a lower resolution, so they repeat.
+        For each `node`, it returns how busy the machine was. Without both, it returns all GPUs.
+
+        Older values have a lower resolution, so they repeat.
         """
         await services.nodes.heard()
         # As it is: to check half a million numbers takes longer than to find them.
-        return Response(orjson.dumps(await services.samples.history(gpu, since, points)), media_type="application/json")
+        found = await services.samples.history(gpu, since, points, node)
+        return Response(orjson.dumps(found), media_type="application/json")
 
     @app.get("/v1/usage")
     async def usage(

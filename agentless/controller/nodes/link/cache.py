@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentless.errors import Unreachable
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import named_task
@@ -103,10 +104,10 @@ class NodeCache:
         self.observation = observation
         self._on_change()
 
-    def sampled(self, sample: GpuSample) -> None:
-        """Take in a new sample."""
+    def sampled(self, sample: GpuSample, load: HostLoad | None) -> None:
+        """Take in a new sample, and how busy the machine is."""
         sample = self._living(self.recognised(sample))
-        self.observe(replace(self.observation, sample=sample, sampled_at=self.now()))
+        self.observe(replace(self.observation, sample=sample, sampled_at=self.now(), load=load))
 
     def recognised(self, sample: GpuSample) -> GpuSample:
         """The sample, without GPUs if the node names other ones all the time."""

@@ -9,7 +9,7 @@ from agentless.remote.session import Session
 INSPECTED = 200
 """Containers that the engine is asked about at once, and changes that wait for a look."""
 FRAME = 2 * SECTION
-"""Bytes of a sample: its one section, and the marks."""
+"""Bytes of a sample: its sections, and the marks."""
 SAMPLE_BYTES = 2 * FRAME, SECTION
 """Bytes that the stream of samples may bring at once, as after a link was slow, and with each second; one has 3 KB."""
 EVENT = 1000

@@ -1,10 +1,11 @@
-"""Samples of one node's GPUs, and how often they are taken."""
+"""Samples of one node's GPUs and of the machine, and how often they are taken."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from dataclasses import replace
+from itertools import count
 
 from agentless.controller.nodes.link.cache import NodeCache
 from agentless.controller.nodes.link.engines import NodeEngines
@@ -14,8 +15,9 @@ from agentless.model.command import Command, Result, Section, join_sections, spl
 from agentless.model.nodes.cluster import Observation
 from agentless.model.text import Excerpt
 from agentless.ports import Probe
-from agentless.remote import host_facts
+from agentless.remote import host_facts, host_load
 from agentless.remote.concurrency import cancel
+from agentless.remote.host_load import HostReading
 from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
 from agentless.render import Renderer
@@ -27,14 +29,26 @@ SAMPLE_SOON = 0.5
 SAMPLE_WITHIN = 60.0
 """Seconds for a sample that is asked for by itself."""
 
+HOST_EVERY = 5
+"""The machine is asked with every so many samples, about every 10 s: more often costs more than it tells."""
+
 FRAME_END = "@@agentless ."
 SAMPLES = """\
+turn=0
 while :; do
 sleep {every:g}
 frame=$({body})
 printf '%s\\n%s\\n' "$frame" '{end}'
+turn=$((turn + 1))
 done
 """
+BODY = """\
+{gpus}
+if [ "$((turn % {host_every}))" = 0 ] || [ "$turn" = 1 ]; then
+{host}
+fi
+"""
+"""Two readings of the machine, one after the other, at the beginning: it takes two to know a rate."""
 """A sample is sent in one piece: every write would be a packet of its own, and packets are what sampling many nodes
 costs. It is collected in one go, however long, since a shell that adds line to line copies all of it each time; what a
 driver that hangs keeps open is not the pipe that this waits for, see `model/command` and the vendor's probe."""
@@ -52,7 +66,9 @@ class Sampler:
         self._engines = engines
         self._cache = cache
         self._paces: dict[object, float] = {}
-        self._repaced = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._root = "/"
+        self._before: HostReading | None = None
 
     @property
     def every(self) -> float:
@@ -67,7 +83,7 @@ class Sampler:
         else:
             self._paces[who] = every
         if self.every != before:
-            self._repaced.set()
+            self._changed.set()
 
     def sections(self) -> tuple[Section, ...]:
         """What a full look asks of the GPUs and the machine: also how GPUs are joined, and the kernel log."""
@@ -82,29 +98,55 @@ class Sampler:
             # Else a driver that hung has kept this answer for so long that there is a newer one.
             sample = self._cache.recognised(self._probe.parse(answer))
             seen = replace(seen, sample=sample, sampled_at=self._cache.now())
-        topology = self._probe.parse_topology(answer) or seen.topology
-        return replace(seen, topology=topology, faults=self._probe.parse_faults(answer), host=host_facts.parse(answer))
+        return replace(
+            seen,
+            topology=self._probe.parse_topology(answer) or seen.topology,
+            faults=self._probe.parse_faults(answer),
+            host=host_facts.parse(answer),
+            load=seen.load if seen.error is None else None,  # that of before the break is old
+        )
 
     async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""
-        script = join_sections(self._probe.sections(self._renderer))
+        self._before = None  # of another boot, maybe
+        script = self._script()
+        turns = count()
         while True:
-            self._repaced.clear()
-            sampling = self._follow(script, self.every) if streamed else self._ask(script, self.every)
-            loops = [asyncio.create_task(sampling), asyncio.create_task(self._repaced.wait())]
+            self._changed.clear()
+            if self._moved():
+                script = self._script()
+            sampling = self._follow(script, self.every) if streamed else self._ask(script, self.every, next(turns))
+            loops = [asyncio.create_task(sampling), asyncio.create_task(self._changed.wait())]
             try:
                 await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
                 if loops[0].done():
                     loops[0].result()
             except NoSession:
-                await self._ask(script, self.every)
+                await self._ask(script, self.every, next(turns))
             finally:
                 await cancel(*loops)
 
-    async def _ask(self, script: str, every: float) -> None:
+    def _script(self) -> str:
+        """The body of a sample, which says in which `turn` of the stream it is taken."""
+        self._root = self._engine_root
+        gpus = join_sections(self._probe.sections(self._renderer))
+        host = join_sections([host_load.section(self._renderer, self._root)])
+        return BODY.format(gpus=gpus, host=host, host_every=HOST_EVERY)
+
+    @property
+    def _engine_root(self) -> str:
+        """The folder whose disk matters: an engine that does not answer has not moved."""
+        engine = self._cache.observation.engine
+        return (engine.root if engine else None) or self._root
+
+    def _moved(self) -> bool:
+        return self._engine_root != self._root
+
+    async def _ask(self, script: str, every: float, turn: int) -> None:
         """Ask for the next sample, where there is no session to stream them."""
         await asyncio.sleep(every)
-        self._take((await self._session.run(Command(script, timeout=SAMPLE_WITHIN))).stdout)
+        command = Command(f"turn={turn}\n{script}", timeout=SAMPLE_WITHIN)
+        self._take((await self._session.run(command)).stdout)
 
     async def _follow(self, script: str, every: float) -> None:
         """Take each sample that a stream brings."""
@@ -135,4 +177,12 @@ class Sampler:
         raise Unreachable(f"{self._cache.name} ended the stream of samples{why}")
 
     def _take(self, frame: bytes) -> None:
-        self._cache.sampled(self._probe.parse(split_sections(frame)))
+        sections = split_sections(frame)
+        reading, load = host_load.parse(sections), self._cache.observation.load
+        if reading:
+            host = self._cache.observation.host
+            load = host_load.load_of(reading, self._before, self._root, host.cores if host else None, load)
+            self._before = reading
+        self._cache.sampled(self._probe.parse(sections), load)
+        if self._moved():
+            self._changed.set()

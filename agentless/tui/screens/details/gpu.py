@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from agentless.client.words import command_line, gpu_model, local, memory_in_use, process_words
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
-from agentless.tui.screens.details.parts import Part, colour_of, labelled
+from agentless.tui.screens.details.parts import Part, colour_of, curves, labelled
 from agentless.tui.widgets import look
 
 
@@ -92,16 +93,14 @@ class GpuDetails(Details):
         if not found or isinstance(found, str) or not found["gpus"]:
             return [f"\n{found}\n"] if isinstance(found, str) else []
         total = gpu["memory_total_mib"] or 1
-        curves = (("Utilization", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
-                  ("Temperature", "temperature_c", 100.0, " C"),
-                  ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"))  # fmt: skip
-        parts: list[Part] = []
-        for title, field, top, unit in curves:
-            values = found["gpus"][0][field]
-            last = next((value for value in reversed(values) if value is not None), None)
-            parts.append((f"\n{title}, last hour, 0 to {top:g}{unit}; now {look.of(last, unit)}\n", "bold"))
-            parts += [(line + "\n", "$text-primary") for line in look.plot(values, self._curve_width(), 4, top)]
-        return parts
+        shown = [
+            ("Utilization", "utilization_pct", 100.0, "%"),
+            ("Memory", "memory_used_mib", float(total), " MiB"),
+            ("Temperature", "temperature_c", 100.0, " C"),
+            ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"),
+        ]
+        named = [(title, field, top, partial(look.of, unit=unit)) for title, field, top, unit in shown]
+        return curves(found["gpus"][0], named, self._curve_width())
 
     def _curve_width(self) -> int:
         return max(10, self.size.width - 4)

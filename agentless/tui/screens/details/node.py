@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from agentless.client.words import gpu_model, local, memory, memory_in_use
+from functools import partial
+from typing import Any
+
+from agentless.client.words import gpu_model, host_lines, local, memory, memory_in_use, numa_lines, rate
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.base import Details
-from agentless.tui.screens.details.parts import Part, colour_of, labelled
+from agentless.tui.screens.details.parts import Curve, Part, colour_of, curves, labelled
 from agentless.tui.widgets import look
 
 
 class NodeDetails(Details):
     """A node: its hardware, its GPUs, and the checks of `doctor`."""
 
+    SPAN = 3600.0
+    POINTS = 360
+    """Points of the last hour: as many as there are readings."""
+
     def __init__(self, cluster: ClusterState, name: str) -> None:
         super().__init__(cluster)
         self.about_node = name
+        self._checks: list[Part] = []
+        self._hour: Any = None
 
     @property
     def about_task(self) -> None:
@@ -33,10 +42,11 @@ class NodeDetails(Details):
         parts += labelled(
             [
                 ("address", f"{node['address']} by {node['connection']}"),
-                ("cores", node["cores"]),
-                ("memory", memory(node["memory_mib"]) if node["memory_mib"] else None),
+                *host_lines(node).items(),
+                *[("" if number else "NUMA", line) for number, line in enumerate(numa_lines(node))],
                 ("Docker", node["docker"]),
                 ("driver", node["driver"]),
+                ("cards", node["cards"]),
                 ("labels", " ".join(f"{key}={value}" for key, value in node["labels"].items())),
                 ("tasks", node["tasks"]),
                 ("seen", local(node["sampled_at"])),
@@ -51,7 +61,12 @@ class NodeDetails(Details):
             ]
         return parts
 
+    def on_resize(self) -> None:
+        """Draw the curves for the new width."""
+        self._show_asked([*self._checks, *self._curves()])
+
     def asked(self) -> list[Part]:
+        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, node=self.about_node)
         found = self.get("/v1/doctor", node=self.about_node)
         if isinstance(found, str):
             return [found]
@@ -59,4 +74,27 @@ class NodeDetails(Details):
         signs = {True: ("ok   ", "$text-success"), False: ("FAIL ", "$text-error"), None: ("-    ", "dim")}
         for check in found:
             parts += ["  ", signs[check["ok"]], f"{check['check']:8} {printable(check['detail'])}\n"]
-        return parts
+        self._checks = parts
+        return [*parts, *self._curves()]
+
+    def _curves(self) -> list[Part]:
+        """How busy the machine was in the last hour, as far as that is known."""
+        node, found = self.cluster.nodes.get(self.about_node), self._hour
+        if node is None or not found or isinstance(found, str) or not found["nodes"]:
+            return []
+        hour = found["nodes"][0]
+        busiest = (value for way in ("in", "out") for value in hour[f"network_{way}_bytes_per_second"] if value)
+        most = max(busiest, default=1.0)
+        shown: list[Curve] = [
+            ("Cores", "cores_busy", float(node["cores"] or 1), partial(look.of, unit="")),
+            ("Memory", "memory_used_mib", float(node["memory_mib"] or 1), _size),
+            ("Temperature", "temperature_c", 100.0, partial(look.of, unit=" C")),
+            ("Network in", "network_in_bytes_per_second", most, rate),
+            ("Network out", "network_out_bytes_per_second", most, rate),
+        ]
+        known = [each for each in shown if any(value is not None for value in hour[each[1]])]
+        return curves(hour, known, max(10, self.size.width - 4))
+
+
+def _size(mib: float | None) -> str:
+    return memory(None if mib is None else int(mib))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agentless.model.text import printable
+from agentless.tui.data.cluster import Row
 from agentless.tui.widgets import look
 
 Part = str | tuple[str, str]
+Curve = tuple[str, str, float, Callable[[Any], str]]
+"""A curve to draw: its title, its field, the largest value, and the words for a value."""
 
 _COLOURS: dict[str, str] = {
     "good": "$text-success", "warn": "$text-warning", "bad": "$text-error", "odd": "$text-accent",
@@ -27,6 +30,17 @@ def labelled(fields: Iterable[tuple[str, object]]) -> list[Part]:
     for name, value in fields:
         if value not in (None, ""):
             parts += [(f"{name:14} ", "dim"), f"{printable(str(value))}\n"]
+    return parts
+
+
+def curves(found: Row, shown: Iterable[Curve], width: int) -> list[Part]:
+    """The last hour of these."""
+    parts: list[Part] = []
+    for title, field, top, words in shown:
+        values = found[field]
+        last = next((value for value in reversed(values) if value is not None), None)
+        parts.append((f"\n{title}, last hour, 0 to {words(top)}; now {words(last)}\n", "bold"))
+        parts += [(line + "\n", "$text-primary") for line in look.plot(values, width, 4, top)]
     return parts
 
 

@@ -1,0 +1,74 @@
+"""Cards on the PCI bus that no driver serves: they are there, and nobody can use them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import HostFacts
+from agentless.model.units import counted
+
+
+class _Maker(NamedTuple):
+    """A maker of cards. `classes` are the PCI classes of those that compute.
+
+    `others` are drivers that show pictures only. `fixes` say for each system how to get the driver, or `otherwise`.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    others: frozenset[str]
+    fixes: Mapping[str, str]
+    otherwise: str
+
+
+_MAKERS = {
+    "0x10de": _Maker(
+        "NVIDIA",
+        ("0x03",),
+        frozenset({"nouveau", "nova_core"}),
+        {
+            "ubuntu": "install it with: sudo ubuntu-drivers install",
+            "debian": "install it with: sudo apt install nvidia-driver",
+            "fedora": "install it with: sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda",
+            "arch": "install it with: sudo pacman -S nvidia nvidia-utils",
+        },
+        "install it from https://www.nvidia.com/drivers",
+    ),
+    # Those that only show pictures have the class 0x0300.
+    "0x1002": _Maker("AMD", ("0x0380", "0x12"), frozenset(), {}, "load it with: sudo modprobe amdgpu"),
+}
+_GIVEN_AWAY = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
+"""Drivers that hold a card for a virtual machine."""
+CARDS = tuple(f"{maker}:{kind}" for maker, about in _MAKERS.items() for kind in about.classes)
+"""How /sys describes such cards: the maker, a colon, and how the class begins."""
+
+
+def without_driver(host: HostFacts | None, sample: GpuSample | None) -> str:
+    """Which cards of a machine have no driver that works, and how to install one; empty if all have.
+
+    What the driver itself complains of is in the sample, and is not said twice.
+    """
+    if host is None or sample is None or sample.error is not None:
+        return ""
+    served = {gpu.pci_bus_id for gpu in sample.gpus}
+    found: Counter[tuple[str, str]] = Counter()
+    for card in host.cards:
+        maker = _MAKERS.get(card.maker)
+        if maker is None or card.bus in served or card.driver in _GIVEN_AWAY:
+            continue
+        fix = next((maker.fixes[name] for name in host.system if name in maker.fixes), maker.otherwise)
+        if card.driver is None:
+            words = f"no driver: {fix}"
+        elif card.driver in maker.others:
+            words = f"only the driver {card.driver}: {fix}"
+        elif not maker.fixes or sample.gpus:
+            continue
+        elif sample.lister:
+            words = "its driver lists no GPU: check dmesg on the node, and reboot it"
+        else:
+            words = f"its driver is not complete: {fix}"
+        found[f"{maker.title} card", words] += 1
+    return "; ".join(f"{counted(number, noun)} on the PCI bus, but {words}" for (noun, words), number in found.items())

@@ -1,0 +1,89 @@
+"""Cards on the PCI bus without a driver: counted, named, and with the command that installs one."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentless.model.nodes.gpu import GpuReading, GpuSample
+from agentless.model.nodes.node import HostFacts, PciCard
+from agentless.rules.nodes.cards import without_driver
+
+NVIDIA, AMD = "0x10de", "0x1002"
+ABSENT = GpuSample()
+ON_DEBIAN = "install it with: sudo apt install nvidia-driver"
+
+
+def card(slot: int, driver: str | None = None, maker: str = NVIDIA) -> PciCard:
+    return PciCard(f"0000:{slot:02x}:00.0", maker, driver)
+
+
+def host(*cards: PciCard, system: tuple[str, ...] = ("debian",)) -> HostFacts:
+    return HostFacts(cards=cards, system=system)
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (
+            host(card(1), card(2)),
+            f"2 NVIDIA cards on the PCI bus, but no driver: {ON_DEBIAN}",
+        ),
+        (
+            host(card(1), system=("ubuntu", "debian")),
+            "1 NVIDIA card on the PCI bus, but no driver: install it with: sudo ubuntu-drivers install",
+        ),
+        (
+            host(card(1), system=("linuxmint", "ubuntu", "debian")),
+            "1 NVIDIA card on the PCI bus, but no driver: install it with: sudo ubuntu-drivers install",
+        ),
+        (
+            host(card(1), system=("plan9",)),
+            "1 NVIDIA card on the PCI bus, but no driver: install it from https://www.nvidia.com/drivers",
+        ),
+        (
+            host(card(1, "nouveau")),
+            f"1 NVIDIA card on the PCI bus, but only the driver nouveau: {ON_DEBIAN}",
+        ),
+        (
+            host(card(1, "nvidia")),
+            f"1 NVIDIA card on the PCI bus, but its driver is not complete: {ON_DEBIAN}",
+        ),
+        (
+            host(card(1, maker=AMD)),
+            "1 AMD card on the PCI bus, but no driver: load it with: sudo modprobe amdgpu",
+        ),
+    ],
+    ids=["two", "ubuntu", "like ubuntu", "unknown system", "nouveau", "no nvidia-smi", "AMD"],
+)
+def test_a_card_without_a_driver_is_there_without_a_driver(there: HostFacts, words: str) -> None:
+    assert without_driver(there, ABSENT) == words
+
+
+def test_a_driver_that_is_asked_and_lists_no_gpu_is_not_installed_once_more() -> None:
+    asked = GpuSample(lister="nvidia-smi -L")
+    words = "1 NVIDIA card on the PCI bus, but its driver lists no GPU: check dmesg on the node, and reboot it"
+    assert without_driver(host(card(1, "nvidia")), asked) == words
+
+
+def test_a_card_that_works_is_no_problem_and_one_beside_it_is() -> None:
+    works = GpuSample((GpuReading(0, "GPU-0", pci_bus_id="0000:01:00.0"),))
+    assert without_driver(host(card(1, "nvidia")), works) == ""
+    assert without_driver(host(card(1, "nvidia"), card(2, "nvidia")), works) == ""  # its log says why it has fallen off
+    assert without_driver(host(card(1, "nvidia"), card(2)), works).startswith("1 NVIDIA card on the PCI bus")
+
+
+@pytest.mark.parametrize(
+    ("there", "sample"),
+    [
+        (host(card(1, "vfio-pci")), ABSENT),
+        (host(card(1, "amdgpu", AMD)), ABSENT),
+        (host(card(1, maker="0x1a03")), ABSENT),
+        (host(card(1)), GpuSample(error="the NVIDIA driver is not loaded")),
+        (host(), ABSENT),
+        (None, ABSENT),
+        (host(card(1)), None),
+    ],
+    ids=["given to a VM", "works", "no such maker", "the driver complains itself", "none", "no facts", "no sample"],
+)
+def test_nothing_is_made_up(there: HostFacts | None, sample: GpuSample | None) -> None:
+    assert without_driver(there, sample) == ""
