@@ -77,6 +77,7 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"secret_env": ("a b",)}, "variable 'a b'"),
         ({"secret_env": ("PATH",)}, "PATH cannot be a secret"),
         ({"secret_env": ("DOCKER_HOST",)}, "DOCKER_HOST cannot be a secret"),
+        ({"secret_env": ("OPTIND",)}, "OPTIND cannot be a secret"),
         ({"labels": {"agentless.task": "x"}}, "is reserved; choose another name"),
         ({"labels": {"a b": "x"}}, "label 'a b'"),
         ({"labels": {"a": "\0"}}, "NUL"),

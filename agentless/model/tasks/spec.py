@@ -311,7 +311,7 @@ def _check_names(spec: TaskSpec) -> None:
     for name in spec.env_names:
         check_variable(name)
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
-        raise UsageError(f"{reserved[0]} cannot be a secret, because it changes how docker runs; use --env")
+        raise UsageError(f"{reserved[0]} cannot be a secret, because it changes how docker or a shell runs; use --env")
     for key in spec.labels:
         if not LABEL_KEY.fullmatch(key):
             raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
