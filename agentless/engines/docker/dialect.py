@@ -17,7 +17,8 @@ from agentless.model.tasks.task import Placement, Task
 
 
 def _facts(of: EngineAnswer) -> EngineFacts:
-    fields, runtimes = of.fields, of.fields.get("runtimes") or ()
+    fields, runtimes = of.fields, of.fields.get("runtimes")
+    runtimes = runtimes if isinstance(runtimes, Mapping) else {}
 
     def way(kit: Toolkit) -> Way | None:
         if kit.runtime in runtimes or any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs):
