@@ -76,6 +76,7 @@ class Dialect:
     `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
     `times_are_exact`: each line of a log has its own time.
     `quiet` are options that keep the command's own warnings out of what a task prints.
+    `prelude` is what each script begins with.
     `under_lock` are words before the command in a script whose lock its processes must not inherit.
     `templates` are those that replace one of Docker's.
     """
@@ -95,6 +96,7 @@ class Dialect:
     makes_volumes: bool = False
     times_are_exact: bool = True
     quiet: tuple[str, ...] = ()
+    prelude: str = ""
     under_lock: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
 

@@ -10,7 +10,10 @@ from tests.lab import Kind, Lab, Node
 
 @dataclass(frozen=True)
 class Engine:
-    """One column, whose head is `short`. Without a `kind` it is this machine's own. `refuses` are parts of the sentences, by command."""
+    """One column, whose head is `short`. Without a `kind` it is this machine's own.
+
+    `refuses` are parts of the sentences by which commands are refused.
+    """
 
     name: str
     short: str

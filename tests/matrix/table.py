@@ -42,10 +42,9 @@ def table(columns: Sequence[Column]) -> str:
     engines = [["Engine", "in the table", "version"]]
     engines += [[each.engine, each.short, each.version.partition("+")[0]] for each in columns]
     rows = [["Command", *(each.short for each in columns)]]
-    for row in columns[0].cells:
-        rows.append([row, *(_mark(each.cells[row], numbers) for each in columns)])
-    notes = [f"{number}. `{words}`" for words, number in numbers.items()]
-    return "\n".join([*_drawn(engines), "", *_drawn(rows), "", *notes, ""])
+    rows += [[row, *(_mark(each.cells[row], numbers) for each in columns)] for row in columns[0].cells]
+    notes = [["no", "sentence"], *([f"({number})", words] for words, number in numbers.items())]
+    return "\n".join([*_drawn(engines), "", *_drawn(rows), "", *_drawn(notes), ""])
 
 
 def _mark(cell: Cell, numbers: Mapping[str, str]) -> str:

@@ -11,8 +11,9 @@ from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result
 from agentless.model.nodes.device import Device
-from agentless.model.nodes.engine import Injection
+from agentless.model.nodes.engine import Injection, ToolkitFacts
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
+from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.spec import TaskSpec, check_devices_are_ours
 from agentless.rules.nodes.gpu_findings import find_faults
 from tests.engines import RENDERER
@@ -70,6 +71,13 @@ def test_a_task_gets_its_devices_and_sees_no_others(devices: list[Device], expec
 def test_a_device_of_which_nobody_has_said_whose_it_is_is_the_first_vendors() -> None:
     """As in the state of a controller from before there were others."""
     assert BOTH.injection("podman", [Device("GPU-1")]).arguments == ("--device", "nvidia.com/gpu=GPU-1")
+
+
+def test_a_docker_without_nvidias_hook_gets_each_gpu_by_its_uuid() -> None:
+    facts = EngineFacts(toolkits={"nvidia": ToolkitFacts("cdi")})
+    found = GpuVendors((Nvidia(),)).injection("docker", [Device("GPU-1"), Device("GPU-2")], facts)
+    words = ("--device", "nvidia.com/gpu=GPU-1", "--device", "nvidia.com/gpu=GPU-2")
+    assert found == Injection(words, {"NVIDIA_VISIBLE_DEVICES": "void"})
 
 
 def test_a_process_without_a_container_is_told_of_its_gpus() -> None:

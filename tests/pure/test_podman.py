@@ -142,6 +142,16 @@ def test_a_clock_that_is_off_is_noticed() -> None:
             "rootless podman on node1 cannot limit or pause containers with cgroups v1",
         ),
         (ROOTLESS, ("no linger",), "sudo loginctl enable-linger ann"),
+        (
+            INFO.replace("}", ',"runtime":{"name":"crun","version":"crun version 1.28"}}'),
+            ("hybrid",),
+            "crun on node1 cannot start containers: control groups of version 1 and 2 are mounted there at once",
+        ),
+        (
+            INFO.replace("}", ',"runtime":null}'),
+            (),
+            "podman on node1 cannot start containers: its runtime does not run",
+        ),
         (INFO, ("hidepid",), "/proc on node1 hides which containers hold GPUs (hidepid)"),
     ],
 )
@@ -166,6 +176,20 @@ def test_the_control_groups_that_it_may_not_use_are_known(info: str, lacks: list
 
 def test_a_user_s_podman_that_lacks_nothing_is_fine() -> None:
     assert facts(ROOTLESS).error is None
+
+
+@pytest.mark.parametrize(("name", "lines"), [("runc", ("hybrid",)), ("crun", ())])
+def test_a_runtime_that_can_start_containers_is_fine(name: str, lines: tuple[str, ...]) -> None:
+    assert facts(INFO.replace("}", f',"runtime":{{"name":"{name}"}}}}'), *lines).error is None
+
+
+def test_a_warning_at_each_call_spoils_no_answer() -> None:
+    warning = (
+        'time="2026-11-26T09:22:27Z" level=warning msg="Using cgroups-v1 which is deprecated in favor of cgroups-v2 '
+        'with Podman v5 and will be removed in a future version."'
+    )
+    found = facts(f"{warning}\n{INFO}", warning)
+    assert (found.version, found.error, len(found.listed)) == ("podman 4.3.1", None, 10)
 
 
 def test_a_node_without_flock_is_told_so() -> None:

@@ -35,8 +35,8 @@ class Commands:
 
     def words(self, template: str, /, *, timeout: float = 30.0, **values: object) -> Command:
         """One command as a script."""
-        return Command(shlex.join(self.argv(template, **values)) + "\n", timeout=timeout)
+        return Command(f"{self.dialect.prelude}{shlex.join(self.argv(template, **values))}\n", timeout=timeout)
 
     def script(self, template: str, /, *, timeout: float = 30.0, **values: object) -> Command:
         """A script."""
-        return Command(self.text(template, **values) + "\n", timeout=timeout)
+        return Command(f"{self.dialect.prelude}{self.text(template, **values)}\n", timeout=timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentless.engines.docker.info import IS_NERDCTL, IS_PODMAN
 from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.spec import TaskSpec
@@ -44,6 +45,27 @@ _CALLING = (
     Known(
         r"docker'?: ((command )?not found|No such file|inaccessible or not found)",
         "no docker command on {node}; install Docker there, or set its path with 'docker:' in the inventory",
+        "engine",
+    ),
+    Known(
+        re.escape(IS_PODMAN),
+        "docker on {node} is podman (package podman-docker); set 'docker: podman' for it in the inventory",
+        "engine",
+    ),
+    Known(
+        re.escape(IS_NERDCTL),
+        (
+            "docker on {node} is nerdctl, which agentless does not support; install Docker there, or podman and set "
+            "'docker: podman' for it in the inventory"
+        ),
+        "engine",
+    ),
+    Known(
+        r"client version (?P<what>[0-9.]+) is too (old|new)",
+        (
+            "the docker command on {node} does not fit its engine (API {what}); install both in the same version, or "
+            "set the path of one that fits with 'docker:' in the inventory"
+        ),
         "engine",
     ),
     Known(r"flock: ((command )?not found|inaccessible)", "no flock command on {node}; install util-linux there"),

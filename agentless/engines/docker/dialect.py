@@ -17,12 +17,16 @@ from agentless.model.tasks.task import Placement, Task
 
 
 def _facts(of: EngineAnswer) -> EngineFacts:
-    fields, runtimes = of.fields, of.fields.get("runtimes") or ()
+    fields, runtimes = of.fields, of.fields.get("runtimes")
+    runtimes = runtimes if isinstance(runtimes, Mapping) else {}
 
     def way(kit: Toolkit) -> Way | None:
-        if kit.runtime in runtimes or any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs):
+        if any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs):
             return "runtime"
-        return "cdi" if info.gives_by_cdi(fields, kit, list(of.lines)) else None
+        # A runtime alone may be one that `--gpus` does not know of: it needs the hook.
+        if info.gives_by_cdi(fields, kit, list(of.lines)):
+            return "cdi"
+        return "runtime" if kit.runtime in runtimes else None
 
     clock = ahead(seconds(fields.get("time")), of.asked, of.answered)
     engine_id = str(fields.get("id") or "")[:100] or None

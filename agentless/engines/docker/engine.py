@@ -83,9 +83,11 @@ class DockerEngine:
 
     def facts(self) -> tuple[Section, ...]:
         """Ask for its version and GPU toolkits, our containers, and other engines on the node."""
-        values = {"format": self._dialect.formats.info, "toolkits": self._vendors.toolkits}
+        asked = self._commands.script(
+            "docker-facts.sh.j2", format=self._dialect.formats.info, toolkits=self._vendors.toolkits
+        )
         return (
-            Section("docker.info", self._commands.text("docker-facts.sh.j2", **values)),
+            Section("docker.info", asked.script),
             Section("docker.containers", self.listing().script),
             beside.facts(self._renderer, self._node, self._dialect),
         )
@@ -243,8 +245,9 @@ class DockerEngine:
         }
         begin = self._dialect.template("docker-begin.sh.j2")
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
-        script = self._commands.text(
+        launch = self._commands.script(
             "docker-launch.sh.j2",
+            timeout=launch_script.WITHIN,
             **launch_script.lock_values(self._dialect, self._node, list(gpus)),
             volume_format=MARK,
             makes_volumes=self._dialect.makes_volumes,
@@ -254,7 +257,7 @@ class DockerEngine:
             start=self._commands.text("docker-start.sh.j2", begin=begin, **engine),
             **engine,
         )
-        return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
+        return replace(launch, secrets=dict(secrets))
 
     def _creation(self, wanted: Launch, docker: Sequence[str]) -> dict[str, Any]:
         """The template values of one launch. `docker` is the command with which its container is created."""

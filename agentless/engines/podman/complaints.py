@@ -13,6 +13,10 @@ from agentless.rules.tasks.known_complaints import find
 HIDDEN = (
     "/proc on {node} hides which containers hold GPUs (hidepid); log in as root there, or mount /proc without hidepid"
 )
+HYBRID = (
+    "crun on {node} cannot start containers: control groups of version 1 and 2 are mounted there at once; install runc "
+    'there and set runtime = "runc" under [engine] in /etc/containers/containers.conf'
+)
 _KNOWN = (
     Known(
         r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
@@ -70,6 +74,26 @@ _KNOWN = (
     Known(
         r"default OCI runtime \"(?P<what>[^\"]+)\" not found",
         "podman on {node} cannot start containers: {what} is missing; install it there",
+    ),
+    Known(r"cgroups in hybrid mode not supported", HYBRID),
+    Known(
+        r"could not find \"?(?P<what>netavark|aardvark-dns|catatonit|pasta|slirp4netns)\"? in one of",
+        "podman on {node} cannot start containers: {what} is missing; install it there",
+    ),
+    Known(
+        r"netavark: (?P<what>[^\n]{1,200})",
+        (
+            "podman on {node} cannot set up a network for containers ({what}); check netavark and nftables there, or "
+            "use --network host"
+        ),
+    ),
+    Known(
+        r"could not find a working (?P<what>conmon) binary",
+        "podman on {node} cannot start containers: {what} is missing; install it there",
+    ),
+    Known(
+        r"Runtime path (?P<what>\S+) is not valid",
+        "podman on {node} cannot start containers: its runtime {what} does not run; reinstall it there",
     ),
     Known(r"hidepid: processes of others cannot be seen", HIDDEN, "engine"),
 )

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from agentless.engines.dialect import Dialect, EngineAnswer, Formats
 from agentless.engines.docker.inspection import container_of_fields, inspected
-from agentless.engines.podman.complaints import HIDDEN, blame, explain
+from agentless.engines.podman.complaints import HIDDEN, HYBRID, blame, explain
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.node import Control, EngineFacts
 from agentless.model.tasks.claim import TASK, terms_of
@@ -64,6 +64,8 @@ def _unfit(of: EngineAnswer, version: str) -> str | None:
     as_root = "set 'docker: sudo podman' for it in the inventory"
     if _numbers(version) < OLDEST:
         return f"podman {version} on {name} is too old; install podman 4.1 or newer for GPU support"
+    if problem := _runtime_problem(of, name):
+        return problem
     if "hidepid" in of.lines:
         return HIDDEN.format(node=name)
     if not of.fields.get("rootless"):
@@ -75,6 +77,18 @@ def _unfit(of: EngineAnswer, version: str) -> str | None:
             f"containers of {user} on {name} would end when {user} logs out; on the node, run: sudo loginctl "
             f"enable-linger {user}, or {as_root}"
         )
+    return None
+
+
+def _runtime_problem(of: EngineAnswer, name: str) -> str | None:
+    """Why its runtime can start no container, None if it can or if that is unknown."""
+    if "runtime" not in of.fields:
+        return None
+    runtime = of.fields["runtime"]
+    if runtime is None:
+        return f"podman on {name} cannot start containers: its runtime does not run; run there: podman info"
+    if "hybrid" in of.lines and isinstance(runtime, Mapping) and runtime.get("name") == "crun":
+        return HYBRID.format(node=name)
     return None
 
 
@@ -126,7 +140,8 @@ PODMAN = Dialect(
         info=(
             '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
             ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}'
-            ',"root":{{json .Store.GraphRoot}}}'
+            ',"root":{{json .Store.GraphRoot}}'
+            ',"runtime":{{json .Host.OCIRuntime}}}'
         ),
         # A line of a container that is none of ours is empty.
         event=(
@@ -149,6 +164,8 @@ PODMAN = Dialect(
     makes_volumes=True,
     times_are_exact=False,  # one time for all that it read at once, also in the middle of a line
     quiet=("--log-level=error",),
+    # podman 5 warns at every call where control groups are of version 1. By sudo it still does, and is not listened to.
+    prelude="export PODMAN_IGNORE_CGROUPSV1_WARNING=1\n",
     under_lock=("unlocked",),
     templates={
         "docker-begin.sh.j2": "podman-begin.sh.j2",

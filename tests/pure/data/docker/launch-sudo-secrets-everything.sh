@@ -465,3 +465,4 @@ wait "$!"
 code=$?
 trap - EXIT
 case $code in 0 | 70 | 79 | 80) exit "$code" ;; *) exit 78 ;; esac
+

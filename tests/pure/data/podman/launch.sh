@@ -1,4 +1,5 @@
 export TOKEN=***
+export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
 _al_secret_1=$TOKEN
 unset TOKEN
@@ -468,3 +469,4 @@ wait "$!"
 code=$?
 trap - EXIT
 case $code in 0 | 70 | 79 | 80) exit "$code" ;; *) exit 78 ;; esac
+
