@@ -221,6 +221,16 @@ def test_a_volume_keeps_what_a_task_has_written(agentless):
     agentless("volume", "rm", "kept", "--on", "pod", "--force")
 
 
+def test_a_vps_that_was_stopped_runs_again_with_its_files(agentless, node):
+    task = agentless.json("vps", "create", "box", "pod::0")["id"]
+    agentless("vps", "ssh", "box", "--", "echo kept >/file")
+    agentless("vps", "stop", "box", "--grace", "2")
+    agentless("vps", "start", "box")
+    assert inspect(node, task)["State"]["Running"]
+    assert agentless("vps", "ssh", "box", "--", "cat /file").out == "kept\n"
+    agentless("vps", "rm", "box", "--force", "--yes")
+
+
 def test_an_image_that_is_not_there_says_what_to_write(agentless):
     done = agentless("submit", "pod", "--image", "nosuch:1", "--wait", "--", "true", code=None)
     assert "add it to the name, such as docker.io/library/nosuch:1" in done.err
