@@ -15,6 +15,11 @@ from agentless.rules.nodes.checks import remedies
 
 _HOT = 90
 """°C from which data centre cards slow down."""
+_UTILITIES = {
+    "dnf": "nvidia-driver-cuda",
+    "zypper": "nvidia-compute-utils-G06",
+}
+"""The packages with nvidia-smi, where they have another name."""
 _KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
 _SOURCE = "https://nvidia.github.io/libnvidia-container"
 
@@ -67,6 +72,14 @@ def _bus(found: NvidiaCheckup, sample: GpuSample, system: System) -> Iterator[Ch
         return
     seen = counted(len(found.bus), "NVIDIA GPU") + " on the bus"
     others = {bus: module for bus, module in found.bus.items() if module != "nvidia"}
+    if not others and not sample.gpus and sample.error is None:
+        package = _UTILITIES.get(system.manager, "nvidia-utils")
+        if system.id == "ubuntu" and found.module:
+            package = f"nvidia-utils-{found.module.partition('.')[0]}"
+        fix = remedies.install(system, "nvidia-smi" if system.id == "debian" else package)
+        why = "agentless asks the driver by nvidia-smi. Without it, the node counts as one without GPUs."
+        yield Check("bus", "failed", seen, "the driver has the cards, but there is no nvidia-smi on PATH", fix, why)
+        return
     if not others:
         yield ok("bus", f"{seen}, driven by nvidia")
         return
