@@ -64,9 +64,13 @@ class World:
         self.cli.write_inventory(f"version: 1\nnodes:\n  node1: {{{words}}}\n")
 
     def bad(self) -> dict[str, dict]:
-        """The checks that are not ok, by name, without the sum of the connection."""
+        """The checks that are not ok, by name.
+
+        Without the sum of the connection, and the kernel log, which users may not read on some machines.
+        """
         found = self.cli.json("doctor", "node1", code=None)
-        return {c["check"]: c for c in found if c["verdict"] in ("failed", "warning") and c["check"] != "reach"}
+        bad = {check["check"]: check for check in found if check["verdict"] in ("failed", "warning")}
+        return {name: check for name, check in bad.items() if name not in ("reach", "xids")}
 
     def run(self, fix: str) -> None:
         """Run what doctor has printed, as root on this machine, which is the node's, too."""
@@ -80,7 +84,8 @@ class World:
 def world(lab, tmp_path_factory):
     node = lab.nodes["node1"]
     home = tmp_path_factory.mktemp("home")
-    shutil.copytree(lab.home / ".ssh", home / ".ssh")
+    (home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(lab.home / ".ssh/known_hosts", home / ".ssh")
     cli = Cli(lab, "doctor", inventory=None, HOME=str(home))
     found = World(lab, node, cli, home)
     found.inventory()
@@ -204,9 +209,6 @@ def test_a_host_key_that_is_not_known(world):
 def test_a_host_key_that_has_changed(world, node):
     known = world.home / ".ssh/known_hosts"
     before = known.read_text()
-    # The files that the lab's ssh_config names are those of the lab.
-    config = world.home / ".ssh/config"
-    config.write_text(config.read_text().replace(f"{world.lab.home}/.ssh/known_hosts", str(known)))
     node.new_host_key()
     fix = turns_red(world, "host-key")["fix"]
     assert fix.splitlines()[1] == "agentless nodes trust node1"

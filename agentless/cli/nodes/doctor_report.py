@@ -38,16 +38,17 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
     wide = max(map(len, nodes))
     for at, (node, checks) in enumerate(nodes.items()):
         verdicts = [verdict_of(check) for check in checks]
+        shown = [check for check in checks if not _is_sum(check, verdicts)]
+        verdicts = [verdict_of(check) for check in shown]
         if in_full and at:
             print_line("")
         worst = next(each for each in ("failed", "warning", "skipped", "ok") if each in verdicts)
         _line(f"{node:{wide}}  ", _MARKS[worst], _counts(verdicts))
-        shown = [check for check in checks if not _is_sum(check, verdicts)]
         if not in_full:
             shown = [check for check in shown if verdict_of(check) in ("failed", "warning") or _is_trial(check)]
         _checks(shown, in_full=in_full)
     if not in_full and any(verdict_of(check) != "ok" for check in found):
-        print_line("Details: agentless doctor NODE. Scripts that mend the nodes: agentless doctor --fix")
+        print_line("Details: agentless doctor NODE; scripts with fixes: agentless doctor --fix")
 
 
 def verdict_of(check: Mapping[str, Any]) -> str:

@@ -16,12 +16,11 @@ Nothing here is trusted: values are cut, and what makes no sense is left out.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal
-
-import orjson
 
 from agentless.engines.docker.commands import Commands
 from agentless.model.command import Result, Section
@@ -80,15 +79,10 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
     found: dict[str, list[str]] = defaultdict(list)
     for line in answer.out.split("\n"):
         key, _, value = line.partition(" ")
-        if len(found[key]) < 100:
+        if len(found[key]) < 2000:
             found[key].append(value)
     programs = found["program"]
-    text = next((line for line in found["info"] if line.startswith("{")), "")
-    try:
-        fields: Any = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        fields = {}
-    fields = fields if isinstance(fields, dict) else {}
+    fields = _object("\n".join(found["info"]))
     errors = fields.get("ServerErrors")
     words = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else ""
     if not fields:
@@ -112,6 +106,15 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         unreachable=unreachable or ("no answer" if code in _TIMED_OUT else None),
         **facts,
     )
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The first object in an answer. podman prints it in many lines, and commands print warnings around it."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:

@@ -172,7 +172,7 @@ def _faults(node: Node, sample: GpuSample, system: System) -> Iterator[Check]:
     place = f"GPU {gpu.index}" if gpu else last.pci_bus_id
     wrong = f"{last.name} on {place}: {last.meaning}"
     fix = f"{root}nvidia-smi -r -i {gpu.index}  # nothing may use it\n" if gpu else ""
-    fix += f"# If it comes again: {root}reboot, then check power, cooling and seat of the card"
+    fix += f"# If it comes again: {root}reboot, then check power, cooling and slot of the card"
     why = "The driver reported a fault after which the GPU has to be reset or the card checked."
     yield Check("xids", "failed", wrong, wrong, fix, why)
 

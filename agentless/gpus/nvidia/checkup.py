@@ -108,7 +108,7 @@ def parse(sections: Mapping[str, Result]) -> NvidiaCheckup:
 
 
 _SWITCH = ("Enabled", "Disabled")
-_WHY = ("too hot", "the power supply brakes it", "warm, so its driver slows it")
+_WHY = ("too hot", "too little power", "warm, so its driver slows it")
 """By the columns of the second question."""
 
 

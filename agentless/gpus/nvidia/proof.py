@@ -17,7 +17,7 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
     """The best proof there is: the driver in the container, its devices, or what the engine was asked for."""
     listed = set(_LISTED.findall(saw))
     devices = {int(number) for number in _DEVICE.findall(saw)}
-    told = set(_NAMED.findall(_LISTED.sub("", saw)))
+    asked = set(_NAMED.findall(_LISTED.sub("", saw)))
     if listed:
         if listed == {gpu.uuid}:
             return Proof("ok", "nvidia-smi in the container lists this GPU and no other")
@@ -33,10 +33,10 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
         return Proof("ok", f"the container has {names} and no other: {which}")
     if node.minors or node.devices:
         return Proof("failed", "the container has no device of a GPU: the toolkit gave it none")
-    if told == {gpu.uuid}:
+    if asked == {gpu.uuid}:
         return Proof(
             "ok",
-            "the engine was told this GPU and no other; devices could not be compared, because this node has no "
+            "the engine was asked for this GPU and no other; devices could not be compared, because this node has no "
             "/dev/nvidia* files",
         )
-    return Proof("failed", f"the container was told {', '.join(sorted(told)) or 'of no GPU'}")
+    return Proof("failed", f"the engine was asked for {', '.join(sorted(asked)) or 'no GPU'}")

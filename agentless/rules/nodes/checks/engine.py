@@ -29,7 +29,7 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
         yield _denied(node, found, user or "$USER")
         return
     if found.socket:
-        owner = found.socket.owner if found.socket.exists else "is not there"
+        owner = found.socket.owner if found.socket.exists else "does not exist"
         yield ok("socket", f"{found.socket.path} {owner}")
     error = node.observation.engine.error if node.observation.engine else None
     if found.fault == "down" and not node.config.has_podman:
@@ -53,12 +53,17 @@ def state(node: Node, found: EngineCheckup, system: System) -> Iterator[Check]:
     yield _storage(found)
     if found.disk:
         yield _disk(node, found.disk)
+    yield _registry(node, found, system)
+
+
+def limits(node: Node, system: System, *, is_rootless: bool) -> Iterator[Check]:
+    """Limits that the engine cannot keep."""
     engine = node.observation.engine
     if engine and engine.lacks:
         words = what_it_lacks(node.config, engine.lacks)
         fix = "# In /etc/default/grub, add to GRUB_CMDLINE_LINUX: cgroup_enable=memory swapaccount=1\n"
         fix += f"{remedies.sudo(system)}update-grub && {remedies.sudo(system)}reboot"
-        if found.is_rootless:
+        if is_rootless:
             fix = (
                 "sudo mkdir -p /etc/systemd/system/user@.service.d\n"
                 "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | "
@@ -68,7 +73,6 @@ def state(node: Node, found: EngineCheckup, system: System) -> Iterator[Check]:
         why = "Tasks with such a limit are started on other nodes only."
         wrong = f"missing control groups: {', '.join(sorted(engine.lacks))}"
         yield Check("limits", "failed", wrong, wrong, fix, why, words=words)
-    yield _registry(node, found, system)
 
 
 def _command(node: Node, found: EngineCheckup, system: System) -> Check:

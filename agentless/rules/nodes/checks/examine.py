@@ -68,8 +68,10 @@ def _engine(node: Node, checkup: Checkup, system: System, before: Sequence[Check
             yield ok("docker", f"version {seen.version if seen else None}")
     if _has_failed(found):
         yield from _skip(engine.NAMES, found)
-    elif checkup.engine:
+        return
+    if checkup.engine:
         yield from engine.state(node, checkup.engine, system)
+    yield from engine.limits(node, system, is_rootless=bool(checkup.engine and checkup.engine.is_rootless))
 
 
 def _gpus(node: Node, vendor: VendorChecks, before: Sequence[Check]) -> Iterator[Check]:
