@@ -247,7 +247,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "docker-trial.sh.j2": {
         "docker": lists,
-        "scripts": lists,
+        "scripts": some,
         "label": values,
         "image": values,
         "is_sent": st.booleans(),
