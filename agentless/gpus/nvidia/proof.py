@@ -36,7 +36,7 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
     if asked == {gpu.uuid}:
         return Proof(
             "ok",
-            "the request to the engine names this GPU and no other; devices could not be compared, because this node has no "
-            "/dev/nvidia* files",
+            "the request to the engine names this GPU and no other; devices could not be compared, because this node "
+            "has no /dev/nvidia* files",
         )
     return Proof("failed", f"the request to the engine names {', '.join(sorted(asked)) or 'no GPU'}")

@@ -37,6 +37,7 @@ class NodeServices(Protocol):
 def add_to(app: FastAPI, services: NodeServices) -> None:
     """Add them."""
     _add_nodes(app, services)
+    _add_doctor(app, services)
     _add_gpus(app, services)
     _add_host_keys(app, services)
 
@@ -84,6 +85,8 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
         await known.heard([node])
         return node_view(await exclusions.empty(node, within))
 
+
+def _add_doctor(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
         """Check nodes."""
