@@ -71,8 +71,8 @@ said held|GPU-1|2aaaaaaaaaa|bob
 code 75
 @launch
 said  {CID}
-late
 code 0
+saw agentless: late
 @end
 """
 

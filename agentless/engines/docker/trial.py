@@ -17,6 +17,7 @@ EACH = 60.0
 """Seconds for one of the containers, from the lock to its removal."""
 _TIMES = "{{json .Created}} {{json .State.StartedAt}}"
 _TIME = re.compile(r'"([^"]{1,64})"')
+_LATE = "saw agentless: late"
 _CODE = re.compile(r"code ([0-9]{1,3})")
 
 
@@ -50,7 +51,7 @@ def _answer(lines: Sequence[str]) -> TrialAnswer:
     return TrialAnswer(
         # What a launch is refused for is on one stream, what an engine complains of on the other.
         Result(code, said, said),
-        "\n".join(line[4:] for line in lines if line.startswith("saw ")),
+        "\n".join(line[4:] for line in lines if line.startswith("saw ") and line != _LATE),
         started - created if created and started and started >= created else None,
-        "late" in lines,
+        _LATE in lines,
     )
