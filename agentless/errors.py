@@ -118,7 +118,12 @@ class Unreachable(NoAnswer):
 
 
 class AuthFailed(Unreachable):
-    """The node's SSH server took none of our keys."""
+    """The node's SSH server took none of our keys. The message is `problem` with the command `fix`."""
+
+    def __init__(self, message: str, problem: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.problem = problem or message
+        self.fix = fix
 
 
 class HostKeyRejected(Unreachable):
@@ -126,7 +131,7 @@ class HostKeyRejected(Unreachable):
 
     `host` is the host field of a `known_hosts` line for it (`10.0.0.11`, `[gpu2.lab]:2222`), `key` the rest of that
     line (`ssh-ed25519 AAAA…`), `fingerprint` the presented key's `SHA256:…`; `recorded` are the fingerprints on
-    record, empty for an unknown host. A `revoked` key is on record as one that nobody may show.
+    record, empty for an unknown host; the first is in `file`. A `revoked` key is on record as one that nobody may show.
     """
 
     def __init__(
@@ -138,9 +143,11 @@ class HostKeyRejected(Unreachable):
         fingerprint: str,
         recorded: tuple[str, ...] = (),
         revoked: bool = False,
+        file: str = "",
     ) -> None:
         super().__init__(message)
         self.revoked = revoked
+        self.file = file
         self.host = host
         self.key = key
         self.fingerprint = fingerprint

@@ -41,6 +41,7 @@ ON_ENGINES = frozenset(
         "docs/how-to/files/env.md",
         "docs/how-to/files/upload.md",
         "docs/how-to/files/volumes.md",
+        "docs/how-to/nodes/doctor.md",
         "docs/how-to/run/folder.md",
         "docs/how-to/work/forward.md",
         "docs/how-to/work/interactive.md",

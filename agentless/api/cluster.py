@@ -224,9 +224,16 @@ class Cluster:
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", {"gpu": gpu}))
 
     @Verb
-    def doctor(self, node: str | Iterable[str] | None = None) -> list[CheckView]:
-        """Checks of all nodes, or of these: is it reached, does Docker work, does Docker see its GPUs."""
-        return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
+    def doctor(self, node: str | Iterable[str] | None = None, *, run: bool = False) -> list[CheckView]:
+        """Checks of all nodes, or of these, from the name of the host to the toolkit of the engine.
+
+        With `run`, a container is started on each free GPU, which has to see that GPU and no other.
+        """
+        found = self._client.get("/v1/doctor", node=node)
+        if run:
+            nodes = [node] if isinstance(node, str) else list(node or ())
+            found = [*found, *self._client.post("/v1/doctor/run", {"nodes": nodes})]
+        return [parse(CheckView, each) for each in found]
 
     @StreamVerb
     def events(

@@ -34,6 +34,7 @@ from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
@@ -124,8 +125,8 @@ class Controller:
         self.clock = clock
         self._vendors = GpuVendors(VENDORS)
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
-        self._known_hosts = paths.config_dir() / "known_hosts"
-        self.host_keys = HostKeys(self._known_hosts)
+        self._ssh_files = SshFiles(home=Path.home(), known_hosts=paths.config_dir() / "known_hosts")
+        self.host_keys = HostKeys(self._ssh_files.known_hosts)
         store, key = TaskStore(state / "state.json"), KeyFile(state / "key")
         self._store = store
         self._signer = Signer(store.controller, key.key)
@@ -184,7 +185,8 @@ class Controller:
         self.exclusions = Drains(nodes, self.records, news, bus, clock)
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
-        self.doctor = Doctor(nodes, ledger)
+        self.trials = Trials(nodes, self._vendors, self._renderer, clock)
+        self.doctor = Doctor(nodes, ledger, self._vendors, self._renderer, self._ssh_files, clock)
 
     def _build_files(self, state: Path, store: TaskStore) -> None:
         """Build the parts that are about envs, images and files."""
@@ -287,6 +289,7 @@ class Controller:
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
         await _closed("samples", self.samples.close)
+        await _closed("trials", self.trials.close)
         live = len(self.tasks.live)
         do_all([
             PeriodicJob("usage", self.usage.write),
@@ -314,8 +317,7 @@ class Controller:
         await self.port.on_inventory(inventory)
 
     def _link(self, node: NodeConfig) -> NodeLink:
-        files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
-        transport = plugins.load("remote.transports", node.connection).make(node, files)
+        transport = plugins.load("remote.transports", node.connection).make(node, self._ssh_files)
         parts = node, self._renderer, self._signer, self._vendors, PODMAN if node.has_podman else DOCKER
         return NodeLink(
             node,

@@ -10,11 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.command import Result, Section
+from agentless.model.nodes.check import VendorChecks
+from agentless.model.nodes.checkup import System
+from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit
-from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.trial import Proof
 from agentless.ports import GpuVendor, ScriptRenderer
 
 
@@ -60,6 +64,28 @@ class GpuVendors:
         """The faults of all vendors in the kernel log, None if it cannot be read."""
         found = [faults for vendor in self._vendors if (faults := vendor.parse_faults(sections)) is not None]
         return tuple(fault for faults in found for fault in faults) if found else None
+
+    def checkup(self, renderer: ScriptRenderer) -> tuple[Section, ...]:
+        """What `doctor` asks, of all vendors."""
+        return tuple(section for vendor in self._vendors for section in vendor.checkup(renderer))
+
+    def checks(self, sections: Mapping[str, Result], node: Node, system: System) -> VendorChecks:
+        """The checks of all vendors. The toolkit is that of the vendor that has GPUs there."""
+        found = [vendor.checks(sections, node, system) for vendor in self._vendors]
+        return VendorChecks(
+            tuple(check for each in found for check in each.before),
+            tuple(check for each in found for check in each.after),
+            next((each.install for each in found if each.install), ""),
+        )
+
+    def look(self, renderer: ScriptRenderer) -> str:
+        """A script for a container that prints which GPUs it sees, of any vendor."""
+        return "\n".join(vendor.look(renderer) for vendor in self._vendors)
+
+    def proof(self, saw: str, gpu: GpuReading, sections: Mapping[str, Result]) -> Proof:
+        """Whether a container that printed this sees exactly this GPU, as its vendor judges."""
+        vendor = next((each for each in self._vendors if each.name == gpu.vendor), self._vendors[0])
+        return vendor.proof(saw, gpu, sections)
 
     # ------------------------------------------------------------------ giving
 

@@ -242,12 +242,23 @@ class ResumeView:
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """A check of `doctor`. `ok` is None if the check could not run; `detail` contains the fix."""
+    """A check of `doctor`. `ok` is None if the check could not run; `detail` contains the fix.
+
+    `verdict` is `ok`, `warning` (then `ok` is True), `failed` or `skipped`. `seen` is what was seen, `wrong` what is
+    wrong about it, `fix` the commands that mend it, one per line, and `why` it matters. The commands are for the node,
+    or for the controller's machine if `here`. Early controllers fill only the first four fields.
+    """
 
     node: str
     check: str
     ok: bool | None
     detail: str
+    verdict: str = ""
+    seen: str = ""
+    wrong: str = ""
+    fix: str = ""
+    why: str = ""
+    here: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
+from agentless.model.nodes.checkup import EngineCheckup
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -108,6 +110,24 @@ class Engine(Protocol):
 
 class ContainerEngine(Engine, Protocol):
     """An engine for containers: it lists them, describes each by its id, and reports changes."""
+
+    def checkup(self) -> Section:
+        """Ask for what `doctor` wants to know of the engine."""
+
+    def parse_checkup(self, sections: Mapping[str, Result]) -> EngineCheckup | None:
+        """The answer to that; None if it was cut off."""
+
+    def trial(self, wanted: Sequence[Launch], label: str, image: str | None) -> Command:
+        """Launch containers with this label one after the other, print what each prints, and remove it.
+
+        The script ends by itself and leaves nothing. `image` is one that comes as an archive on its stdin.
+        """
+
+    def clear_trial(self, label: str, image: str | None) -> Command:
+        """Remove what a trial has left whose script was ended: containers with this label, and the image."""
+
+    def parse_trial(self, result: Result) -> list[TrialAnswer]:
+        """What became of each; those whose turn did not come are missing. Raises RuntimeFailed."""
 
     def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
         """Give a container these limits (memory in bytes) while it runs; None: as it is."""

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from agentless.model.command import Result, Section
+from agentless.model.nodes.check import VendorChecks
+from agentless.model.nodes.checkup import System
+from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
-from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
+from agentless.model.nodes.trial import Proof
 
 
 class ScriptRenderer(Protocol):
@@ -77,3 +81,15 @@ class GpuVendor(Probe, Protocol):
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         """Known complaints at a launch by this engine."""
+
+    def checkup(self, renderer: ScriptRenderer) -> tuple[Section, ...]:
+        """The sections with what `doctor` wants to know of its GPUs; none if nothing."""
+
+    def checks(self, sections: Mapping[str, Result], node: Node, system: System) -> VendorChecks:
+        """The checks in the answer, none for a node without its GPUs. Pure."""
+
+    def look(self, renderer: ScriptRenderer) -> str:
+        """A script for a container that prints which of its GPUs that sees."""
+
+    def proof(self, saw: str, gpu: GpuReading, sections: Mapping[str, Result]) -> Proof:
+        """Whether a container that printed this sees exactly this GPU. `sections` are the node's own. Pure."""

@@ -38,13 +38,19 @@ LEAST_PROCESSES = 32
 
 
 class Session:
-    """One node, kept connected. `name` is what it is called in messages, `programs` are what is mostly run there."""
+    """One node, kept connected. `name` is what it is called in messages, `programs` are what is mostly run there.
+
+    Of the last shell that started, `noise` is how many bytes it printed before its first command, and `began` how many
+    seconds it took until then.
+    """
 
     def __init__(self, transport: Transport, name: str = "the node", programs: Sequence[str] = ()) -> None:
         self._transport = transport
         self._name = name
         self._programs = " and ".join(filter(None, (", ".join(programs), "the shell")))
         self._connected = False
+        self.noise: int | None = None
+        self.began: float | None = None
         self._processes: int | None = None
         self._slots = asyncio.Semaphore(SHELLS)
         self._idle: list[Worker] = []
@@ -259,8 +265,10 @@ class Session:
             try:
                 worker = Worker(await self._transport.shell(own=own, wait=wait))
                 try:
+                    asked = asyncio.get_running_loop().time()
                     async with asyncio.timeout(START_TIMEOUT):
                         processes = await worker.greet(asks=self._processes is None)
+                    self.noise, self.began = worker.noise, asyncio.get_running_loop().time() - asked
                     self._processes = processes if self._processes is None else self._processes
                     if 0 < self._processes < LEAST_PROCESSES:
                         raise Unreachable(

@@ -36,12 +36,14 @@ class EndedError(Exception):
 class Worker:
     """A shell that prints marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it.
 
-    `group` is its process group, `busy` whether something of a command may be in it, `idle` whether it can take one.
+    `group` is its process group, `noise` how many bytes it printed before it could take a command, `busy` whether
+    something of a command may be in it, `idle` whether it can take one.
     """
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.group = 0
+        self.noise = 0
         self.busy = False
         self.idle = False
         self._seen = {1: bytearray(), 2: bytearray()}
@@ -55,6 +57,7 @@ class Worker:
         await self.shell.write(guards.greeting(mark, asks=asks))
         found = await self._until(mark, GREETING)
         self.group = found[1][0]
+        self.noise = len(found[1][1]) + len(found[2][1])
         await self.shell.write(guards.prelude())
         return found[2][0]
 

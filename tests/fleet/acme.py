@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
+from agentless.model.nodes.check import VendorChecks
+from agentless.model.nodes.checkup import System
+from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
+from agentless.model.nodes.trial import Proof
 from agentless.ports import ScriptRenderer
 
 PROGRAM = """\
@@ -59,6 +63,22 @@ class Acme:
         del engine, way  # the same for all
         arguments = tuple(word for uuid in devices for word in ("--device", f"/dev/acme/{uuid}"))
         return Injection(arguments, {VISIBLE: ",".join(devices) or "none"})
+
+    def checkup(self, renderer: ScriptRenderer) -> tuple[Section, ...]:
+        del renderer  # nothing to ask
+        return ()
+
+    def checks(self, sections: Mapping[str, Result], node: Node, system: System) -> VendorChecks:
+        del sections, node, system
+        return VendorChecks()
+
+    def look(self, renderer: ScriptRenderer) -> str:
+        del renderer
+        return f"echo ${VISIBLE}"
+
+    def proof(self, saw: str, gpu: GpuReading, sections: Mapping[str, Result]) -> Proof:
+        del sections
+        return Proof("ok" if gpu.uuid in saw else "failed", saw)
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         del engine

@@ -13,7 +13,6 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from agentless.rules.nodes.breakdown import FIRST
-from agentless.rules.views.publish import checks
 from tests.fleet.client import until
 from tests.fleet.desk import me
 
@@ -152,7 +151,7 @@ async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
 async def test_doctor_and_the_events_name_it(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
-        found = {check.check: check for check in checks(node(controller))}
+        found = {check.check: check for check in await controller.doctor.examine(["n1"])}
         assert [name for name, check in found.items() if not check.ok] == ["toolkit"]
         assert found["toolkit"].detail.startswith(SENTENCE)
         events = [json.loads(event) for _, event in controller.tasks.history.events(0, -1)]

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from agentless.model.nodes.check import VendorChecks
+from agentless.model.nodes.checkup import Checkup
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Control, EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import never, obstacles, refusal
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
+from agentless.rules.nodes.checks.examine import examine
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies.pack import cost
-from agentless.rules.views.publish import checks
 from tests.pure.build import NOW, READY, cluster, reading, seen, spec, task
 
 WANTS: list[tuple[str, dict[str, Any], str, str]] = [
@@ -110,9 +112,11 @@ def test_nobody_who_has_not_asked_for_it_is_pinned_where_the_engine_cannot(
 
 
 def test_doctor_names_what_is_missing_and_nothing_else() -> None:
-    (limits,) = [check for check in checks(cluster(without("memory", "cpuset")).nodes["node1"]) if not check.ok]
-    assert (limits.check, limits.ok) == ("limits", False)
+    found = examine(cluster(without("memory", "cpuset")).nodes["node1"], Checkup(), VendorChecks())
+    (limits,) = [check for check in found if check.verdict != "ok"]
+    assert (limits.name, limits.verdict) == ("limits", "failed")
     assert limits.detail.startswith(
         "Docker cannot pin to a NUMA node, limit memory: missing control groups: cpuset, memory; "
     )
-    assert all(check.check != "limits" for check in checks(cluster(seen()).nodes["node1"]))
+    healthy = examine(cluster(seen()).nodes["node1"], Checkup(), VendorChecks())
+    assert all(check.name != "limits" for check in healthy)

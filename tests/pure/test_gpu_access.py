@@ -13,9 +13,9 @@ from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import never, obstacles, refusal
+from agentless.rules.nodes.checks.gpus import toolkit
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies.pack import cost
-from agentless.rules.views.publish import checks
 from tests.pure.build import NOW, cluster, reading, seen, spec, task
 
 KIT = Nvidia.toolkit
@@ -34,14 +34,15 @@ def start(on: Cluster, target: str, **wants: Any) -> Any:
     return plan(on, [wish], NOW, {None: cost}).starts.get("t1")
 
 
-def said_by_doctor(on: Cluster) -> tuple[bool | None, str]:
-    return next((check.ok, check.detail) for check in checks(on.nodes["node1"]) if check.check == "toolkit")
+def said_by_doctor(on: Cluster) -> tuple[str, str]:
+    check = toolkit(on.nodes["node1"], "", "install it")
+    return check.verdict, check.detail
 
 
 def test_who_wants_a_gpu_of_it_is_refused_in_doctors_words() -> None:
     on, wish = cluster(node()), spec(needs=parse_target("node1::0"))
-    ok, words = said_by_doctor(on)
-    assert (ok, words) == (False, f"Docker on node1 cannot give GPUs to containers; {KIT.fixes['docker']}")
+    verdict, words = said_by_doctor(on)
+    assert (verdict, words) == ("failed", f"Docker on node1 cannot give GPUs to containers; {KIT.fixes['docker']}")
     assert start(on, "node1::0") is None
     assert words in str(refusal(on, wish))
     assert words in str(never(on, wish))
@@ -63,12 +64,5 @@ def test_a_task_without_gpus_or_without_a_container_does_not_mind() -> None:
 def test_it_is_said_how_gpus_are_given(way: Way, words: str) -> None:
     uuids = [gpu.uuid for gpu in node().sample.gpus]
     on = cluster(node(way=way, cdi=frozenset(f"nvidia.com/gpu={uuid}" for uuid in uuids)))
-    assert said_by_doctor(on) == (True, words)
+    assert said_by_doctor(on) == ("ok", words)
     assert start(on, "node1::0").node == "node1"
-
-
-def test_a_gpu_that_no_cdi_file_lists_is_named_with_the_command_that_lists_it() -> None:
-    listed = f"nvidia.com/gpu={node().sample.gpus[0].uuid}"
-    ok, words = said_by_doctor(cluster(node(way="cdi", cdi=frozenset({listed}))))
-    assert ok is False
-    assert words == f"Docker on node1 finds no CDI device for GPU 1; on the node, run: {KIT.lists}"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
-from typing import Any
 
 import pytest
 
-from agentless.gpus.nvidia.vendor import Nvidia
-from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.gpu import GpuSample, GpuTopology
 from agentless.model.nodes.host_load import Disk, HostLoad
-from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NodeConfig, NumaNode, PciCard
+from agentless.model.nodes.node import HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Rank
 from agentless.model.view import GpuView, NodeView, NumaView, TaskView
 from agentless.rules.scheduling.plan import Outlook, Promise
 from agentless.rules.views.publish import (
     address_of,
-    checks,
     gpu_view,
     node_view,
     reservation_view,
@@ -168,14 +164,6 @@ def test_a_node_that_was_never_reached_shows_nothing_it_cannot_know() -> None:
     assert (view.state, view.reason, view.gpus, view.cores, view.docker) == ("offline", "no route", 0, None, None)
 
 
-MISSING = {"nvidia": ToolkitFacts(None, fix=Nvidia.toolkit.fixes["docker"])}
-
-
-def doctor(**changes: object) -> dict[str, tuple[bool | None, str]]:
-    found = checks(cluster(seen(**changes)).nodes["node1"])
-    return {check.check: (check.ok, check.detail) for check in found}
-
-
 LOAD = HostLoad(12.3, (11.2, 10.9, 10.5), 62669, 68403, Disk("/var/lib/docker", 431200, 1875000), 61, 9, 9, 1e6, 2e3)
 
 
@@ -203,74 +191,3 @@ def test_a_numa_node_has_its_gpus_by_the_kernel_else_by_the_driver() -> None:
     topology = GpuTopology(numa={0: 0, 1: 1, 2: 1, 3: 7})
     node = cluster(seen(sample=GpuSample(tuple(readings)), host=host, topology=topology)).nodes["node1"]
     assert node_view(node).numa == (NumaView(0, "0-15", 16, 65536, (0, 1)), NumaView(1, "16-31", 16, None, (2,)))
-
-
-def test_cards_without_a_driver_are_said_by_doctor_too() -> None:
-    """Such a node is no CPU machine."""
-    there = seen(gpus=0, host=HostFacts(32, 131072, cards=(PciCard("0000:01:00.0", "0x10de"),), system=("debian",)))
-    words = "1 NVIDIA card on the PCI bus, but no driver: install it with: sudo apt install nvidia-driver"
-    node = cluster(there).nodes["node1"]
-    assert (node_view(node).cards, node.state) == (words, "online")
-    assert [(check.ok, check.detail) for check in checks(node) if check.check == "nvidia"] == [(False, words)]
-
-
-def test_a_healthy_node_passes_every_check() -> None:
-    assert {check: ok for check, (ok, _) in doctor().items()} == dict.fromkeys(
-        ("reach", "docker", "nvidia", "toolkit"), True
-    )
-
-
-def test_the_engine_is_called_by_its_name() -> None:
-    assert doctor()["toolkit"][1] == "Docker can use GPUs"
-
-
-def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
-    found = doctor(error="no route")
-    assert found.pop("reach") == (False, "no route")
-    assert set(found.values()) == {(None, "skipped; fix the failed check above first")}
-
-
-def test_each_check_that_fails_has_its_own_words() -> None:
-    down = doctor(engine=EngineFacts(error="no daemon"))
-    assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, "no daemon"))
-    assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
-    sample = GpuSample((reading("node1", 0, vendor="nvidia"),))
-    without = doctor(sample=sample, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))
-    assert without["toolkit"][0] is False
-    assert "nvidia-container-toolkit" in without["toolkit"][1]
-
-
-def test_a_node_without_gpus_needs_no_toolkit() -> None:
-    assert doctor(gpus=0, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))["toolkit"][0] is True
-
-
-def test_gpus_of_one_driver_are_counted_in_words() -> None:
-    assert doctor(gpus=1)["nvidia"] == (True, "1 GPU, driver 550.54.15")
-    assert doctor(gpus=2)["nvidia"] == (True, "2 GPUs, driver 550.54.15")
-    unknown = GpuSample((reading("node1", 0, driver=None),))
-    assert doctor(sample=unknown)["nvidia"] == (True, "1 GPU")
-
-
-def test_without_a_gpu_it_is_said_what_runs_there() -> None:
-    assert doctor(sample=GpuSample(()))["nvidia"] == (True, "no GPU: CPU tasks only")
-
-
-@pytest.mark.parametrize("missing", ["engine", "sample"])
-def test_what_has_not_answered_yet_is_neither_well_nor_ill(missing: str) -> None:
-    found = doctor(**{missing: None})
-    assert [(check, ok) for check, (ok, _) in found.items()] == [("reach", True), ("docker", None)]
-
-
-@pytest.mark.parametrize(("fault", "check"), [("engine", "docker"), ("start", "docker"), ("gpus", "toolkit")])
-def test_a_launch_that_failed_is_told_where_the_trouble_is(fault: Any, check: str) -> None:
-    found = doctor(broken=Breakdown("no hook", fault, bare=False, again=NOW, pause=5))
-    assert found.pop(check) == (
-        False,
-        "no hook; after the fix, run: agentless nodes resume node1 (or let a task try the node)",
-    )
-    assert {ok for ok, _ in found.values()} == {True}
-
-
-def test_a_machine_with_two_names_fails_its_check() -> None:
-    found = checks(cluster(seen()).nodes["node1"], "it is node2")
-    assert [(each.detail, each.ok) for each in found if each.check == "identity"] == [("it is node2", False)]

@@ -241,6 +241,27 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "cp-packed.sh.j2": {"copy": some},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
+    "docker-checkup.sh.j2": {
+        "docker": lists,
+        "programs": lists,
+        "socket": maybe,
+        "root_key": st.sampled_from(["DockerRootDir", "graphRoot"]),
+        "registry": values,
+        "pull_within": st.just(5),
+    },
+    "docker-trial.sh.j2": {
+        "docker": lists,
+        "scripts": some,
+        "label": values,
+        "image": values,
+        "is_sent": st.booleans(),
+        "within": st.just(15),
+        "times_format": values,
+    },
+    "docker-trial-clear.sh.j2": {"docker": lists, "label": values, "image": values},
+    "node-checkup.sh.j2": {"programs": lists, "folders": lists},
+    "nvidia-checkup.sh.j2": {"cdi": values, "questions": some},
+    "nvidia-look.sh.j2": {},
     "docker-facts.sh.j2": {"docker": lists, "format": values, "toolkits": toolkits},
     "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
     "docker-files-make.sh.j2": {

@@ -75,8 +75,8 @@ def task(agentless):
 def test_doctor_tells_that_there_is_no_flock(person):
     """Without it nothing can be launched."""
     (failed,) = [check for check in person.json("doctor", code=1) if check["ok"] is False]
-    assert failed["check"] == "docker"
-    assert failed["detail"] == "no flock command on odd; install util-linux there"
+    assert failed["check"] == "flock"
+    assert failed["detail"].startswith("there is no flock command; on the node, run: ")
 
 
 def test_a_task_has_its_gpu_and_its_log(agentless, task):

@@ -104,7 +104,7 @@ def _detail(node: str, tried: Tried) -> str:
     words = [
         f"Docker {check['detail'].removeprefix('version ')}" if check["check"] == "docker" else check["detail"]
         for check in tried.checks
-        if check["node"] == node and check["check"] not in ("reach", "toolkit")
+        if check["node"] == node and check["check"] in ("docker", "nvidia")
     ]
     return tried.problems.get(node, ", ".join(words))
 

@@ -184,6 +184,13 @@ class PruneEnvsRequest(BaseModel):
     dry_run: bool = False
 
 
+class DoctorRequest(BaseModel):
+    """Body of `POST /v1/doctor/run`: the nodes; none means all."""
+
+    model_config = ConfigDict(extra="forbid")
+    nodes: list[str] = []
+
+
 class DrainRequest(BaseModel):
     """Reason for the drain. Default: the previous reason, if any."""
 

@@ -3,29 +3,94 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
+from agentless.errors import AgentlessError
+from agentless.gpus.vendors import GpuVendors
+from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.nodes.checkup import SYSTEM, Checkup, Contact
+from agentless.model.nodes.cluster import Node
 from agentless.model.view import CheckView
-from agentless.rules.views.publish import checks
+from agentless.ports import Clock
+from agentless.remote import approach, checkup
+from agentless.remote.transports import SshFiles
+from agentless.render import Renderer
+from agentless.rules.nodes.checks.examine import examine
+from agentless.rules.views.publish import check_view
+
+ASKED_WITHIN = 60.0
+"""Seconds for a node's answer: the engine and a registry have limits of their own."""
 
 
 class Doctor:
     """Runs the checks of `agentless doctor`."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        vendors: GpuVendors,
+        renderer: Renderer,
+        files: SshFiles,
+        clock: Clock,
+    ) -> None:
         self._nodes = nodes
         self._ledger = ledger
+        self._vendors = vendors
+        self._renderer = renderer
+        self._files = files
+        self._clock = clock
 
     async def examine(self, nodes: Iterable[str] = ()) -> list[CheckView]:
         """Check these nodes, or all if none is named, and the controller."""
         links = self._nodes.links_to(nodes)
-        names = [link.node.name for link in links]
-        await asyncio.gather(*(link.ready() for link in links))
-        # One that breaks off meanwhile says so by itself.
-        await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
+        asked = await asyncio.gather(*map(self._ask, links))
         seen = self._nodes.cluster().nodes
-        found = [check for name in names if name in seen for check in checks(seen[name], self._nodes.twin(name))]
+        found = [
+            view
+            for link, answer in zip(links, asked, strict=True)
+            if (node := seen.get(link.node.name))
+            for view in self._checks(node, *answer)
+        ]
         trouble = self._ledger.examine_stores()
-        return [*found, CheckView("controller", "state", False, trouble)] if trouble else found
+        return [*found, CheckView("controller", "state", False, trouble, "failed")] if trouble else found
+
+    def _checks(self, node: Node, known: Checkup, answer: dict[str, Result]) -> Iterable[CheckView]:
+        vendor = self._vendors.checks(answer, node, known.machine.system if known.machine else SYSTEM)
+        checks = examine(node, known, vendor, self._nodes.twin(node.name))
+        return (check_view(node.name, check) for check in checks)
+
+    async def _ask(self, link: NodeLink) -> tuple[Checkup, dict[str, Result]]:
+        """Ask a node, and look at the way to it meanwhile."""
+        way = asyncio.create_task(approach.look(link.node, self._files))
+        await link.ready()
+        answer: dict[str, Result] = {}
+        machine = engine = None
+        folders = {"local_temp": link.node.local_temp} if link.node.local_temp else {}
+        if link.online:
+            sections = (
+                *checkup.sections(self._renderer, folders),
+                link.runtime.checkup(),
+                *self._vendors.checkup(self._renderer),
+            )
+            asked = self._clock.now()
+            # One that breaks off meanwhile says so by itself.
+            refreshed = asyncio.gather(link.refresh(), return_exceptions=True)
+            with contextlib.suppress(AgentlessError):
+                answer = split_sections((await link.run(Command(join_sections(sections), timeout=ASKED_WITHIN))).stdout)
+            answered = self._clock.now()
+            await refreshed
+            machine = checkup.parse(answer, folders, asked, answered)
+            engine = link.runtime.parse_checkup(answer)
+        contact = Contact(
+            failure=None if link.online else link.failure,
+            logged_in=link.connection.logged_in,
+            sessions=link.session.sessions,
+            noise=link.session.noise,
+            began=link.session.began,
+        )
+        return Checkup(await way, contact, machine, engine), answer

@@ -15,6 +15,7 @@ import orjson
 from agentless.engines import beside, launch_script
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.dialect import Dialect, EngineAnswer
+from agentless.engines.docker import checkup, trial
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.complaints import without_words_of
 from agentless.engines.docker.dialect import DOCKER
@@ -29,8 +30,10 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
+from agentless.model.nodes.checkup import EngineCheckup
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
+from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
@@ -146,6 +149,14 @@ class DockerEngine:
             cgroup_parent=beside.parent_of(self._node, neighbours, fields.get("cgroups"), fields.get("security")),
         )
 
+    def checkup(self) -> Section:
+        """Ask for what `doctor` wants to know of the engine."""
+        return checkup.section(self._commands)
+
+    def parse_checkup(self, sections: Mapping[str, Result]) -> EngineCheckup | None:
+        """The answer to that; None if it was cut off."""
+        return checkup.parse(self._commands, sections)
+
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task, by label: somebody may have renamed them."""
         return self._commands.script(
@@ -259,6 +270,21 @@ class DockerEngine:
         )
         return replace(launch, secrets=dict(secrets))
 
+    def trial(self, wanted: Sequence[Launch], label: str, image: str | None) -> Command:
+        """Launch containers one after the other, print what each prints, and remove it; see `parse_trial`."""
+        return trial.command(self._commands, [self.launches([each]).script for each in wanted], label, image)
+
+    def clear_trial(self, label: str, image: str | None) -> Command:
+        """Remove what a trial has left whose script was ended."""
+        return self._commands.script("docker-trial-clear.sh.j2", label=label, image=image or "")
+
+    def parse_trial(self, result: Result) -> list[TrialAnswer]:
+        """What became of each; those whose turn did not come are missing. Raises RuntimeFailed."""
+        try:
+            return trial.parse(result)
+        except RuntimeFailed as error:
+            raise RuntimeFailed(f"{self._node.name}: {self.complaint(str(error))}") from None
+
     def _creation(self, wanted: Launch, docker: Sequence[str]) -> dict[str, Any]:
         """The template values of one launch. `docker` is the command with which its container is created."""
         task, placement, spec = wanted.task, wanted.placement, wanted.task.spec
@@ -310,7 +336,7 @@ class DockerEngine:
             cgroup_parent=beside.group(task, placement, parent) if parent else None,
             image=prepared.image if prepared else spec.image,
             hostname=spec.name if spec.workload == "vps" and not spec.network else None,
-            entrypoint=command[0] if idle else None,
+            entrypoint=command[0] if idle else wanted.entrypoint,
             command=command[1:] if idle else command,
         )
         return [*docker, *_not_started(create[len(docker) :], len(command) - len(idle))]

@@ -60,9 +60,10 @@ _TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB; {_LOOK}"
 _NO_DEVICES = "No devices were found"
 
 _REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
+_MISMATCH = re.compile(r"Driver/library version mismatch")
 _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(r"Driver/library version mismatch"),
+        _MISMATCH,
         "the NVIDIA driver was updated, but the old one is still loaded; reboot the node, or reload the nvidia modules",
     ),
     (
@@ -157,7 +158,9 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     gpus, error = _gpus(rows, messages, code)
     lost = tuple(bus for text in _LOST.findall("\n".join(messages)) if (bus := pci_bus_id(text))) if error else ()
     if code not in _ANSWERED:
-        return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost, _LISTER)
+        known = () if not gpus and error is None else None
+        mismatch = any(map(_MISMATCH.search, messages))
+        return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
     said, code, _ = _until(rest, "@end ")
     processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
     return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER)

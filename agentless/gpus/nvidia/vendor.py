@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentless.gpus.nvidia import faults, probe, topology
+from agentless.gpus.nvidia import checks, checkup, faults, probe, proof, topology
 from agentless.gpus.nvidia.complaints import LIST_DEVICES, known
 from agentless.model.command import Result, Section
+from agentless.model.nodes.check import VendorChecks
+from agentless.model.nodes.checkup import System
+from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.complaint import Known
 from agentless.model.nodes.engine import EngineName, Injection, Toolkit, Way
-from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
+from agentless.model.nodes.trial import Proof
 from agentless.ports import ScriptRenderer
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -76,6 +80,22 @@ class Nvidia:
             )
         # The engine needs literal double quotes around several.
         return Injection(("--gpus", f'"device={names}"') if devices else (), {_VISIBLE: names or _NONE})
+
+    def checkup(self, renderer: ScriptRenderer) -> tuple[Section, ...]:
+        """One section; it needs no root."""
+        return checkup.sections(renderer, _CDI)
+
+    def checks(self, sections: Mapping[str, Result], node: Node, system: System) -> VendorChecks:
+        """The checks in the answer."""
+        return checks.checks(node, checkup.parse(sections), system)
+
+    def look(self, renderer: ScriptRenderer) -> str:
+        """Lists GPUs, devices and variables."""
+        return renderer.script("nvidia-look.sh.j2")
+
+    def proof(self, saw: str, gpu: GpuReading, sections: Mapping[str, Result]) -> Proof:
+        """Whether a container sees exactly this GPU."""
+        return proof.proof(saw, gpu, checkup.parse(sections))
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
         """Complaints of its toolkit, and of engines that cannot hand out its GPUs."""

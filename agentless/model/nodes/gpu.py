@@ -79,7 +79,8 @@ class GpuSample:
 
     `processes` is None if they could not be read. Then no GPU of the node can be allocated. `error` says in words what
     the driver could not do; if `hung`, it did not answer in time. `lost` are PCI bus ids of GPUs that the driver cannot
-    reach. `lister` is the command with which a person lists the GPUs.
+    reach. `lister` is the command with which a person lists the GPUs. `mismatch`: the loaded driver is not the one that
+    is installed.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -88,6 +89,7 @@ class GpuSample:
     hung: bool = False
     lost: tuple[str, ...] = ()
     lister: str = ""
+    mismatch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

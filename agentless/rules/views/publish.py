@@ -7,18 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.model.caller import Caller
+from agentless.model.nodes.check import Check
 from agentless.model.nodes.cluster import Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.host_load import HostLoad
-from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
-from agentless.model.units import counted, format_duration
+from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
 from agentless.rules.nodes.cards import without_driver
-from agentless.rules.nodes.cgroup_limits import what_it_lacks
-from agentless.rules.nodes.gpu_access import unlisted, why_no_gpus
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.usage.idle import words
@@ -237,14 +236,6 @@ def address_of(config: NodeConfig) -> str:
     return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
 
 
-def _breakdown(node: Node) -> str:
-    """Why launches on a node fail, and what follows. Empty if they do not."""
-    broken = node.observation.broken
-    if not broken:
-        return ""
-    return f"{broken.reason}; after the fix, run: agentless nodes resume {node.name} (or let a task try the node)"
-
-
 def _hands_out_gpus(seen: Observation) -> bool | None:
     """Whether the engine has what it needs to hand out the GPUs of the node, or any GPUs where it has none."""
     toolkits = seen.engine.toolkits if seen.engine else {}
@@ -255,61 +246,17 @@ def _hands_out_gpus(seen: Observation) -> bool | None:
     return toolkit.ready if toolkit else None
 
 
-_DRIVER = "nvidia"
-"""The check of the GPU driver, whichever vendor's: it was published by this name when NVIDIA was the only one."""
-
-
-def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
-    """The checks of `doctor` for a node, each after those that it depends on. `twin`: it is another node's machine."""
-    seen = node.observation
-    if seen.error is not None:
-        rest = (
-            CheckView(node.name, what, None, "skipped; fix the failed check above first")
-            for what in ("docker", _DRIVER, "toolkit")
-        )
-        return (CheckView(node.name, "reach", False, seen.error), *rest)
-    found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} via {node.config.connection}")]
-    if twin:
-        found.append(CheckView(node.name, "identity", False, twin))
-    engine, sample = seen.engine, seen.sample
-    if engine is None or sample is None:
-        return (*found, CheckView(node.name, "docker", None, node.reason))
-    broken = _breakdown(node)
-    docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
-    found.append(CheckView(node.name, "docker", not docker, docker or _version(engine)))
-    if problem := sample.error or without_driver(seen.host, sample):
-        found.append(CheckView(node.name, _DRIVER, False, problem))
-    else:
-        count = len(sample.gpus)
-        driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
-        words = counted(count, "GPU") + (f", driver {driver}" if driver else "")
-        found.append(CheckView(node.name, _DRIVER, True, words if count else "no GPU: CPU tasks only"))
-    if not sample.gpus:
-        found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
-    elif broken and not docker:
-        found.append(CheckView(node.name, "toolkit", False, broken))
-    else:
-        found.append(_toolkit(node, engine, sample.gpus[0].vendor))
-    if engine.lacks:
-        found.append(CheckView(node.name, "limits", False, what_it_lacks(node.config, engine.lacks)))
-    return tuple(found)
-
-
-def _version(engine: EngineFacts) -> str:
-    """The version of an engine, and what about it is not as usual."""
-    found = [f"version {engine.version}"]
-    found += ["containerd's image store"] if engine.store == "containerd" else []
-    found += ["rootless"] if engine.rootless else []
-    return ", ".join([*found, engine.note] if engine.note else found)
-
-
-def _toolkit(node: Node, engine: EngineFacts, vendor: str) -> CheckView:
-    toolkit = engine.toolkits.get(vendor)
-    if toolkit is None and engine.error:
-        return CheckView(node.name, "toolkit", None, engine.error)
-    if toolkit is None or toolkit.ready:
-        missing = unlisted(node)
-        by_cdi = " by CDI" if toolkit and toolkit.way == "cdi" and not node.config.has_podman else ""
-        can = f"{node.config.engine_title} can use GPUs{by_cdi}"
-        return CheckView(node.name, "toolkit", not missing, missing or can)
-    return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or why_no_gpus(node) or "")
+def check_view(node: str, check: Check) -> CheckView:
+    """The published value of a check."""
+    return CheckView(
+        node=node,
+        check=check.name,
+        ok={"ok": True, "warning": True, "failed": False}.get(check.verdict),
+        detail=check.detail,
+        verdict=check.verdict,
+        seen=check.seen,
+        wrong=check.wrong,
+        fix=check.fix,
+        why=check.why,
+        here=check.here,
+    )

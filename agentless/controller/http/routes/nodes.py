@@ -9,11 +9,12 @@ from fastapi import FastAPI, Query
 from pydantic import FiniteFloat
 
 from agentless.controller.http.caller import CurrentCaller
-from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
+from agentless.controller.http.schemas import DoctorRequest, DrainRequest, ResumeRequest, TrustRequest
 from agentless.controller.nodes.doctor import Doctor
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.host_keys import HostKey, HostKeys
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.trials import Trials
 from agentless.controller.state.views import GpuViews
 from agentless.model.view import CheckView, GpuView, ImageView, NodeView, ResumeView
 from agentless.rules.views.publish import node_view
@@ -29,12 +30,14 @@ class NodeServices(Protocol):
     exclusions: Drains
     gpu_views: GpuViews
     doctor: Doctor
+    trials: Trials
     host_keys: HostKeys
 
 
 def add_to(app: FastAPI, services: NodeServices) -> None:
     """Add them."""
     _add_nodes(app, services)
+    _add_doctor(app, services)
     _add_gpus(app, services)
     _add_host_keys(app, services)
 
@@ -82,10 +85,17 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
         await known.heard([node])
         return node_view(await exclusions.empty(node, within))
 
+
+def _add_doctor(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
         """Check nodes."""
         return await services.doctor.examine(node)
+
+    @app.post("/v1/doctor/run")
+    async def doctor_run(request: DoctorRequest, caller: CurrentCaller) -> list[CheckView]:
+        """Start a container on each free GPU of nodes, and check what it sees."""
+        return await services.trials.run(request.nodes, caller)
 
 
 def _add_gpus(app: FastAPI, services: NodeServices) -> None:

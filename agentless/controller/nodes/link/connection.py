@@ -30,12 +30,14 @@ class NodeConnection:
     """A session that is kept.
 
     `failure` is why the node cannot be reached now, `offline_since` from when on (Unix seconds); both are None while it
-    can. `answered` is set once it has answered or is known not to.
+    can. `logged_in` is whether the last try got through the login. `answered` is set once it has answered or is known
+    not to.
     """
 
     def __init__(self, session: Session, cache: NodeCache) -> None:
         self.failure: AgentlessError | None = None
         self.offline_since: float | None = cache.now()
+        self.logged_in = False
         self.answered = asyncio.Event()
         self._session = session
         self._cache = cache
@@ -60,7 +62,9 @@ class NodeConnection:
             self._wake.clear()
             since = math.inf
             try:
+                self.logged_in = False
                 await self._session.connect()
+                self.logged_in = True
                 await greet()
                 self.failure, self.offline_since, since = None, None, time()
                 self.answered.set()

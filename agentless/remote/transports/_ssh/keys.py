@@ -32,12 +32,14 @@ class Tried:
         parts += self.unusable
         if self.encrypted:
             keys = " ".join(str(path) for path in self.encrypted)
-            parts += [f"{keys} is encrypted, and no SSH agent has it", f"run: ssh-add {keys}"]
+            parts += [f"{keys} is encrypted, and no SSH agent has it"]
+            fix = f"ssh-add {keys}"
         else:
             make = "" if self.offered else "ssh-keygen -t ed25519 && "
             port = "" if hop.port == 22 else f"-p {hop.port} "
-            parts += [f"run: {make}ssh-copy-id {port}{hop.user}@{hop.host}"]
-        return AuthFailed(f"{hop.where} rejected the login: {'; '.join(parts)}")
+            fix = f"{make}ssh-copy-id {port}{hop.user}@{hop.host}"
+        problem = f"{hop.where} rejected the login: {'; '.join(parts)}"
+        return AuthFailed(f"{problem}; run: {fix}", problem, fix)
 
 
 def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable[[K], bytes]) -> tuple[list[K], Tried]:

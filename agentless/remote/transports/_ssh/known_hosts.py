@@ -81,6 +81,7 @@ class KnownHosts:
             key=key,
             fingerprint=shown,
             recorded=recorded,
+            file=str(self.keys[0][1]),
         )
 
 

@@ -73,7 +73,8 @@ class NodeDetails(Details):
         parts: list[Part] = [("\nChecks\n", "bold")]
         signs = {True: ("ok   ", "$text-success"), False: ("FAIL ", "$text-error"), None: ("-    ", "dim")}
         for check in found:
-            parts += ["  ", signs[check["ok"]], f"{check['check']:8} {printable(check['detail'])}\n"]
+            sign = ("warn ", "$text-warning") if check.get("verdict") == "warning" else signs[check["ok"]]
+            parts += ["  ", sign, f"{check['check']:12} {printable(check['detail'])}\n"]
         self._checks = parts
         return [*parts, *self._curves()]
 

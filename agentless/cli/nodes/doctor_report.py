@@ -1,0 +1,114 @@
+"""What `agentless doctor` prints for people: a line for a healthy node, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentless.cli.output import has_colours, print_line
+from agentless.model.text import printable
+
+Row = dict[str, Any]
+_MARKS = {"ok": "ok", "warning": "warn", "failed": "FAIL", "skipped": "-"}
+_COLOURS = {"ok": 32, "warn": 33, "FAIL": 31, "-": 90}
+_SUM = "reach"
+"""The sum of the checks before it: a node that fails one of those fails it, too."""
+
+
+def by_node(found: Iterable[Row]) -> dict[str, list[Row]]:
+    """The checks of each node, in order."""
+    nodes: dict[str, list[Row]] = {}
+    for check in found:
+        nodes.setdefault(check["node"], []).append(check)
+    return nodes
+
+
+def merged(found: Sequence[Row], tried: Sequence[Row]) -> list[Row]:
+    """The checks of each node, and after them those with a container."""
+    more = by_node(tried)
+    return [check for node, checks in by_node(found).items() for check in (*checks, *more.get(node, ()))]
+
+
+def show(found: Sequence[Row], *, in_full: bool) -> None:
+    """Print the checks; without `in_full` only those that are not ok, below a line for each node."""
+    nodes = by_node(found)
+    wide = max(map(len, nodes))
+    for at, (node, checks) in enumerate(nodes.items()):
+        verdicts = [verdict_of(check) for check in checks]
+        shown = [check for check in checks if not _is_sum(check, verdicts)]
+        verdicts = [verdict_of(check) for check in shown]
+        if in_full and at:
+            print_line("")
+        worst = next(each for each in ("failed", "warning", "skipped", "ok") if each in verdicts)
+        _line(f"{node:{wide}}  ", _MARKS[worst], _counts(verdicts))
+        if not in_full:
+            shown = [check for check in shown if verdict_of(check) in ("failed", "warning") or _is_trial(check)]
+        _checks(shown, in_full=in_full)
+    if not in_full and any(verdict_of(check) != "ok" for check in found):
+        print_line("Details: agentless doctor NODE; scripts with fixes: agentless doctor --fix")
+
+
+def verdict_of(check: Mapping[str, Any]) -> str:
+    """The verdict, also of an early controller."""
+    return check.get("verdict") or {True: "ok", False: "failed"}.get(check["ok"], "skipped")
+
+
+def _is_sum(check: Row, verdicts: Sequence[str]) -> bool:
+    return check["check"] == _SUM and check["ok"] is False and verdicts.count("failed") > 1
+
+
+def _is_trial(check: Row) -> bool:
+    """Whether it was asked for by --run."""
+    return bool(check["check"] == "start" or check["check"].startswith("run"))
+
+
+def _counts(verdicts: Sequence[str]) -> str:
+    words = {"failed": "failed", "warning": "warning", "skipped": "skipped", "ok": "ok"}
+    counts = {each: verdicts.count(each) for each in words}
+    if counts["ok"] == len(verdicts):
+        return f"{len(verdicts)} checks"
+    plural = {"warning": "s" * (counts["warning"] != 1)}
+    return ", ".join(f"{count} {words[each]}{plural.get(each, '')}" for each, count in counts.items() if count)
+
+
+def _checks(checks: Sequence[Row], *, in_full: bool) -> None:
+    names = max((len(check["check"]) for check in checks), default=0)
+    for check in checks:
+        verdict = verdict_of(check)
+        is_bad = verdict in ("failed", "warning")
+        text = (check.get("wrong") or check["detail"]) if is_bad else check.get("seen") or check["detail"]
+        indent = names + 10
+        first, *others = _wrapped(text, indent)
+        _line(f"  {check['check']:{names}}  ", f"{_MARKS[verdict]:4}", first)
+        for line in others:
+            print_line(" " * indent + line)
+        if verdict == "failed" or (is_bad and in_full):
+            _remedy(check, " " * indent, in_full=in_full)
+
+
+def _remedy(check: Row, indent: str, *, in_full: bool) -> None:
+    """The commands, which are not wrapped because they are there to be copied, and why it matters."""
+    for line in _wrapped(check.get("why") or "", len(indent)) if in_full else ():
+        print_line((indent + line).rstrip())
+    fix = (check.get("fix") or "").splitlines()
+    if fix:
+        place = "Run here:" if check.get("here") else f"Run on {check['node']}:"
+        print_line(f"{indent}{place}")
+        for line in fix:
+            print_line(f"{indent}  {line}")
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    room = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 0
+    text = printable(" ".join(text.split()))
+    lines = textwrap.wrap(text, max(20, room), break_on_hyphens=False) if room else [text]
+    return lines or [""]
+
+
+def _line(before: str, mark: str, after: str) -> None:
+    word = mark.strip()
+    shown = printable(before) + (f"\033[{_COLOURS[word]}m{mark}\033[0m" if has_colours() else mark)
+    print(f"{shown}  {printable(after)}".rstrip())  # noqa: T201 - with a colour

@@ -1,0 +1,183 @@
+"""The engine as `doctor` wants to know it.
+
+Output of `docker-checkup.sh.j2`, line by line:
+
+    program /usr/bin/docker       the engine's command, and `sudo` before it; nothing behind the word: not on PATH
+    elsewhere /snap/bin/docker    where a command is that is not on PATH
+    socket yes no /run/docker.sock    whether there is a socket, and whether the login may write to it
+    socketowner root:docker 660
+    info {"ID":…}                 the answer to `info` as JSON, and complaints
+    df /dev/sda1 … 41 % /         a line of `df -Pk` for the folder of the engine
+    root /var/lib/docker          that folder
+    pull …                        what a pull of an image that does not exist says, and `code` with its exit code
+
+Nothing here is trusted: values are cut, and what makes no sense is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agentless.engines.docker.commands import Commands
+from agentless.model.command import Result, Section
+from agentless.model.nodes.checkup import Disk, EngineCheckup, Socket
+from agentless.model.text import cut, printable
+
+SECTION = "engine.checkup"
+ANSWER = 96 << 10
+"""Bytes of the answer: `info` of an engine with many plugins and devices has 20 KB."""
+PULL_WITHIN = 5
+"""Seconds for a registry to answer."""
+_DENIED = re.compile(r"permission denied", re.IGNORECASE)
+_SUDO = re.compile(r"sudo: |sudoers|not allowed to execute", re.IGNORECASE)
+_DOWN = re.compile(
+    r"Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
+    r"Is the docker daemon running|connection refused|no such file or directory",
+    re.IGNORECASE,
+)
+_UNREACHABLE = re.compile(
+    r"no such host|i/o timeout|connection refused|network is unreachable|no route to host|Client\.Timeout|"
+    r"deadline exceeded|TLS handshake|x509|proxyconnect|server misbehaving|connection reset|EOF",
+    re.IGNORECASE,
+)
+_TIMED_OUT = frozenset({"124", "137", "143"})
+_HUB = "docker.io"
+
+
+def registry_of(image: str | None) -> str:
+    """The registry of an image's name."""
+    first, slash, _ = (image or "").partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else _HUB
+
+
+def section(commands: Commands) -> Section:
+    """The section to run on the node."""
+    words = commands.node.docker
+    programs = [word for word in words[: 2 if words[0].rpartition("/")[2] == "sudo" else 1] if not word.startswith("-")]
+    hosts = [word for word in words if word.startswith("unix://")]
+    hosts += [word.partition("=")[2] for word in words if word.startswith(("--host=unix://", "DOCKER_HOST=unix://"))]
+    script = commands.text(
+        "docker-checkup.sh.j2",
+        programs=programs,
+        socket=(hosts[0] if hosts else "") if commands.dialect.is_docker else None,
+        root_key="DockerRootDir" if commands.dialect.is_docker else "graphRoot",
+        registry=registry_of(commands.node.image),
+        pull_within=PULL_WITHIN,
+    )
+    return Section(SECTION, script, most=ANSWER)
+
+
+def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup | None:
+    """The engine in an answer; None if it was cut off."""
+    answer = sections.get(SECTION)
+    if answer is None:
+        return None
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in answer.out.split("\n"):
+        key, _, value = line.partition(" ")
+        if len(found[key]) < 2000:
+            found[key].append(value)
+    programs = found["program"]
+    fields = _object("\n".join(found["info"]))
+    errors = fields.get("ServerErrors")
+    words = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else ""
+    if not fields:
+        words = words or " ".join(found["info"])
+    facts = (_docker if commands.dialect.is_docker else _podman)(fields)
+    pulled = found["pull"]
+    code = pulled[-1].removeprefix("code ") if pulled else ""
+    said = " ".join(pulled[:-1])
+    # The cause is behind the address that was asked for.
+    unreachable = (
+        cut(printable(said.rpartition('": ')[2]), 200) if _UNREACHABLE.search(said) or code in _TIMED_OUT else None
+    )
+    return EngineCheckup(
+        program=cut(printable(programs[-1]), 300) if programs and all(programs) else None,
+        elsewhere=cut(printable(" ".join(found["elsewhere"][:1])), 300),
+        socket=_socket(found),
+        fault=_fault(words),
+        words=cut(printable(words), 300),
+        disk=_disk(found),
+        registry=registry_of(commands.node.image),
+        unreachable=unreachable or ("no answer" if code in _TIMED_OUT else None),
+        **facts,
+    )
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The first object in an answer. podman prints it in many lines, and commands print warnings around it."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:
+    if not words:
+        return ""
+    if _SUDO.search(words):
+        return "sudo"
+    if _DENIED.search(words):
+        return "denied"
+    return "down" if _DOWN.search(words) else "other"
+
+
+def _docker(fields: Mapping[str, Any]) -> dict[str, Any]:
+    runtimes = fields.get("Runtimes")
+    status = fields.get("DriverStatus")
+    security = fields.get("SecurityOptions")
+    devices = fields.get("DiscoveredDevices")
+    snapshotter = "io.containerd.snapshotter" in str(status)
+    return {
+        "driver": _word(fields.get("Driver")),
+        "store": "containerd" if snapshotter else "classic" if fields.get("Driver") else "",
+        "cgroups": _word(f"v{fields['CgroupVersion']}" if fields.get("CgroupVersion") else ""),
+        "runtimes": tuple(map(_word, list(runtimes)[:20])) if isinstance(runtimes, dict) else (),
+        "default_runtime": _word(fields.get("DefaultRuntime")),
+        "cdi": _devices(devices),
+        "is_rootless": "rootless" in str(security),
+        "warnings": tuple(cut(printable(str(each)), 200) for each in (fields.get("Warnings") or ())[:20]),
+    }
+
+
+def _podman(fields: Mapping[str, Any]) -> dict[str, Any]:
+    host, store = fields.get("host") or {}, fields.get("store") or {}
+    return {
+        "driver": _word(store.get("graphDriverName")),
+        "store": "",
+        "cgroups": _word(host.get("cgroupVersion")),
+        "runtimes": (_word((host.get("ociRuntime") or {}).get("name")),),
+        "default_runtime": _word((host.get("ociRuntime") or {}).get("name")),
+        "is_rootless": bool((host.get("security") or {}).get("rootless")),
+    }
+
+
+def _devices(devices: object) -> tuple[str, ...]:
+    if not isinstance(devices, list):
+        return ()
+    return tuple(_word(each.get("ID")) for each in devices[:256] if isinstance(each, dict))
+
+
+def _word(value: object) -> str:
+    return cut(printable(str(value or "")), 100)
+
+
+def _socket(found: Mapping[str, list[str]]) -> Socket | None:
+    if not found["socket"]:
+        return None
+    seen, may, path = (*found["socket"][0].split(" ", 2), "", "", "")[:3]
+    owner = cut(printable(" ".join(found["socketowner"][:1])), 100)
+    return Socket(cut(printable(path), 300), seen == "yes", may == "yes", owner)
+
+
+def _disk(found: Mapping[str, list[str]]) -> Disk | None:
+    words = found["df"][0].split() if found["df"] else []
+    numbers = [int(word) for word in words[1:4] if word.isdecimal() and len(word) < 18]
+    if len(numbers) < 3 or not found["root"]:
+        return None
+    return Disk(cut(printable(found["root"][0]), 300), numbers[0] << 10, numbers[2] << 10)

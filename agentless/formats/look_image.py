@@ -1,0 +1,84 @@
+"""A container image of 3 KB whose only program prints which devices and variables a container has.
+
+For nodes that have no image with a shell. The program needs no library: it writes what the kernel says of `/dev` (names
+between zeros) and its environment to standard output. Its source is in `tests/pure/data/look/`, and a test assembles
+it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+
+from agentless.formats.tar_writing import END, file, header
+
+NAME = "agentless-doctor:1"
+PROGRAM = "/look"
+_BASE = 0x400000
+
+
+@dataclass(frozen=True, slots=True)
+class _Processor:
+    """A processor: its name in images, its number in ELF files, and the program."""
+
+    name: str
+    number: int
+    code: str
+
+
+_PROCESSORS = {
+    "x86_64": _Processor(
+        "amd64",
+        62,
+        "SIHsABAAAEiNPW4AAADoQgAAAInvSInmugAQAAC42QAAAA8F6DoAAAB/6EiNPU8AAADoHgAAAInvSInmugAQAAAxwA8F6BkAAAB/6zH/uDwAAAAP"
+        "BTH2MdK4AgAAAA8FicXDQYnEicKFwH4MvwEAAAC4AQAAAA8FRYXkwy9kZXYAL3Byb2Mvc2VsZi9lbnZpcm9uAA==",
+    ),
+    "aarch64": _Processor(
+        "arm64",
+        183,
+        "/wdA0aEEABAUAACU4AMTKuEDAJECAILSqAeA0gEAANQVAACUTP//VKEDADALAACU4AMTKuEDAJECAILS6AeA0gEAANQMAACUTP//VAAAgNKoC4DS"
+        "AQAA1GAMgJICAIDSAwCA0ggHgNIBAADU8wMAKsADX9b0AwAqHwAAca0AAFQCfECTIACA0ggIgNIBAADUnwIAccADX9YvZGV2AC9wcm9jL3NlbGYv"
+        "ZW52aXJvbgA=",
+    ),
+}
+"""By `uname -m`."""
+
+
+def program(machine: str) -> bytes | None:
+    """The program for a processor, as `uname -m` names it; None if there is none."""
+    processor = _PROCESSORS.get(machine)
+    if processor is None:
+        return None
+    code = base64.b64decode(processor.code)
+    start = 64 + 56
+    size = start + len(code)
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    elf = struct.pack("<HHIQQQIHHHHHH", 2, processor.number, 1, _BASE + start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x10000)
+    return ident + elf + segment + code
+
+
+def archive(machine: str) -> bytes | None:
+    """The image as `docker load` takes it; None for a processor without a program."""
+    code = program(machine)
+    if code is None:
+        return None
+    layer = header(PROGRAM.lstrip("/"), size=len(code), mode=0o755) + code + bytes(-len(code) % 512) + END
+    config = {
+        "architecture": _PROCESSORS[machine].name,
+        "os": "linux",
+        "created": "2024-01-01T00:00:00Z",
+        "config": {"Cmd": [PROGRAM]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "agentless doctor"}],
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]
+    return b"".join((
+        file("config.json", json.dumps(config).encode()),
+        file("manifest.json", json.dumps(manifest).encode()),
+        file("layer.tar", layer),
+        END,
+    ))  # fmt: skip

@@ -1,0 +1,1 @@
+"""The checks of `doctor`: facts in, checks out."""

@@ -1,0 +1,460 @@
+"""The checks of doctor: what each finds wrong, and the command that mends it on each distribution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentless.cli.nodes.doctor_script import script_of
+from agentless.engines.docker import checkup as engine_checkup
+from agentless.engines.docker.commands import Commands
+from agentless.engines.docker.dialect import DOCKER
+from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
+from agentless.gpus.nvidia import checkup as nvidia_checkup
+from agentless.gpus.nvidia.checks import checks as nvidia_checks
+from agentless.gpus.nvidia.vendor import Nvidia
+from agentless.model.command import Result
+from agentless.model.nodes.check import Check, VendorChecks
+from agentless.model.nodes.checkup import (
+    Approach,
+    Checkup,
+    Contact,
+    Disk,
+    EngineCheckup,
+    Folder,
+    Machine,
+    Socket,
+    System,
+)
+from agentless.model.nodes.engine import ToolkitFacts
+from agentless.model.nodes.gpu import GpuFault, GpuSample
+from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
+from agentless.model.nodes.sessions import Sessions
+from agentless.remote import checkup as machine_checkup
+from agentless.rules.nodes.checks import remedies
+from agentless.rules.nodes.checks.examine import examine
+from agentless.rules.views.publish import check_view
+from tests.engines import RENDERER
+from tests.pure.build import NOW, cluster, reading, seen
+
+DEBIAN = System("debian", (), "Debian GNU/Linux 12", "apt", is_root=True)
+APPROACH = Approach("node1", "node1.lab", 22, "ann", addresses=("10.0.0.1",), banner="SSH-2.0-OpenSSH_9.2")
+MACHINE = Machine(
+    DEBIAN, "ann", "/bin/bash", "/usr/bin:/bin", (), True, 0.0, 1.0, None, 64 << 30, 60 << 30, "v2", "6.1", "x86_64"
+)
+ENGINE = EngineCheckup(
+    "/usr/bin/docker",
+    socket=Socket("/var/run/docker.sock", True, True, "root:docker 660"),
+    disk=Disk("/var/lib/docker", 100 << 30, 50 << 30),
+    driver="overlay2",
+    store="classic",
+    registry="docker.io",
+)
+WELL = Checkup(APPROACH, Contact(began=0.1, noise=0), MACHINE, ENGINE)
+
+
+def found(known: Checkup = WELL, **changes: Any) -> tuple[Check, ...]:
+    return examine(cluster(seen(**changes)).nodes["node1"], known, VendorChecks())
+
+
+def wrong(*checks: Check) -> dict[str, Check]:
+    """Those that are not ok, without the sum of the connection."""
+    return {check.name: check for check in checks if check.verdict in ("failed", "warning") and check.name != "reach"}
+
+
+def only(*checks: Check) -> Check:
+    """The only one that is not ok."""
+    ((_, check),) = wrong(*checks).items()
+    return check
+
+
+def test_a_healthy_node_passes_every_check() -> None:
+    assert {check.verdict for check in found()} == {"ok"}
+    assert [check.name for check in found()] == [
+        *("name", "tcp", "ssh", "host-key", "login", "shell", "reach"),
+        *("path", "clock", "memory", "flock", "cgroups"),
+        *("command", "socket", "docker", "storage", "disk", "registry", "nvidia", "numa", "toolkit"),
+    ]
+
+
+# ---------------------------------------------------------------------- what was published before
+
+
+MISSING = {"nvidia": ToolkitFacts(None, fix=Nvidia.toolkit.fixes["docker"])}
+
+
+def doctor(**changes: Any) -> dict[str, tuple[bool | None, str]]:
+    views = [check_view("node1", check) for check in found(Checkup(), **changes)]
+    return {view.check: (view.ok, view.detail) for view in views if view.check != "shell"}
+
+
+def test_the_engine_is_called_by_its_name() -> None:
+    assert doctor()["toolkit"][1] == "Docker can use GPUs"
+
+
+def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
+    checks = doctor(error="no route")
+    assert checks.pop("reach") == (False, "no route")
+    assert set(checks.values()) == {(None, "skipped; fix the failed check above first")}
+    assert {"docker", "nvidia", "toolkit"} <= checks.keys()
+
+
+def test_each_check_that_fails_has_its_own_words() -> None:
+    down = doctor(engine=EngineFacts(error="no daemon"))
+    assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, "no daemon"))
+    assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
+    sample = GpuSample((reading("node1", 0, vendor="nvidia"),))
+    without = doctor(sample=sample, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))
+    assert without["toolkit"][0] is False
+    assert "nvidia-container-toolkit" in without["toolkit"][1]
+
+
+def test_a_node_without_gpus_needs_no_toolkit() -> None:
+    assert doctor(gpus=0, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))["toolkit"][0] is True
+
+
+def test_gpus_of_one_driver_are_counted_in_words() -> None:
+    assert doctor(gpus=1)["nvidia"] == (True, "1 GPU, driver 550.54.15")
+    assert doctor(gpus=2)["nvidia"] == (True, "2 GPUs, driver 550.54.15")
+    unknown = GpuSample((reading("node1", 0, driver=None),))
+    assert doctor(sample=unknown)["nvidia"] == (True, "1 GPU")
+
+
+def test_without_a_gpu_it_is_said_what_runs_there() -> None:
+    assert doctor(sample=GpuSample(()))["nvidia"] == (True, "no GPU: CPU tasks only")
+
+
+@pytest.mark.parametrize("missing", ["engine", "sample"])
+def test_what_has_not_answered_yet_is_neither_well_nor_ill(missing: str) -> None:
+    checks = doctor(**{missing: None})
+    assert [(check, ok) for check, (ok, _) in checks.items()] == [("reach", True), ("docker", None)]
+
+
+@pytest.mark.parametrize(("fault", "check"), [("engine", "docker"), ("start", "docker"), ("gpus", "toolkit")])
+def test_a_launch_that_failed_is_told_where_the_trouble_is(fault: Any, check: str) -> None:
+    checks = doctor(broken=Breakdown("no hook", fault, bare=False, again=NOW, pause=5))
+    assert checks.pop(check) == (
+        False,
+        "no hook; after the fix, run: agentless nodes resume node1 (or let a task try the node)",
+    )
+    assert {ok for ok, _ in checks.values()} == {True}
+
+
+def test_a_machine_with_two_names_fails_its_check() -> None:
+    checks = examine(cluster(seen()).nodes["node1"], WELL, VendorChecks(), "it is node2")
+    assert only(*checks).detail == "it is node2"
+
+
+# ---------------------------------------------------------------------- the way to the node
+
+
+def unreached(failure: Unreachable, approach: Approach = APPROACH, *, logged_in: bool = False) -> tuple[Check, ...]:
+    return found(Checkup(approach, Contact(failure, logged_in)), error=str(failure))
+
+
+@pytest.mark.parametrize(("stopped", "check"), [("route", "name"), ("name", "name"), ("tcp", "tcp"), ("ssh", "ssh")])
+def test_the_first_step_that_fails_is_the_one_that_is_red(stopped: Any, check: str) -> None:
+    approach = replace(APPROACH, stopped=stopped, error="trouble")
+    assert only(*unreached(Unreachable("no"), approach)).name == check
+
+
+def test_a_step_that_fails_is_no_trouble_while_the_node_answers() -> None:
+    assert wrong(*found(replace(WELL, approach=replace(APPROACH, stopped="tcp", error="trouble")))) == {}
+
+
+def test_a_key_that_is_not_known_and_one_that_has_changed_are_mended_in_two_ways() -> None:
+    key = {"host": "[node1]:2222", "key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:new"}
+    assert only(*unreached(HostKeyRejected("unknown", **key))).fix == "agentless nodes trust node1"
+    changed = only(*unreached(HostKeyRejected("changed", **key, recorded=("SHA256:old",), file="/home/a b/known")))
+    assert changed.fix == "ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\nagentless nodes trust node1"
+    assert changed.here
+    revoked = only(*unreached(HostKeyRejected("revoked", **key, recorded=("SHA256:new",), revoked=True)))
+    assert revoked.fix == ""
+
+
+def test_a_login_that_is_refused_is_mended_by_the_key() -> None:
+    refused = only(*unreached(AuthFailed("rejected; run: ssh-copy-id ann@node1", "rejected", "ssh-copy-id ann@node1")))
+    assert (refused.name, refused.wrong, refused.fix) == ("login", "rejected", "ssh-copy-id ann@node1")
+    assert only(*unreached(Unreachable("closed the connection"))).name == "login"
+
+
+def test_after_the_login_it_is_the_shell() -> None:
+    assert only(*unreached(Unreachable("ended the shell"), logged_in=True)).name == "shell"
+
+
+def test_what_is_behind_a_jump_host_or_a_proxy_is_not_claimed_to_have_been_seen() -> None:
+    jump = found(replace(WELL, approach=replace(APPROACH, via="jump host gate")))
+    assert [check.seen for check in jump[:3] if "behind it was not looked at" not in check.seen] == []
+    proxied = found(replace(WELL, approach=replace(APPROACH, proxied=True, via="a ProxyCommand")))
+    assert {check.seen for check in proxied[:3]} == {"a ProxyCommand connects; not looked at"}
+
+
+def test_a_shell_that_prints_or_is_slow_is_a_warning() -> None:
+    noisy = only(*found(replace(WELL, contact=Contact(noise=9000, began=0.1))))
+    assert (noisy.name, noisy.verdict) == ("shell", "warning")
+    assert "~/.bashrc" in noisy.fix
+    assert only(*found(replace(WELL, contact=Contact(noise=0, began=4.0)))).wrong == (
+        "the login shell takes 4.0 s to start"
+    )
+
+
+def test_few_sessions_are_a_warning() -> None:
+    limited = replace(WELL, contact=Contact(sessions=Sessions(1, 1, each=1, total=4), began=0.1))
+    assert only(*found(limited)).name == "sessions"
+
+
+# ---------------------------------------------------------------------- the machine
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "verdict"),
+    [
+        ({"lacks": ("timeout", "grep")}, "path", "failed"),
+        ({"ahead": 60.0}, "clock", "warning"),
+        ({"ahead": -3600.0}, "clock", "failed"),
+        ({"memory_available": 1 << 20}, "memory", "warning"),
+        ({"has_flock": False}, "flock", "failed"),
+        ({"cgroups": ""}, "cgroups", "warning"),
+        ({"folders": (Folder("local_temp", "/scratch", "missing"),)}, "local_temp", "failed"),
+        ({"folders": (Folder("local_temp", "/scratch", "not writable"),)}, "local_temp", "failed"),
+        ({"folders": (Folder("local_temp", "/scratch", "full"),)}, "local_temp", "failed"),
+    ],
+)
+def test_each_trouble_of_the_machine_turns_its_line_red(change: dict[str, Any], check: str, verdict: str) -> None:
+    bad = only(*found(replace(WELL, machine=replace(MACHINE, **change))))
+    assert (bad.name, bad.verdict) == (check, verdict)
+    assert bad.fix
+
+
+def test_a_clock_within_what_the_question_took_is_right() -> None:
+    assert wrong(*found(replace(WELL, machine=replace(MACHINE, ahead=9.0, unsure=5.0)))) == {}
+
+
+# ---------------------------------------------------------------------- the engine
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "fix"),
+    [
+        ({"program": None}, "command", "apt-get install -y docker.io\nsystemctl enable --now docker"),
+        ({"program": None, "elsewhere": "/snap/bin/docker"}, "command", "ln -s /snap/bin/docker /usr/local/bin/"),
+        ({"fault": "denied", "words": "permission denied"}, "socket", "sudo usermod -aG docker ann"),
+        ({"fault": "sudo", "words": "sudo: a password is required"}, "socket", "NOPASSWD"),
+        ({"fault": "down", "words": "Cannot connect"}, "docker", "systemctl enable --now docker"),
+    ],
+)
+def test_each_trouble_with_the_engine_turns_its_line_red(change: dict[str, Any], check: str, fix: str) -> None:
+    facts = EngineFacts(error="no engine")
+    bad = only(*found(replace(WELL, engine=replace(ENGINE, **change)), engine=facts))
+    assert (bad.name, bad.verdict) == (check, "failed")
+    assert fix in bad.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "verdict"),
+    [
+        ({"disk": Disk("/var/lib/docker", 9 << 30, 1 << 20)}, "disk", "failed"),
+        ({"disk": Disk("/var/lib/docker", 9 << 30, 1 << 30)}, "disk", "warning"),
+        ({"driver": "vfs"}, "storage", "warning"),
+        ({"unreachable": "no such host"}, "registry", "warning"),
+    ],
+)
+def test_each_trouble_of_an_engine_that_answers(change: dict[str, Any], check: str, verdict: str) -> None:
+    bad = only(*found(replace(WELL, engine=replace(ENGINE, **change))))
+    assert (bad.name, bad.verdict) == (check, verdict)
+
+
+def test_missing_control_groups_are_one_line() -> None:
+    facts = EngineFacts("28", containers=(), lacks=frozenset({"memory"}))
+    assert only(*found(engine=facts)).name == "limits"
+
+
+# ---------------------------------------------------------------------- GPUs
+
+
+CARD = reading("node1", 0, vendor="nvidia", pci_bus_id="0000:01:00.0")
+NVIDIA = """\
+module 550.54.15
+pci 0000:01:00.0 nvidia
+minor {uuid} 0
+dev nvidia0
+mode auto
+ask1 {uuid}, Enabled
+ask2 {uuid}, Not Active, Not Active, Not Active
+ask3 {uuid}, Enabled, 0
+"""
+
+
+def gpu_checks(output: str = NVIDIA, card: Any = CARD, **changes: Any) -> tuple[Check, ...]:
+    answer = {nvidia_checkup.SECTION: Result(0, output.format(uuid=CARD.uuid).encode())}
+    node = cluster(seen(sample=GpuSample((card,)), **{"faults": (), **changes})).nodes["node1"]
+    vendor = nvidia_checks(node, nvidia_checkup.parse(answer), DEBIAN)
+    return examine(node, WELL, vendor)
+
+
+def test_a_healthy_card_passes_every_check() -> None:
+    names = [check.name for check in gpu_checks() if check.verdict == "ok"]
+    assert names[names.index("bus") :] == [
+        *("bus", "driver-match", "nvidia", "persistence", "ecc", "xids", "thermals", "cdi", "numa", "toolkit"),
+    ]
+    assert wrong(*gpu_checks()) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "check", "fix"),
+    [
+        ("01:00.0 nvidia", "01:00.0 nouveau", "bus", "update-initramfs -u"),
+        ("01:00.0 nvidia", "01:00.0 vfio-pci", "bus", "lspci"),
+        ("module 550.54.15\npci 0000:01:00.0 nvidia", "secureboot\npci 0000:01:00.0 ", "bus", "mokutil"),
+        ("ask1 {uuid}, Enabled", "ask1 {uuid}, Disabled", "persistence", "nvidia-smi -pm 1"),
+        ("ask2 {uuid}, Not Active", "ask2 {uuid}, Active", "thermals", "nvidia-smi -q"),
+        ("mode auto", "mode cdi\ncdi /etc/cdi/nvidia.yaml\ncdiname GPU-other", "cdi", "nvidia-ctk cdi generate"),
+    ],
+)
+def test_each_trouble_with_a_card_turns_its_line_red(before: str, after: str, check: str, fix: str) -> None:
+    bad = only(*gpu_checks(NVIDIA.replace(before, after)))
+    assert bad.name == check
+    assert fix in bad.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "check"), [({"ecc_uncorrected": 2}, "ecc"), ({"temperature_c": 95}, "thermals"), ({"mig": True}, "mig")]
+)
+def test_each_bad_reading_turns_its_line_red(change: dict[str, Any], check: str) -> None:
+    assert only(*gpu_checks(card=replace(CARD, **change))).name == check
+
+
+def test_a_fault_in_the_kernel_log_and_a_log_that_cannot_be_read() -> None:
+    fault = GpuFault("0000:01:00.0", "Xid 79", meaning="the GPU has fallen off the bus")
+    bad = only(*gpu_checks(faults=(fault,)))
+    assert (bad.name, bad.wrong) == ("xids", "Xid 79 on GPU 0: the GPU has fallen off the bus")
+    assert only(*gpu_checks(faults=None)).fix.startswith("sysctl -w kernel.dmesg_restrict=0\n")
+
+
+def test_a_driver_that_was_updated_under_the_loaded_one_is_the_only_red_line() -> None:
+    node = cluster(seen(sample=GpuSample((), None, "differs", mismatch=True), faults=())).nodes["node1"]
+    vendor = nvidia_checks(node, nvidia_checkup.NvidiaCheckup(module="535.1"), DEBIAN)
+    checks = examine(node, WELL, vendor)
+    assert only(*checks).name == "driver-match"
+    assert {check.name: check.verdict for check in checks}["nvidia"] == "skipped"
+
+
+# ---------------------------------------------------------------------- distributions
+
+
+@pytest.mark.parametrize(
+    ("release", "manager", "install"),
+    [
+        ("ID=debian", "apt", "sudo apt-get update && sudo apt-get install -y util-linux"),
+        ("ID=pop\nID_LIKE='ubuntu debian'", "apt", "sudo apt-get update && sudo apt-get install -y util-linux"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "dnf", "sudo dnf install -y util-linux"),
+        ('ID="opensuse-leap"\nID_LIKE="suse opensuse"', "zypper", "sudo zypper --non-interactive install util-linux"),
+        ("ID=arch", "pacman", "sudo pacman -S --noconfirm util-linux"),
+        ("ID=alpine", "apk", "sudo apk add util-linux"),
+        ("ID=nixos", "", "# Install these with the package manager of the node: util-linux"),
+    ],
+)
+def test_each_distribution_has_its_own_command(release: str, manager: str, install: str) -> None:
+    lines = "".join(f"os {line}\n" for line in release.splitlines())
+    machine = parsed(f"{lines}user 1000 ann\nnow 100\n")
+    assert machine.system.manager == manager
+    assert remedies.install(machine.system, "util-linux") == install
+
+
+def parsed(output: str) -> Machine:
+    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, output.encode())}, {"shared": "/s"}, 99, 101)
+    assert machine
+    return machine
+
+
+def test_a_machine_is_read_and_what_makes_no_sense_is_left_out() -> None:
+    machine = parsed(
+        'os ID=debian\nos PRETTY_NAME="Debian 12"\ninit systemd\nuser 0 root\nshell /bin/bash\npath /bin\n'
+        "lacks timeout\nlacks rm -rf /\nflock no\nMemTotal: 1024\nMemAvailable: x\ncgroups v2\nkernel $(reboot)\n"
+        "machine x86_64\nNTPSynchronized=yes\nfolder 1 missing\nfolder 9 missing\nnow 160\n"
+    )
+    assert machine == Machine(
+        System("debian", (), "Debian 12", "apt", has_systemd=True, is_root=True),
+        *("root", "/bin/bash", "/bin", ("timeout",), False, 60.5, 1.5, True, 1 << 20, None, "v2", "", "x86_64"),
+        (Folder("shared", "/s", "missing"),),
+    )  # fmt: skip
+    assert machine_checkup.parse({}, {}, 0, 0) is None
+
+
+COMMANDS = Commands(NodeConfig("node1", "h", image="ghcr.io/a/b"), RENDERER, DOCKER)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (
+            "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+            "denied",
+        ),
+        ("sudo: a password is required", "sudo"),
+        ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", "down"),
+        ("something new", "other"),
+    ],
+)
+def test_why_an_engine_does_not_answer(words: str, fault: str) -> None:
+    answer = engine_checkup.parse(COMMANDS, {engine_checkup.SECTION: Result(0, f"info ERROR: {words}\n".encode())})
+    assert answer
+    assert answer.fault == fault
+
+
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [
+        ("Error response from daemon: pull access denied for agentless/doctor", True),
+        ('Get "https://ghcr.io/v2/": dial tcp: lookup ghcr.io: no such host', False),
+        ('Get "https://ghcr.io/v2/": dial tcp 1.2.3.4:443: i/o timeout', False),
+        ("manifest unknown", True),
+    ],
+)
+def test_a_registry_that_refuses_an_image_has_answered(said: str, reached: bool) -> None:
+    output = f"program /usr/bin/docker\ninfo {{}}\npull {said}\npull code 1\n"
+    answer = engine_checkup.parse(COMMANDS, {engine_checkup.SECTION: Result(0, output.encode())})
+    assert answer
+    assert (answer.registry, answer.unreachable is None) == ("ghcr.io", reached)
+
+
+# ---------------------------------------------------------------------- the script
+
+
+def views(*checks: Check) -> list[dict[str, Any]]:
+    return [
+        {**dict.fromkeys(("wrong", "fix", "why"), ""), **each}
+        for each in (
+            {"node": "node1", "check": c.name, "wrong": c.wrong, "fix": c.fix, "why": c.why, "here": c.here}
+            for c in checks
+        )
+    ]
+
+
+def test_nothing_to_mend_is_no_script() -> None:
+    assert script_of(views(Check("a", "ok", "fine"))) == ""
+
+
+def test_a_script_explains_itself_and_reboots_last_and_only_by_hand() -> None:
+    script = script_of(
+        views(
+            Check("bus", "failed", "", "nouveau holds it", "one\nsudo reboot", "because"),
+            Check("disk", "failed", "", "full\nrm -rf /", "two"),
+        )
+    )
+    assert script.splitlines() == [
+        "#!/bin/sh",
+        "# node1: read this, then run it on node1. agentless has run none of it.",
+        "",
+        *("# bus: nouveau holds it", "# because", "one", ""),
+        *("# disk: full rm -rf /", "two", ""),
+        *("# Then reboot the node:", "# sudo reboot"),
+    ]
+
+
+def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:
+    script = script_of(views(Check("a", "failed", "", "x", "one"), Check("b", "failed", "", "y", "two", here=True)))
+    assert "\n# Run here, where agentless runs:\n# two\n" in script
+    assert "where agentless runs. agentless" in script_of(views(Check("b", "failed", "", "y", "two", here=True)))

@@ -1,0 +1,617 @@
+"""The usual obstacles on real nodes: each turns exactly its line of doctor red, and what doctor says makes it green.
+
+Not made here are distributions other than Debian, and GPUs: what a driver says of them is what real ones have printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab, Node
+from tests.real.cli import Cli, containers, finish, until
+
+REGISTRY = """
+import http.server
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/v2/" else 404)
+        self.end_headers()
+    do_HEAD = do_GET
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", 5000), Answer).serve_forever()
+"""
+MISMATCH = "exit 18\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.183\n"
+LOST = "text\nUnable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error\n"
+BUS = """
+mount -t tmpfs tmpfs /sys/bus/pci/devices && cd /sys/bus/pci/devices && for at in 01 02; do
+mkdir 0000:$at:00.0 && echo 0x10de >0000:$at:00.0/vendor && echo 0x030200 >0000:$at:00.0/class
+echo -1 >0000:$at:00.0/numa_node && ln -s /{driver} 0000:$at:00.0/driver
+done
+"""
+"""Two NVIDIA cards on the bus, as /sys has them."""
+
+
+@dataclass
+class World:
+    """Somebody whose inventory has node1 and nothing else, and what is there of a node for obstacles."""
+
+    lab: Lab
+    node: Node
+    cli: Cli
+    home: Path
+
+    def inventory(self, **keys: str) -> None:
+        """Write it anew; a key that is given replaces the usual one."""
+        usual = {
+            "host": self.node.host,
+            "user": "root",
+            "identity_file": str(self.lab.identity),
+            "image": "'127.0.0.1:5000/busybox'",
+        }
+        words = ", ".join(f"{key}: {value}" for key, value in {**usual, **keys}.items())
+        self.cli.write_inventory(f"version: 1\nnodes:\n  node1: {{{words}}}\n")
+
+    def bad(self) -> dict[str, dict]:
+        """The checks that are not ok, by name.
+
+        Without the sum of the connection, and the kernel log, which users may not read on some machines.
+        """
+        found = self.cli.json("doctor", "node1", code=None)
+        bad = {check["check"]: check for check in found if check["verdict"] in ("failed", "warning")}
+        return {name: check for name, check in bad.items() if name not in ("reach", "xids")}
+
+    def run(self, fix: str) -> None:
+        """Run what doctor has printed, as root on this machine, which is the node's, too."""
+        commands = "\n".join(line for line in fix.splitlines() if not line.startswith("#"))
+        env = {**self.cli.env, "PATH": f"{self.cli.env['PATH']}:/usr/sbin:/sbin"}
+        done = subprocess.run(["sh", "-ec", commands], env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, (fix, done)
+
+
+@pytest.fixture(scope="module")
+def world(lab, tmp_path_factory):
+    node = lab.nodes["node1"]
+    home = tmp_path_factory.mktemp("home")
+    (home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(lab.home / ".ssh/known_hosts", home / ".ssh")
+    cli = Cli(lab, "doctor", inventory=None, HOME=str(home))
+    found = World(lab, node, cli, home)
+    found.inventory()
+    with registry(node):
+        yield found
+        cli.close()
+
+
+@contextmanager
+def registry(node) -> Iterator[None]:
+    server = node._space.popen([sys.executable, "-c", REGISTRY], env=node.env(), stdin=subprocess.DEVNULL)
+    try:
+        until(lambda: node.sh("grep -q ' 0100007F:1388 ' /proc/net/tcp").returncode == 0)
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(autouse=True)
+def _as_usual(request):
+    yield
+    if "world" in request.fixturenames:
+        request.getfixturevalue("world").inventory()
+
+
+@pytest.fixture(scope="module")
+def user(lab):
+    """Logins of the node, each made once."""
+    made = {}
+
+    def make(name, **how):
+        if name not in made:
+            made[name] = lab.add_user(name, **how)
+        return made[name]
+
+    return make
+
+
+@contextmanager
+def path_of_its_own(world: World) -> Iterator[Path]:
+    """Logins have a PATH of one folder, from which a test takes programs."""
+    node = world.node
+    folder = node.dir / "slim"
+    folder.mkdir()
+    for place in (Path("/usr/bin"), node.dir / "bin"):
+        for program in place.iterdir():
+            (folder / program.name).unlink(missing_ok=True)
+            (folder / program.name).symlink_to(program)
+    config = node.dir / "sshd_config"
+    before = config.read_text()
+    config.write_text(before.replace(f"PATH={node.dir}/bin:/usr/bin:/bin", f"PATH={folder}"))
+    node.stop_sshd()
+    node.start_sshd()
+    try:
+        yield folder
+    finally:
+        config.write_text(before)
+        node.stop_sshd()
+        node.start_sshd()
+        shutil.rmtree(folder)
+
+
+def turns_red(world: World, check: str, verdict: str = "failed") -> dict:
+    """The check, once it is the only one that is not ok."""
+    found = until(lambda: (bad := world.bad()) and set(bad) == {check} and bad)
+    assert found[check]["verdict"] == verdict, found
+    assert found[check]["fix"], found
+    return found[check]
+
+
+def turns_green(world: World) -> None:
+    until(lambda: world.bad() == {})
+
+
+# ---------------------------------------------------------------------- the connection
+
+
+@pytest.mark.slow
+def test_a_name_that_is_none(world):
+    world.inventory(host="node1.invalid")
+    assert "node1.invalid is not a known host name" in turns_red(world, "name")["wrong"]
+    world.inventory()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_port_at_which_nobody_listens(world, node):
+    node.stop_sshd()
+    assert "Connection refused" in turns_red(world, "tcp")["wrong"]
+    node.start_sshd()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_port_of_something_else(world, lab):
+    host, port = lab.add_closing_server()
+    world.inventory(host=host, port=str(port))
+    turns_red(world, "ssh")
+    world.inventory()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_host_key_that_is_not_known(world):
+    known = world.home / ".ssh/known_hosts"
+    before = known.read_text()
+    ours = world.cli.config / "known_hosts"
+    world.inventory(user="daemon")  # another link
+    known.write_text("")
+    world.inventory()
+    fix = turns_red(world, "host-key")["fix"]
+    assert fix == "agentless nodes trust node1"
+    world.run(f"{fix} --yes")
+    turns_green(world)
+    ours.unlink()
+    known.write_text(before)
+
+
+@pytest.mark.slow
+def test_a_host_key_that_has_changed(world, node):
+    known = world.home / ".ssh/known_hosts"
+    before = known.read_text()
+    node.new_host_key()
+    fix = turns_red(world, "host-key")["fix"]
+    assert fix.splitlines()[1] == "agentless nodes trust node1"
+    world.run(f"{fix} --yes")
+    turns_green(world)
+    (world.cli.config / "known_hosts").unlink()
+    known.write_text(before)
+    node.reset()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_key_that_the_node_does_not_accept(world, lab):
+    key = world.home / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    world.inventory(identity_file=str(key))
+    assert "ssh-copy-id root@" in turns_red(world, "login")["fix"]
+    keys = lab.root / "authorized_keys"
+    before = keys.read_text()
+    keys.write_text(before + key.with_suffix(".pub").read_text())  # as ssh-copy-id does it
+    turns_green(world)
+    keys.write_text(before)
+
+
+@pytest.mark.slow
+def test_a_login_without_a_shell(world, user):
+    login = user("noshell", docker_group=True)
+    subprocess.run(["/usr/sbin/usermod", "--shell", "/usr/sbin/nologin", login], check=True)
+    world.inventory(user=login)
+    fix = turns_red(world, "shell")["fix"]
+    chsh = next(line for line in fix.splitlines() if "chsh" in line)
+    world.run(chsh.removeprefix("# "))
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_startup_files_that_print(world, node):
+    bashrc = node.dir / "home/.bashrc"
+    bashrc.write_text("head -c 9000 /dev/zero | tr '\\0' x\n")
+    node.kill_connections()
+    fix = turns_red(world, "shell", "warning")["fix"]
+    guard = next(line.removeprefix("# ") for line in fix.splitlines() if "return" in line)
+    bashrc.write_text(f"{guard}\n{bashrc.read_text()}")
+    node.kill_connections()
+    turns_green(world)
+    bashrc.write_text("")
+
+
+@pytest.mark.slow
+def test_one_session_on_a_connection(world, node):
+    node.allow_sessions(1)
+    turns_red(world, "sessions", "warning")
+    node.allow_sessions(None)
+    turns_green(world)
+
+
+# ---------------------------------------------------------------------- the machine
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "check", "fix"),
+    [
+        ("flock", "flock", "apt-get install -y util-linux"),
+        ("timeout", "path", "apt-get install -y coreutils"),
+        ("docker", "command", "apt-get install -y docker.io"),
+    ],
+)
+def test_a_program_that_is_missing(world, program, check, fix):
+    with path_of_its_own(world) as folder:
+        turns_green(world)
+        where = os.readlink(folder / program)
+        (folder / program).unlink()
+        if check == "command":
+            found = turns_red(world, check)
+            # It is at a usual place, which the PATH of this login does not have.
+            assert found["wrong"].startswith("docker is /usr/bin/docker, which is not on the PATH")
+        else:
+            assert fix in turns_red(world, check)["fix"]
+        (folder / program).symlink_to(where)
+        turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_clock_that_is_an_hour_off(world, node):
+    date = node.dir / "bin/date"
+    date.write_text('#!/bin/sh\nexec /usr/bin/date --date="1 hour ago" "$@"\n')
+    date.chmod(0o755)
+    assert "behind ours" in turns_red(world, "clock")["wrong"]
+    date.unlink()
+    turns_green(world)
+
+
+def test_a_folder_of_the_inventory_that_is_missing(world, node):
+    folder = node.dir / "scratch"
+    world.inventory(local_temp=str(folder))
+    world.run(turns_red(world, "local_temp")["fix"])
+    turns_green(world)
+    folder.rmdir()
+
+
+# ---------------------------------------------------------------------- the engine
+
+
+@pytest.mark.slow
+def test_a_daemon_that_does_not_run(world, node):
+    node.stop_docker()
+    assert "systemctl enable --now docker" in turns_red(world, "docker")["fix"]
+    node.start_docker()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_login_that_may_not_use_the_socket(world, user):
+    login = user("stranger")
+    world.inventory(user=login)
+    fix = turns_red(world, "socket")["fix"]
+    assert fix == f"sudo usermod -aG docker {login}"
+    world.run(fix.removeprefix("sudo "))
+    world.node.kill_connections()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full(world, node):
+    disk = node.dir / "docker"
+    node.stop_docker()
+    disk.rename(node.dir / "docker.kept")
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", disk], check=True)
+    try:
+        node.start_docker()
+        until(lambda: set(world.bad()) == {"disk"})
+        assert world.bad()["disk"]["verdict"] == "warning"
+        subprocess.run(["fallocate", "-l", "500M", disk / "filler"], check=True)
+        turns_red(world, "disk")
+    finally:
+        node.stop_docker()
+        subprocess.run(["umount", "--lazy", disk], check=True)
+        disk.rmdir()
+        (node.dir / "docker.kept").rename(disk)
+        node.start_docker()
+    turns_green(world)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/sys/fs/cgroup/memory").is_mount(), reason="no control groups of version 1, of which one can be hidden"
+)
+def test_a_control_group_that_is_missing(world, node):
+    node.stop_docker()
+    node.start_docker(["memory"])
+    assert "cgroup_enable=memory" in turns_red(world, "limits")["fix"]
+    node.stop_docker()
+    node.start_docker()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_registry_that_cannot_be_reached(world):
+    world.inventory(image="'127.0.0.1:5999/busybox'")
+    assert "127.0.0.1:5999" in turns_red(world, "registry", "warning")["wrong"]
+    world.inventory()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_toolkit_that_is_not_installed(world, node):
+    hook = node.dir / "bin/nvidia-container-runtime-hook"
+    hook.rename(node.dir / "hook")
+    try:
+        assert "apt-get install -y nvidia-container-toolkit" in turns_red(world, "toolkit")["fix"]
+    finally:
+        (node.dir / "hook").rename(hook)
+    turns_green(world)
+
+
+# ---------------------------------------------------------------------- GPUs
+
+
+@pytest.mark.slow
+def test_a_driver_that_was_updated_under_the_loaded_one(world, node):
+    node.fault(MISMATCH)
+    assert turns_red(world, "driver-match")["fix"].startswith("reboot\n")
+    node.fault(None)
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_card_that_has_fallen_off_the_bus(world, node):
+    node.fault(LOST)
+    found = until(lambda: (bad := world.bad()) and set(bad) == {"nvidia"} and bad)
+    assert "may have fallen off the bus; reboot the node" in found["nvidia"]["wrong"]
+    node.fault(None)
+    turns_green(world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("driver", "check", "verdict", "fix"),
+    [("nouveau", "bus", "failed", "blacklist nouveau"), ("vfio-pci", "bus", "warning", "lspci")],
+)
+def test_cards_that_another_driver_has(world, node, driver, check, verdict, fix):
+    node.sh(BUS.format(driver=driver)).check_returncode()
+    try:
+        assert fix in turns_red(world, check, verdict)["fix"]
+    finally:
+        node.sh("umount /sys/bus/pci/devices").check_returncode()
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_a_driver_without_its_program(world, node):
+    node.sh(BUS.format(driver="nvidia")).check_returncode()
+    try:
+        with path_of_its_own(world) as folder:
+            turns_green(world)
+            (folder / "nvidia-smi").unlink()
+            assert "apt-get install -y nvidia-smi" in turns_red(world, "bus")["fix"]
+    finally:
+        node.sh("umount /sys/bus/pci/devices").check_returncode()
+    turns_green(world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reading", "check", "verdict", "fix"),
+    [
+        ({"persistence_mode": "Disabled"}, "persistence", "warning", "nvidia-smi -pm 1"),
+        ({"ecc.errors.uncorrected.volatile.total": "2"}, "ecc", "failed", "nvidia-smi -r -i 0"),
+        ({"temperature.gpu": "95"}, "thermals", "warning", "nvidia-smi -q"),
+        ({"mig.mode.current": "Enabled"}, "mig", "warning", "nvidia-smi -i 0 -mig 0"),
+    ],
+)
+def test_a_card_in_a_bad_state(world, node, reading, check, verdict, fix):
+    node.set_gpus([reading, {}])
+    assert fix in turns_red(world, check, verdict)["fix"]
+    node.set_gpus(2)
+    turns_green(world)
+
+
+# ---------------------------------------------------------------------- --run
+
+
+def runs(found: list[dict]) -> dict[str, tuple[str, str]]:
+    return {c["check"]: (c["verdict"], c["detail"]) for c in found if c["check"].startswith("run")}
+
+
+def left_over(node) -> list[str]:
+    """Containers and images that were not there before."""
+    return [*containers(node), *node.sh("docker images --quiet agentless-doctor").stdout.split()]
+
+
+def test_a_container_on_each_gpu_sees_that_gpu_and_nothing_is_left(agentless, node):
+    found = runs(agentless.json("doctor", "--run", "node1"))
+    assert {name: verdict for name, (verdict, _) in found.items()} == {"run 0": "ok", "run 1": "ok"}
+    assert "this GPU and no other" in found["run 0"][1]
+    assert left_over(node) == []
+    assert agentless.is_free()
+
+
+@pytest.mark.slow
+def test_a_gpu_in_use_is_skipped(agentless, node):
+    task = agentless.submit("node1::1", "--", "sleep", "600")
+    until(lambda: agentless.task(task)["state"] == "running")
+    found = runs(agentless.json("doctor", "--run", "node1"))
+    assert found["run 0"][0] == "ok"
+    assert found["run 1"] == ("skipped", f"GPU 1 is allocated: held by task {task} of {agentless.task(task)['owner']}")
+    assert containers(node) == [f"agentless-{task}"]
+
+
+@pytest.mark.slow
+def test_a_gpu_that_another_controller_holds_is_not_given_twice(agentless, node, world):
+    """It has not heard of that container yet: the claim on the node decides."""
+    other = Cli(world.lab, "other")
+    task = other.submit("node1::0", "--", "sleep", "600")
+    found = runs(agentless.json("doctor", "--run", "node1"))
+    assert found["run 0"][0] == "skipped"
+    assert task in found["run 0"][1]
+    assert found["run 1"][0] == "ok"
+    other("kill", task)
+    other.close()
+
+
+@pytest.mark.slow
+def test_an_image_of_ours_is_sent_where_the_node_has_none_and_removed(world, node):
+    found = runs(world.cli.json("doctor", "--run", "node1"))
+    assert {verdict for verdict, _ in found.values()} == {"ok"}
+    assert left_over(node) == []
+
+
+HOOK = """#!{python}
+import json, subprocess, sys
+state = json.load(sys.stdin)
+config = json.load(open(state["bundle"] + "/config.json"))
+told = [word for word in config["process"]["env"] if word.startswith("NVIDIA_VISIBLE_DEVICES=")]
+for number, uuid in enumerate({uuids}):
+    if uuid in told[0] or {everything}:
+        node = config["root"]["path"] + "/dev/nvidia" + str(number)
+        enter = ["nsenter", "--target", str(state["pid"]), "--mount"]
+        subprocess.run([*enter, "mknod", node, "c", "195", str(number)], check=True)
+"""
+"""As NVIDIA's: it makes the devices of the GPUs that are asked for. Or of all of them."""
+
+
+@pytest.fixture
+def devices(node):
+    """Its driver says which device is whose."""
+    gpus = node.dir / "proc"
+    for at, uuid in enumerate(node.gpu_uuids):
+        folder = gpus / f"nvidia/gpus/0000:0{at + 1}:00.0"
+        folder.mkdir(parents=True)
+        folder.joinpath("information").write_text(f"Model: \t\t H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {at}\n")
+    node.sh(f"mount --bind {gpus} /proc/driver").check_returncode()
+    yield
+    node.sh("umount /proc/driver").check_returncode()
+    shutil.rmtree(gpus)
+
+
+@pytest.fixture
+def hook(node):
+    """Replaces what the engine runs to hand out GPUs."""
+    file = node.dir / "bin/nvidia-container-runtime-hook"
+    before = file.read_text()
+    yield file.write_text
+    file.write_text(before)
+
+
+@pytest.mark.slow
+def test_the_devices_of_a_container_are_the_proof(agentless, node, devices, hook):
+    hook(HOOK.format(python=sys.executable, uuids=node.gpu_uuids, everything=False))
+    found = runs(agentless.json("doctor", "--run", "node1"))
+    assert [verdict for verdict, _ in found.values()] == ["ok", "ok"]
+    assert "the container has /dev/nvidia1 and no other: the device of this GPU" in found["run 1"][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("everything", "words"),
+    [(True, "the container has /dev/nvidia0, /dev/nvidia1"), (None, "the toolkit gave it none")],
+)
+def test_a_container_with_other_devices_than_its_own_fails(agentless, node, devices, hook, everything, words):
+    if everything:
+        hook(HOOK.format(python=sys.executable, uuids=node.gpu_uuids, everything=True))
+    found = runs(agentless.json("doctor", "--run", "node1", code=1))
+    assert {verdict for verdict, _ in found.values()} == {"failed"}
+    assert words in found["run 0"][1]
+    assert left_over(node) == []
+
+
+@pytest.mark.slow
+def test_an_engine_that_cannot_hand_out_gpus_fails(agentless, node, hook):
+    hook("#!/bin/sh\necho 'nvidia-container-cli: initialization error: driver rpc error' >&2\nexit 1\n")
+    found = runs(agentless.json("doctor", "--run", "node1", code=1))
+    assert {verdict for verdict, _ in found.values()} == {"failed"}
+    assert "fails in containers" in found["run 0"][1]
+    assert left_over(node) == []
+    assert agentless.is_free()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["ctrl-c", "kill"])
+def test_nothing_is_left_when_somebody_leaves_in_the_middle(world, node, how, hook):
+    """The hook holds the start of the container until it is known that everybody has gone."""
+    cli = world.cli
+    cli.get("/v1/nodes")
+    gate = node.dir / "gate"
+    seen = node.dir / "gate.seen"
+    hook(f"#!/bin/sh\ncat >/dev/null\ntouch {seen}\nuntil [ -e {gate} ]; do sleep 0.05; done\n")
+    command = cli.start("doctor", "--run", "node1")
+    until(seen.exists)
+    if how == "kill":
+        cli.kill_controller()
+    else:
+        command.send_signal(signal.SIGINT)
+    finish(command)
+    assert containers(node)
+    gate.touch()
+    until(lambda: left_over(node) == [])
+    gate.unlink()
+    seen.unlink()
+    turns_green(world)
+    assert [gpu["state"] for gpu in cli.json("gpus", "node1")] == ["free", "free"]
+
+
+# ---------------------------------------------------------------------- what is printed
+
+
+def test_a_healthy_node_is_one_line_and_a_named_one_all_of_them(agentless):
+    short = agentless("doctor").out.splitlines()
+    assert re.match(r"node1  (ok|warn)  ", short[0])
+    full = agentless("doctor", "node1").out
+    assert all(f"\n  {name} " in full for name in ("tcp", "host-key", "flock", "docker", "disk", "toolkit"))
+
+
+@pytest.mark.slow
+def test_a_script_is_printed_and_nothing_of_it_is_run(world, node):
+    folder = node.dir / "absent"
+    world.inventory(local_temp=str(folder))
+    turns_red(world, "local_temp")
+    script = world.cli("doctor", "--fix", code=1).out
+    assert not folder.exists()
+    done = node.sh(script)
+    assert done.returncode == 0, done
+    turns_green(world)
+    folder.rmdir()
