@@ -22,6 +22,8 @@ from agentless.ports import Shell, Terminal
 
 CONNECTIONS = 4
 """Connections to one node at once."""
+SINGLES = 10
+"""The same where a connection gives only one session."""
 KEPT = 6
 """Sessions that the controller has in use at most, most of the time: samples, events, short commands, a kept log."""
 WAIT = 15.0
@@ -50,6 +52,10 @@ class Connection(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it still holds, as far as is known."""
+
+    @property
+    def single(self) -> bool:
+        """Whether the server gives it one session, and no second one after that."""
 
     async def shell(self, closed: Callable[[], None]) -> Shell:
         """As `Transport.shell`; raises ChannelRefused. `closed` is called when it has been closed."""
@@ -123,6 +129,7 @@ class Pool(Generic[C]):
         self._login = login
         self._first = _Member(login())
         self._members = [self._first]
+        self._single = False
         self._most = 0
         self._each: int | None = None
         self._alone, self._alone_until = False, -math.inf
@@ -133,8 +140,10 @@ class Pool(Generic[C]):
 
     @property
     def alive(self) -> bool:
-        """Whether its first connection holds: without that one it is broken."""
-        return self._first.login.alive
+        """Whether its first connection holds: without that one it is broken. Single ones come and go."""
+        if not self._single:
+            return self._first.login.alive
+        return any(member.login.alive for member in self._members) or not (self._members or self._alone)
 
     @property
     def sessions(self) -> Sessions:
@@ -144,7 +153,9 @@ class Pool(Generic[C]):
 
     async def open(self) -> None:
         """Connect."""
-        await self._first.login.open()
+        self._single = (await self._first.login.open()).single
+        if self._single:
+            self._each = 1
 
     async def session(
         self, start: Callable[[C, Callable[[], None]], Awaitable[S]], *, own: bool = False, wait: bool = True
@@ -198,20 +209,24 @@ class Pool(Generic[C]):
 
     @property
     def _may_grow(self) -> bool:
-        return self.alive and len(self._members) < CONNECTIONS and self._now >= self._alone_until
+        return self.alive and len(self._members) < self._connections and self._now >= self._alone_until
+
+    @property
+    def _connections(self) -> int:
+        return SINGLES if self._single else CONNECTIONS
 
     @property
     def _total(self) -> int | None:
         """Sessions that the node gives at all, None as long as it has refused none."""
         if self._each is None:
             return None
-        return self._each * (len(self._members) if self._alone else CONNECTIONS)
+        return self._each * (len(self._members) if self._alone else self._connections)
 
     async def _with_free_session(self, *, own: bool, wait: bool) -> _Member[C] | None:
         """A connection to ask for a session, a new one if need be."""
         while True:
             for member in self._members[1:]:
-                if not member.login.alive:
+                if not (self._single or member.login.alive):
                     self._let_go(member)
             again = self._alone and self._may_grow
             if self._are_enough(own=own, wait=wait) and not again:
@@ -277,6 +292,11 @@ class Pool(Generic[C]):
                 f"{self._name} allows 1 SSH session, and the controller needs it; raise MaxSessions in its sshd_config"
             )
         users = sum(not slot.own for member in self._members for slot in member.slots)
+        if self._single:
+            return (
+                f"{self._name} has no free SSH session: logs, shells and copies use {users}; end one of them, or use "
+                "OpenSSH there, which gives 10 on a connection"
+            )
         return (
             f"{self._name} has no free SSH session: logs, shells and copies use {users}; end one of them, or raise "
             "MaxSessions in its sshd_config"
@@ -311,7 +331,9 @@ class Pool(Generic[C]):
             return
         member.slots.remove(slot)
         member.ask_at = -math.inf
-        if member is not self._first and not member.slots:
+        if self._single:
+            self._drop(member)
+        elif member is not self._first and not member.slots:
             asyncio.get_running_loop().call_later(IDLE, self._retire, member, member.taken)
         self._tell()
 

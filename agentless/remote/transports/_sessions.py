@@ -18,6 +18,11 @@ def login_words(script: str) -> str:
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"
 
 
+def is_single(version: str) -> bool:
+    """Whether such a server gives a connection one session, and ends with it: tinyssh does."""
+    return "tinyssh" in version
+
+
 NO_GREETING = "it does not answer like an SSH server"
 
 

@@ -18,7 +18,7 @@ from agentless.remote.packets import CIPHERS, send_no_empty_ones
 from agentless.remote.transports._flow import Flow
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
@@ -133,6 +133,10 @@ class _Connection:
     @property
     def alive(self) -> bool:
         return not self.library.is_closed()
+
+    @property
+    def single(self) -> bool:
+        return is_single(str(self.library.get_extra_info("server_version")))
 
     async def shell(self, closed: Callable[[], None]) -> _Shell:
         return await self._session(closed, "exec sh", request_pty=False)

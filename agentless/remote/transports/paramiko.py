@@ -20,7 +20,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
@@ -158,6 +158,10 @@ class _Connection:
     @property
     def alive(self) -> bool:
         return bool(self._library.is_active())
+
+    @property
+    def single(self) -> bool:
+        return is_single(str(self._library.remote_version))
 
     async def call(self, function: Callable[..., _T], *args: object) -> _T:
         """Have a thread do what blocks. If cancelled, the thread ends with its channel or connection."""
