@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 from weakref import WeakKeyDictionary
 
-from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
+from agentless.errors import AuthFailed, HostKeyRejected, NobodyThere, Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.remote.transports._pool import C, Pool
-from agentless.remote.transports._ssh.proxy import Proxy
+from agentless.remote.transports._ssh.proxy import Proxy, ProxyError
 from agentless.remote.transports._ssh.route import Hop, SshFiles, route
 
 STARTS = 10
@@ -122,13 +122,17 @@ class _Login(Generic[C]):
         through = await self._jump.open() if self._jump is not None else None
         async with self._starts:
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(within := self._hop.connect_timeout or self._timeout):
                     self._connection = await self._dial(self._hop, through or self._proxy)
             except TimeoutError:
+                if self._proxy is not None and not self._proxy.connected:
+                    raise NobodyThere(await self._not_through(f"did not connect within {within:g} s")) from None
                 raise await self._failed(
-                    f"{self._hop.where} did not answer within {self._timeout:g} s; check that it is up and that no "
+                    f"{self._hop.where} did not answer within {within:g} s; check that it is up and that no "
                     "firewall blocks the connection"
                 ) from None
+            except ProxyError as error:
+                raise Unreachable(await self._not_through(str(error))) from None
             except OSError as error:
                 raise await self._failed(
                     f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that "
@@ -139,6 +143,16 @@ class _Login(Generic[C]):
             except Unreachable as error:
                 raise await self._failed(str(error)) from None
         return self._connection
+
+    async def _not_through(self, what: str) -> str:
+        """The message about a proxy command that has not reached the machine. It may want a login, or a person."""
+        assert self._proxy is not None
+        words = await self._proxy.last_words()
+        said = f" and printed: {words.removesuffix('.')}" if words else " and printed nothing"
+        return (
+            f"{self._hop.where}: its ProxyCommand {self._proxy.name} {what}{said}; run `ssh {self._hop.alias}` in a "
+            "terminal, and log in there if it asks"
+        )
 
     async def _failed(self, message: str) -> Unreachable:
         """The message, with what the proxy command says about it."""

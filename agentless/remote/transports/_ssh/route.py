@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,7 @@ class SshFiles:
     """The part of the user's SSH setup that is used.
 
     `home` is where `.ssh` is. `known_hosts` is agentless's own file beside the user's; it need not exist.
-    `connect_timeout` are the seconds for the login to each machine on the way.
+    `connect_timeout` are the seconds for the login to each machine on the way that has no ConnectTimeout.
     """
 
     home: Path
@@ -37,7 +38,7 @@ class SshFiles:
 class Hop:
     """One machine on the way: all that a login to its SSH server needs.
 
-    `node` is the node that it was first needed for, `name` its name in messages. Keys: `identities` were named by the
+    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`. Keys: `identities` were named by the
     user, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; with `identities_only`
     only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
     are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
@@ -45,6 +46,7 @@ class Hop:
 
     node: str = field(compare=False)
     name: str
+    alias: str
     host: str
     port: int
     user: str
@@ -52,6 +54,7 @@ class Hop:
     defaults: tuple[Path, ...]
     identities_only: bool
     agent: str | None
+    connect_timeout: float | None
     proxy_command: str | None
     gate: str | None
     known_hosts: tuple[Path, ...]
@@ -106,13 +109,15 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
     here = Hop(
         node=node.name,
         name=target.name,
+        alias=target.host,
         host=tokens["h"],
         port=port,
         user=user,
-        identities=tuple(config.path(text, tokens) for text in identities),
+        identities=tuple(dict.fromkeys(config.path(text, tokens) for text in identities)),
         defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
+        connect_timeout=_connect_timeout(config),
         proxy_command=expand_tokens(proxy, tokens) if proxy and proxy != "none" else None,
         gate=proxy,
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
@@ -133,6 +138,12 @@ def _port(node: NodeConfig, text: str) -> int:
     if text.isdecimal() and 0 < int(text) < 65536:
         return int(text)
     raise Unreachable(f"{node.name}: invalid Port {text!r}; correct it in ~/.ssh/config")
+
+
+def _connect_timeout(config: HostConfig) -> float | None:
+    """The seconds of ConnectTimeout, None without: some proxy commands take long."""
+    seconds = config.get("ConnectTimeout") or ""
+    return float(seconds) if re.fullmatch("[1-9][0-9]{0,3}", seconds) else None
 
 
 def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:
