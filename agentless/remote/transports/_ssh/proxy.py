@@ -90,10 +90,10 @@ class Proxy:
         ours.setblocking(False)
         loop, seen = asyncio.get_running_loop(), 0
         while seen <= PREFACE:
-            ready = loop.create_future()
-            loop.add_reader(ours, lambda ready=ready: ready.done() or ready.set_result(None))
+            ready = asyncio.Event()
+            loop.add_reader(ours, ready.set)
             try:
-                await ready
+                await ready.wait()
             finally:
                 loop.remove_reader(ours)
             data = ours.recv(LAST, socket.MSG_PEEK)

@@ -39,7 +39,7 @@ class Hop:
     """One machine on the way: all that a login to its SSH server needs.
 
     `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`. Keys: `identities` were named by the
-    user, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; with `identities_only`
+    user, `defaults` are where `ssh-keygen` puts them, `certificates` named ones, `agent` is the socket of an SSH agent; with `identities_only`
     only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
     are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
     """
@@ -52,6 +52,7 @@ class Hop:
     user: str
     identities: tuple[Path, ...]
     defaults: tuple[Path, ...]
+    certificates: tuple[Path, ...]
     identities_only: bool
     agent: str | None
     connect_timeout: float | None
@@ -115,6 +116,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
         user=user,
         identities=tuple(dict.fromkeys(config.path(text, tokens) for text in identities)),
         defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
+        certificates=tuple(config.path(text, tokens) for text in config.words("CertificateFile")),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
         connect_timeout=_connect_timeout(config),
