@@ -1,4 +1,4 @@
-"""OpenSSH certificates of users: which key one is for, and until when; see PROTOCOL.certkeys of OpenSSH.
+"""OpenSSH certificates of users: which key one is for, and until when; see PROTOCOL.certkeys and PROTOCOL.key of OpenSSH.
 
 A certificate is `type nonce FIELDS serial kind id principals after before …`, a public key is `type FIELDS`.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_PRIVATE = b"openssh-key-v1\0"
 _FOR_EVER = (1 << 64) - 1
 
 
@@ -54,6 +55,17 @@ def certifies(blob: bytes, public: bytes) -> bool:
         return bool(public) and blob.startswith(_fields(public), _start(blob))
     except struct.error:
         return False
+
+
+def embedded(private: str) -> bytes:
+    """The public key in a private one of OpenSSH's, which is not encrypted there; raises ValueError or struct.error."""
+    data = base64.b64decode("".join(private.split("-----")[2].split()))
+    if not data.startswith(_PRIVATE):
+        raise ValueError("another format")
+    at = len(_PRIVATE)
+    for _ in ("cipher", "kdf", "options"):
+        _, at = _string(data, at)
+    return _string(data, at + 4)[0]
 
 
 def _terms(blob: bytes, public: bytes) -> tuple[list[str], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from agentless.errors import AuthFailed
-from agentless.remote.transports._ssh.certificates import Certificate, certifies, read_certificates
+from agentless.remote.transports._ssh.certificates import Certificate, certifies, embedded, read_certificates
 from agentless.remote.transports._ssh.route import Hop
 
 K = TypeVar("K")
+_HARDWARE = b"sk-"
+"""How the types of keys begin that need a security key, which only an agent speaks to."""
 
 
 class Encrypted(Exception):
@@ -39,16 +42,16 @@ class Tried:
     """The keys that were offered to a server, and those that could not be."""
 
     offered: list[str] = field(default_factory=list)
-    encrypted: list[Path] = field(default_factory=list)
+    locked: dict[Path, str] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
 
     def refused(self, hop: Hop) -> AuthFailed:
         """The error if the server accepted none of the keys."""
         parts = [f"tried {', '.join(self.offered)}" if self.offered else "no SSH key found"]
         parts += self.unusable
-        if self.encrypted:
-            keys = " ".join(str(path) for path in self.encrypted)
-            parts += [f"{keys} is encrypted, and no SSH agent has it", f"run: ssh-add {keys}"]
+        if self.locked:
+            parts += [f"{path} is {what}, and no SSH agent has it" for path, what in self.locked.items()]
+            parts += [f"run: ssh-add {' '.join(map(str, self.locked))}"]
         elif any("certificate" in key for key in self.offered):
             parts += [f"renew the certificate, or check that the server trusts its authority for {hop.user}"]
         else:
@@ -100,9 +103,12 @@ class _Offer(Generic[K]):
                     yield from self._from_agent(blob, certificates)
                 continue
             try:
+                if self._public[path][4:7] == _HARDWARE and path.exists():
+                    self._tried.locked[path] = "a security key"
+                    continue
                 key = self._library.load(path)
             except Encrypted:
-                self._tried.encrypted.append(path)
+                self._tried.locked[path] = "encrypted"
             except FileNotFoundError:
                 if path in self._hop.identities:
                     self._tried.unusable.append(f"{path} does not exist")
@@ -138,7 +144,10 @@ def _public(path: Path) -> bytes:
     """The public part of a key, from the file beside it, or from itself: a named key may be in the agent only."""
     for candidate in (path.with_name(f"{path.name}.pub"), path):
         try:
-            return base64.b64decode(candidate.read_text().split()[1])
+            return base64.b64decode(candidate.read_text().split()[1], validate=True)
         except (OSError, ValueError, IndexError):
             continue
-    return b""
+    try:
+        return embedded(path.read_text())
+    except (OSError, ValueError, IndexError, struct.error):
+        return b""
