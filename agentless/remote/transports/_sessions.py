@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agentless.errors import Refused
+from agentless.errors import Refused, Unreachable
 from agentless.model.command import escaped
 
+_CONNECT_FAILED = 2
 TERM = "xterm"
 """As Docker says it: a terminal that every image knows."""
 
@@ -24,6 +25,19 @@ def is_single(version: str) -> bool:
 
 
 NO_GREETING = "it does not answer like an SSH server"
+
+
+def not_forwarded(where: str, code: int, reason: str) -> Unreachable:
+    """The error of a jump host that opens no connection to the next machine; `code` as in RFC 4254, 5.1."""
+    if code == _CONNECT_FAILED:
+        return Unreachable(
+            f"{where} cannot be reached from its jump host: {reason}; check that it is up and that host and port are "
+            "right as seen from there"
+        )
+    return Unreachable(
+        f"{where} cannot be reached: its jump host forwards no connections ({reason}); set AllowTcpForwarding yes in "
+        "the sshd_config of the jump host, or use another one"
+    )
 
 
 def no_command(node: str, error: Exception) -> Refused:

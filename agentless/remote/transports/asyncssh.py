@@ -19,7 +19,7 @@ from agentless.remote.packets import CIPHERS, send_no_empty_ones
 from agentless.remote.transports._flow import Flow
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal, not_forwarded
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
@@ -66,7 +66,7 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None, *, certified: boo
             keepalive_count_max=3,
         )
     except asyncssh.ChannelOpenError as error:
-        raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error.reason}") from None
+        raise not_forwarded(hop.where, error.code, error.reason) from None
     except (asyncssh.Error, ValueError) as error:
         if client.rejected is not None:
             raise client.rejected from None

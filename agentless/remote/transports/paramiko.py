@@ -21,7 +21,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal, not_forwarded
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.known_hosts import KnownHosts
 from agentless.remote.transports._ssh.proxy import Proxy
@@ -245,6 +245,8 @@ class _Connection:
         """A stream to the SSH server of the next machine."""
         try:
             return await self.call(self._library.open_channel, "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0))
+        except paramiko.ChannelException as error:
+            raise not_forwarded(hop.where, error.code, error.text) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error}") from None
 
