@@ -92,7 +92,7 @@ def way(tmp_path, monkeypatch):
 
     def way(config: str = "", host: str = "gpu1", **node):
         (tmp_path / ".ssh/config").write_text(config)
-        return route(NodeConfig("node1", host, **node), SshFiles(tmp_path, tmp_path / "ours"))
+        return routes(NodeConfig("node1", host, **node), SshFiles(tmp_path, tmp_path / "ours"))[0]
 
     return way
 

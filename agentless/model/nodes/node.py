@@ -26,7 +26,10 @@ def count_cpus(cpuset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`."""
+    """A node of the inventory, with defaults. None means: as in `~/.ssh/config`.
+
+    `addresses` are those besides `host`, as in `address:` of the inventory.
+    """
 
     name: str
     host: str
@@ -41,6 +44,7 @@ class NodeConfig:
     exclude_gpus: tuple[int, ...] = ()
     local_temp: str | None = None
     accept_engines: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
     @property
     def has_podman(self) -> bool:

@@ -17,7 +17,8 @@ from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.remote.transports._pool import C, Pool
 from agentless.remote.transports._ssh.proxy import Proxy, ProxyError
-from agentless.remote.transports._ssh.route import Hop, SshFiles, route
+from agentless.remote.transports._ssh.route import Hop, SshFiles, routes
+from agentless.remote.transports._ways import first
 
 STARTS = 10
 """Logins at once through one jump host: OpenSSH drops some if there are more (MaxStartups)."""
@@ -37,6 +38,7 @@ class SshTransport(Generic[C]):
         self._files = files
         self._dial = dial
         self._pool: Pool[C] | None = None
+        self._last: Hop | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -55,13 +57,13 @@ class SshTransport(Generic[C]):
             if self.alive:
                 return
             await self.close()
-            hops = await asyncio.to_thread(route, self._node, self._files)
-            self._pool = Pool(self._node.name, lambda: _Login(hops, self._files.connect_timeout, self._dial))
-            try:
-                await self._pool.open()
-            except BaseException:
-                await self.close()
-                raise
+            ways = await asyncio.to_thread(routes, self._node, self._files)
+            ways.sort(key=lambda way: way[-1] != self._last)
+            self._pool, way = await first({self._pool_of(way): way for way in ways}, self._node.name)
+            self._last = way[-1]
+
+    def _pool_of(self, way: tuple[Hop, ...]) -> Pool[C]:
+        return Pool(self._node.name, lambda: _Login(way, self._files.connect_timeout, self._dial))
 
     async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
         """As `Transport.shell`; does not reconnect."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from agentless.inventory.ssh_hosts import parse_login
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import user_name
 from agentless.remote.transports._ssh.config import HostConfig, expand_tokens
-from agentless.remote.transports._ssh.known_hosts import KnownHosts, read
+from agentless.remote.transports._ssh.known_hosts import KnownHosts, host_field, read
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -41,7 +41,8 @@ class Hop:
     `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`. Keys: `identities` were named by the
     user, `defaults` are where `ssh-keygen` puts them, `certificates` named ones, `agent` is the socket of an SSH agent; with `identities_only`
     only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
-    are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
+    are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or
+    `recorded_as`, the name of the node's first address there.
     """
 
     node: str = field(compare=False)
@@ -60,6 +61,7 @@ class Hop:
     gate: str | None
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
+    recorded_as: str | None = None
 
     @property
     def where(self) -> str:
@@ -68,7 +70,12 @@ class Hop:
 
     def host_keys(self) -> KnownHosts:
         """The host keys on record now."""
-        return read(self.known_hosts, self.host, self.port, self.host_key_alias)
+        return read(self.known_hosts, self.host, self.port, self.recorded_as or self.host_key_alias)
+
+    @property
+    def field(self) -> str:
+        """Its name in a `known_hosts` line."""
+        return host_field(self.host, self.port)
 
 
 class _Target(NamedTuple):
@@ -82,13 +89,21 @@ class _Target(NamedTuple):
     jump: str | None
 
 
-def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
-    """The machines to log in to, the node itself last; raises Unreachable if that makes no sense.
+def routes(node: NodeConfig, files: SshFiles) -> list[tuple[Hop, ...]]:
+    """A way to each address of the node: the machines to log in to, the node itself last.
 
-    Reads the SSH configuration, and may run its `Match exec`.
+    Raises Unreachable if that makes no sense. Reads the SSH configuration, and may run its `Match exec`.
     """
     target = _Target(node.name, node.host, node.user, node.port, node.identity_file, node.jump)
-    return _hops(node, files, target, ())
+    found = [_hops(node, files, target, ())]
+    first = found[0][-1]
+    for text in node.addresses:
+        if login := parse_login(text):
+            way = _hops(node, files, target._replace(host=login.host, port=login.port or node.port), ())
+            # One machine has one host key: what stands at such an address in another network is not it.
+            same = replace(way[-1], recorded_as=first.recorded_as or first.host_key_alias or first.field)
+            found.append((*way[:-1], replace(same, host_key_alias=first.host_key_alias or first.host)))
+    return found
 
 
 def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
