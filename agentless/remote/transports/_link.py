@@ -152,8 +152,8 @@ class _Login(Generic[C]):
         words = await self._proxy.last_words()
         said = f" and printed: {words.removesuffix('.')}" if words else " and printed nothing"
         return (
-            f"{self._hop.where}: its ProxyCommand {self._proxy.name} {what}{said}; run `ssh {self._hop.alias}` in a "
-            "terminal, and log in there if it asks"
+            f"{self._hop.where}: its ProxyCommand {self._proxy.name} {what}{said}; run `{self._hop.by_hand}` in "
+            "a terminal, and log in there if it asks"
         )
 
     async def _failed(self, message: str) -> Unreachable:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from agentless.errors import AgentlessError, NoSession, Unreachable
+from agentless.errors import AgentlessError, NoSession, Refused, Unreachable
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
@@ -39,7 +39,15 @@ PAUSE = 0.2, 5.0
 
 A server counts a session until what ran in it has ended, which is later than we have closed it."""
 
+TRIES = 3
+"""How often a session is asked for that is given and runs nothing: dropbear now and then closes a new one, when another
+one ends in the same moment."""
+
 _log = logging.getLogger(__name__)
+
+
+class NotStarted(Exception):
+    """The server has given a session, and run nothing in it; the message is for the user."""
 
 
 class ChannelRefused(Exception):
@@ -164,7 +172,7 @@ class Pool(Generic[C]):
 
         Raises NoSession when none is free, with `wait` only after a while.
         """
-        deadline = self._now + WAIT
+        deadline, failed = self._now + WAIT, 0
         while True:
             member = await self._with_free_session(own=own, wait=wait)
             if not self.alive:
@@ -180,6 +188,11 @@ class Pool(Generic[C]):
                     session = await start(await member.login.open(), partial(self._end, member, slot))
             except ChannelRefused as error:
                 self._refused(member, slot, error)
+            except NotStarted as error:
+                self._end(member, slot)
+                failed += 1
+                if failed == TRIES:
+                    raise Refused(str(error)) from None
             except Unreachable:
                 self._end(member, slot)
                 if member.worked or member is self._first:

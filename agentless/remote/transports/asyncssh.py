@@ -19,7 +19,16 @@ from agentless.remote.packets import CIPHERS, send_no_empty_ones
 from agentless.remote.transports._flow import Flow
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal, not_forwarded
+from agentless.remote.transports._sessions import (
+    NO_GREETING,
+    TERM,
+    broke_off,
+    is_single,
+    login_words,
+    no_command,
+    no_terminal,
+    not_forwarded,
+)
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
@@ -81,8 +90,9 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None, *, certified: boo
             ) from None
         if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in str(error):
             raise tried.refused(hop) from None
-        why = NO_GREETING if isinstance(error, UnicodeError) else error
-        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
+        if isinstance(error, asyncssh.KeyExchangeFailed):
+            raise Unreachable(f"{hop.where} cannot agree on a connection: {error}; update its SSH server") from None
+        raise broke_off(hop, NO_GREETING if isinstance(error, UnicodeError) else error) from None
     finally:
         if agent is not None:
             agent.close()

@@ -21,7 +21,16 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, is_single, login_words, no_command, no_terminal, not_forwarded
+from agentless.remote.transports._sessions import (
+    NO_GREETING,
+    TERM,
+    broke_off,
+    is_single,
+    login_words,
+    no_command,
+    no_terminal,
+    not_forwarded,
+)
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.known_hosts import KnownHosts
 from agentless.remote.transports._ssh.proxy import Proxy
@@ -94,9 +103,10 @@ def _log_in(library: paramiko.Transport, hop: Hop) -> None:
         key = library.get_remote_server_key()
         _check(known, f"{key.get_name()} {key.get_base64()}", hop.node)
         _authenticate(library, hop)
+    except paramiko.ssh_exception.IncompatiblePeer as error:
+        raise Unreachable(f"{hop.where} cannot agree on a connection: {error}; use connection: asyncssh") from None
     except (paramiko.SSHException, EOFError) as error:
-        why = NO_GREETING if "protocol banner" in str(error) else error
-        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
+        raise broke_off(hop, NO_GREETING if "protocol banner" in str(error) else error) from None
 
 
 def _check(known: KnownHosts, key: str, node: str) -> None:

@@ -74,11 +74,11 @@ async def test_what_comes_before_the_greeting_is_passed_over(through, before):
     [("tsh", TSH, 1), ("tailscale", TAILSCALE, 1), ("aws", AWS, 254)],
 )
 @pytest.mark.parametrize("stream", [1, 2])
-async def test_one_that_wants_a_login_says_so(through, name, says, code, stream):
+async def test_one_that_wants_a_login_says_so(through, shared_server, name, says, code, stream):
     error = str(await refusal(through(f"printf '%s\\n' {shlex.quote(says)} >&{stream}; exit {code}", name)))
     assert f"): its ProxyCommand {name} ended with exit code {code} and printed: " in error
     assert error.endswith(
-        f" {' '.join(says.removesuffix('.').split())}; run `ssh 127.0.0.1` in a terminal, and log in there if it asks"
+        f" {' '.join(says.removesuffix('.').split())}; run `ssh -p {shared_server.port} root@127.0.0.1` in a terminal, and log in there if it asks"
     )
 
 
@@ -88,7 +88,7 @@ async def test_one_that_waits_for_a_browser_is_ended_with_its_children(through):
     error = await refusal(through(script, "cloudflared", connect_timeout=1.0))
     assert isinstance(error, NobodyThere)
     assert "its ProxyCommand cloudflared did not connect within 1 s and printed: A browser window should" in str(error)
-    assert "https://team.example.com/cdn-cgi/access/cli; run `ssh 127.0.0.1`" in str(error)
+    assert "https://team.example.com/cdn-cgi/access/cli; run `ssh -p " in str(error)
     await until(lambda: not running(mark))
 
 

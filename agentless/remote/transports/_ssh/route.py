@@ -38,7 +38,7 @@ class SshFiles:
 class Hop:
     """One machine on the way: all that a login to its SSH server needs.
 
-    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`. Keys: `identities` were named by the
+    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`, with `jump` as in the inventory. Keys: `identities` were named by the
     user, `defaults` are where `ssh-keygen` puts them, `certificates` named ones, `agent` is the socket of an SSH agent; with `identities_only`
     only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
     are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or
@@ -61,12 +61,19 @@ class Hop:
     gate: str | None
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
+    jump: str | None
     recorded_as: str | None = None
 
     @property
     def where(self) -> str:
         """Its name in messages: `node1 (ubuntu@10.0.0.11)`."""
         return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
+
+    @property
+    def by_hand(self) -> str:
+        """The command that logs in there."""
+        port = "" if self.port == 22 else f"-p {self.port} "
+        return f"ssh {port}{f'-J {self.jump} ' if self.jump else ''}{self.user}@{self.alias}"
 
     def host_keys(self) -> KnownHosts:
         """The host keys on record now."""
@@ -139,6 +146,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
         gate=proxy,
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
         host_key_alias=config.get("HostKeyAlias"),
+        jump=target.jump,
     )
     jump = target.jump or config.get("ProxyJump")
     if not jump or jump == "none" or here.proxy_command:
