@@ -235,8 +235,8 @@ class Node(_Keys):
     )
     address: list[Annotated[str, AfterValidator(_other_address)]] | None = Field(
         default=None,
-        description="More addresses of the machine, for other networks, like [gpu1-vpn, 192.0.2.7:2222]. agentless uses "
-        "the first that answers with the host key of host.",
+        description="More addresses of the machine, for other networks, like [gpu1-vpn, 192.0.2.7:2222]. "
+        "The first that answers with the host key of host is used.",
     )
 
 

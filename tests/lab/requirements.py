@@ -39,9 +39,7 @@ _SERVERS = {
 _PODMAN = {"podman": "podman", "conmon": "conmon", "runc": "runc"}
 
 
-def requirements(
-    docker: bool = True, systemd: bool = False, podman: bool = False, servers: bool = False
-) -> list[str]:
+def requirements(docker: bool = True, systemd: bool = False, podman: bool = False, servers: bool = False) -> list[str]:
     """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine.
 
     `servers` are other SSH servers and login shells.

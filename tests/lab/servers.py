@@ -27,7 +27,7 @@ class Servers:
         for name in ("docker", "nvidia-smi"):
             program = self._bin / name
             settings = "\n".join(f"export {key}='{value}'" for key, value in env.items() if key != "PATH")
-            program.write_text(f"#!/bin/sh\n{settings}\nexec {shutil.which(name, path=env['PATH'])} \"$@\"\n")
+            program.write_text(f'#!/bin/sh\n{settings}\nexec {shutil.which(name, path=env["PATH"])} "$@"\n')
             program.chmod(0o755)
         home = folder / "root"
         (home / ".ssh").mkdir(parents=True, mode=0o700)
@@ -86,5 +86,6 @@ class Servers:
 def _until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, process
+        assert process.poll() is None, process
+        assert time.monotonic() < deadline, process
         time.sleep(0.01)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.errors import HostKeyRejected, Unreachable
+from agentless.errors import HostKeyRejected, Refused, Unreachable
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.remote.transports._link import SshTransport
+from agentless.remote.transports._pool import NotStarted, Pool
 from agentless.remote.transports._ssh import known_hosts
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.route import routes
@@ -285,6 +286,71 @@ async def test_ten_start_at_once_through_the_same_machine(way, monkeypatch, conf
     assert sorted(started) == sorted(hosts)
     for transport in transports:
         await transport.close()
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+async def test_a_session_in_which_nothing_was_started_is_asked_for_again(failures):
+    asked = []
+
+    class Login:
+        alive = True
+        single = False
+
+        async def open(self):
+            return self
+
+        async def close(self):
+            pass
+
+        async def start(self):
+            asked.append(self)
+            if len(asked) <= failures:
+                raise NotStarted("gpu1 cannot run commands")
+            return "started"
+
+    pool = Pool("gpu1", Login)
+    starting = pool.session(lambda login, _: login.start())
+    if failures == 2:
+        assert await starting == "started"
+    else:
+        with pytest.raises(Refused, match="gpu1 cannot run commands"):
+            await starting
+    assert len(asked) == 3
+
+
+async def test_a_server_of_one_session_on_a_connection_has_one_for_each_and_ends_it_with_it():
+    open_now = set()
+
+    class Login:
+        single = True
+        alive = False
+
+        async def open(self):
+            self.alive = True
+            open_now.add(self)
+            return self
+
+        async def close(self):
+            self.alive = False
+            open_now.discard(self)
+
+    pool = Pool("gpu1", Login)
+    await pool.open()
+    ends = []
+
+    async def start(login, closed):
+        ends.append(closed)
+        return login
+
+    sessions = [await pool.session(start) for _ in range(4)]
+    assert len(set(sessions)) == len(open_now) == 4
+    for end in ends:
+        end()
+    await asyncio.sleep(0)
+    assert open_now == set()
+    assert pool.alive
+    assert await pool.session(start) not in sessions
+    await pool.close()
 
 
 # ---------------------------------------------------------------------- which keys

@@ -206,7 +206,10 @@ def test_dropbear_is_a_jump_host(reach, library):
 
 @pytest.mark.slow
 def test_tinyssh_is_no_jump_host_and_that_is_said(reach):
-    assert "its jump host forwards no connections (only one 'session' channel allowed)" in reach(2202, "asyncssh")["detail"]
+    assert (
+        "its jump host forwards no connections (only one 'session' channel allowed)"
+        in reach(2202, "asyncssh")["detail"]
+    )
 
 
 # ---------------------------------------------------------------------- login shells
@@ -226,9 +229,7 @@ def users(lab, node):
 
 
 @pytest.mark.parametrize("library", ["asyncssh", pytest.param("paramiko", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "shell", ["fish", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tcsh", "zsh"))]
-)
+@pytest.mark.parametrize("shell", ["fish", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tcsh", "zsh"))])
 def test_any_login_shell_that_runs_sh_will_do(person, users, shell, library):
     agentless = person("OpenSSH", library, users(shell, SHELLS[shell]))
     until(lambda: agentless.node("other")["state"] == "online")

@@ -128,13 +128,15 @@ class _Login(Generic[C]):
                     self._connection = await self._dial(self._hop, through or self._proxy)
             except TimeoutError:
                 if self._proxy is not None and not self._proxy.connected:
-                    raise NobodyThere(await self._not_through(f"did not connect within {within:g} s")) from None
+                    raise NobodyThere(
+                        await self._not_through(self._proxy, f"did not connect within {within:g} s")
+                    ) from None
                 raise await self._failed(
                     f"{self._hop.where} did not answer within {within:g} s; check that it is up and that no "
                     "firewall blocks the connection"
                 ) from None
             except ProxyError as error:
-                raise Unreachable(await self._not_through(str(error))) from None
+                raise Unreachable(await self._not_through(error.proxy, str(error))) from None
             except OSError as error:
                 raise await self._failed(
                     f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that "
@@ -146,13 +148,12 @@ class _Login(Generic[C]):
                 raise await self._failed(str(error)) from None
         return self._connection
 
-    async def _not_through(self, what: str) -> str:
+    async def _not_through(self, proxy: Proxy, what: str) -> str:
         """The message about a proxy command that has not reached the machine. It may want a login, or a person."""
-        assert self._proxy is not None
-        words = await self._proxy.last_words()
+        words = await proxy.last_words()
         said = f" and printed: {words.removesuffix('.')}" if words else " and printed nothing"
         return (
-            f"{self._hop.where}: its ProxyCommand {self._proxy.name} {what}{said}; run `{self._hop.by_hand}` in "
+            f"{self._hop.where}: its ProxyCommand {proxy.name} {what}{said}; run `{self._hop.by_hand}` in "
             "a terminal, and log in there if it asks"
         )
 

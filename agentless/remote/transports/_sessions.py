@@ -31,9 +31,7 @@ NO_GREETING = "it does not answer like an SSH server"
 
 def broke_off(hop: Hop, why: object) -> Unreachable:
     """The error of a server that ends the login."""
-    return Unreachable(
-        f"{hop.where} closed the connection during the login: {why}; check that `{hop.by_hand}` works"
-    )
+    return Unreachable(f"{hop.where} closed the connection during the login: {why}; check that `{hop.by_hand}` works")
 
 
 def not_forwarded(where: str, code: int, reason: str) -> Unreachable:

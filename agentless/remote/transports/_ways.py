@@ -24,9 +24,7 @@ async def first(ways: Mapping[Pool[C], W], name: str) -> tuple[Pool[C], W]:
             if waiting:
                 pool = waiting.pop(0)
                 trying[asyncio.create_task(pool.open())] = pool
-            done, _ = await asyncio.wait(
-                trying, timeout=NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(trying, timeout=NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 try:
                     task.result()
@@ -50,4 +48,7 @@ def _worst(errors: list[Unreachable], name: str) -> Unreachable:
     if len(errors) == 1:
         return errors[0]
     each = "; ".join(str(error).partition(";")[0] for error in errors)
-    return Unreachable(f"{name} answers at none of its addresses: {each}; check that it is up, and host: and address:")
+    return Unreachable(
+        f"{name} answers at none of its addresses: {each}; check that it is up, and its host: and address: in the "
+        "inventory"
+    )

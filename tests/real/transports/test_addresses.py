@@ -84,5 +84,5 @@ async def test_the_error_is_that_of_the_machine_itself_or_of_all(start, library,
     assert str(error) == (
         f"node1 answers at none of its addresses: node1 (root@127.0.0.1 port {nowhere}) cannot be reached: Connection "
         f"refused; node1 (root@127.0.0.1 port {server.port}) cannot be reached: Connection refused; check that it is "
-        "up, and host: and address:"
+        "up, and its host: and address: in the inventory"
     )

@@ -41,6 +41,10 @@ def agent(tmp_path, monkeypatch):
         process.kill()
 
 
+def add(key):
+    subprocess.run(["ssh-add", "-q", key], check=True)
+
+
 async def test_a_certificate_beside_the_key(server, authority, library):
     sign(authority, server.key, "-n", "root")
     async with opened(node_of(server, library, user="root")):
@@ -57,7 +61,7 @@ async def test_a_certificate_elsewhere(server, authority, library, tmp_path):
 @pytest.mark.parametrize("config", ["", "IdentitiesOnly yes", "IdentitiesOnly yes\n  IdentityFile {key}"])
 async def test_a_certificate_in_the_agent(server, authority, library, agent, config, tmp_path):
     certificate = sign(authority, server.key, "-n", "root")
-    subprocess.run(["ssh-add", "-q", server.key], check=True)
+    add(server.key)
     server.key.unlink()
     if not config:
         certificate.unlink()

@@ -24,7 +24,7 @@ def up():
 threading.Thread(target=up, daemon=True).start()
 while data := s.recv(65536): os.write(1, data)
 """
-TSH = "Enter password for Teleport user tester:\nERROR: failed reading prompt response\nunderlying reader is not a terminal"
+TSH = "Enter password for Teleport user me:\nERROR: failed reading prompt response\nunderlying reader is not a terminal"
 TAILSCALE = "failed to connect to local tailscaled; it doesn't appear to be running (sudo systemctl start tailscaled ?)"
 CLOUDFLARED = "A browser window should have opened at the following URL:\n\nhttps://team.example.com/cdn-cgi/access/cli"
 AWS = "An error occurred (TargetNotConnected) when calling the StartSession operation: i-123456 is not connected."
@@ -78,7 +78,8 @@ async def test_one_that_wants_a_login_says_so(through, shared_server, name, says
     error = str(await refusal(through(f"printf '%s\\n' {shlex.quote(says)} >&{stream}; exit {code}", name)))
     assert f"): its ProxyCommand {name} ended with exit code {code} and printed: " in error
     assert error.endswith(
-        f" {' '.join(says.removesuffix('.').split())}; run `ssh -p {shared_server.port} root@127.0.0.1` in a terminal, and log in there if it asks"
+        f" {' '.join(says.removesuffix('.').split())}; "
+        f"run `ssh -p {shared_server.port} root@127.0.0.1` in a terminal, and log in there if it asks"
     )
 
 

@@ -38,10 +38,15 @@ async def test_a_node_behind_two_jump_hosts(servers, library, way):
     ports = {"first": first.port, "second": second.port}
     own = f"  User root\n  IdentityFile {first.key}\n  UserKnownHostsFile {first.known_hosts}\n"
     (first.home / ".ssh/config").write_text(
-        "".join(f"Host {name}\n  HostName 127.0.0.1\n  Port {port}\n{own}" for name, port in
-                (("one", first.port), ("two", second.port))) + config
+        "".join(
+            f"Host {name}\n  HostName 127.0.0.1\n  Port {port}\n{own}"
+            for name, port in (("one", first.port), ("two", second.port))
+        )
+        + config
     )
-    node = node_of(first, library, port=target.port, jump=jump.format(**ports) if jump else None, identity_file=str(first.key))
+    node = node_of(
+        first, library, port=target.port, jump=jump.format(**ports) if jump else None, identity_file=str(first.key)
+    )
     async with opened(replace(node, tag=target.tag)) as session:
         assert (await session.run(Command("echo there"))).stdout == b"there\n"
         assert [len(each.connections()) for each in servers] == [1, 1, 1]

@@ -11,9 +11,9 @@ import pytest
 
 from agentless.model.command import Command
 from agentless.remote.transports._link import STARTS
-from tests.real.transports.nodes import MB, node_of, opened, refusal
+from tests.real.transports.nodes import node_of, opened
 from tests.real.transports.relay import pump
-from tests.real.transports.sshd import WAIT, processes, public, until
+from tests.real.transports.sshd import WAIT, public, until
 
 
 async def test_an_alias_of_the_ssh_configuration(shared_server, library, tmp_path):

@@ -1,4 +1,4 @@
-"""OpenSSH certificates of users: which key one is for, and until when; see PROTOCOL.certkeys and PROTOCOL.key of OpenSSH.
+"""OpenSSH certificates of users: which key one is for, and until when; see its PROTOCOL.certkeys and PROTOCOL.key.
 
 A certificate is `type nonce FIELDS serial kind id principals after before …`, a public key is `type FIELDS`.
 """

@@ -24,7 +24,11 @@ _GLANCE = 0.05
 
 
 class ProxyError(Exception):
-    """The program did not reach an SSH server."""
+    """The program did not reach an SSH server; the message is what it did instead."""
+
+    def __init__(self, proxy: Proxy, what: str) -> None:
+        super().__init__(what)
+        self.proxy = proxy
 
 
 class Proxy:
@@ -54,15 +58,16 @@ class Proxy:
         """Start it; gives our end of it once a server greets. Raises OSError and ProxyError."""
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", f"exec {self._command}"),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=PIPE,
                 start_new_session=True,
             )
-        self._hearing = asyncio.create_task(self._hear(self._process.stderr))
-        await self._greeted(self._socket)
+        self._process, self._hearing = process, asyncio.create_task(self._hear(process.stderr))
+        if not await self._greeted(self._socket):
+            raise ProxyError(self, await _ending(process))
         self.connected = True
         return self._socket
 
@@ -85,8 +90,8 @@ class Proxy:
             self._hearing.cancel()
             await asyncio.wait([self._hearing])
 
-    async def _greeted(self, ours: socket.socket) -> None:
-        """Read what comes before the greeting, which is left in the socket for the SSH library."""
+    async def _greeted(self, ours: socket.socket) -> bool:
+        """Read what comes before the greeting, which is left in the socket for the SSH library. False: it ended."""
         ours.setblocking(False)
         loop, seen = asyncio.get_running_loop(), 0
         while seen <= PREFACE:
@@ -98,11 +103,11 @@ class Proxy:
                 loop.remove_reader(ours)
             data = ours.recv(LAST, socket.MSG_PEEK)
             if not data:
-                raise ProxyError(await self._ending())
+                return False
             before, greeting, _ = data.partition(GREETING)
             if greeting and (not before or before.endswith(b"\n")):
                 self._said.add(ours.recv(len(before)) if before else b"")
-                return
+                return True
             # A part of the greeting at the end may still become one.
             begun = next((n for n in (3, 2, 1) if data.endswith(GREETING[:n])), 0)
             whole = len(data) - begun
@@ -110,18 +115,19 @@ class Proxy:
             seen += whole
             if not whole:
                 await asyncio.sleep(_GLANCE)
-        raise ProxyError("printed no greeting of an SSH server")
-
-    async def _ending(self) -> str:
-        assert self._process
-        waiting = asyncio.ensure_future(self._process.wait())
-        done, _ = await asyncio.wait([waiting], timeout=LINGER)
-        if not done:
-            waiting.cancel()
-            return "closed the connection"
-        code = waiting.result()
-        return f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        raise ProxyError(self, "printed no greeting of an SSH server")
 
     async def _hear(self, complaints: asyncio.StreamReader | None) -> None:
         while complaints and (data := await complaints.read(LAST)):
             self._said.add(data)
+
+
+async def _ending(process: Process) -> str:
+    """How a program ended that has closed the connection."""
+    waiting = asyncio.ensure_future(process.wait())
+    done, _ = await asyncio.wait([waiting], timeout=LINGER)
+    if not done:
+        waiting.cancel()
+        return "closed the connection"
+    code = waiting.result()
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"

@@ -38,11 +38,12 @@ class SshFiles:
 class Hop:
     """One machine on the way: all that a login to its SSH server needs.
 
-    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`, with `jump` as in the inventory. Keys: `identities` were named by the
-    user, `defaults` are where `ssh-keygen` puts them, `certificates` named ones, `agent` is the socket of an SSH agent; with `identities_only`
-    only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
-    are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or
-    `recorded_as`, the name of the node's first address there.
+    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`, with `jump` as
+    in the inventory. Keys: `identities` were named by the user, `defaults` are where `ssh-keygen` puts them,
+    `certificates` are named ones, `agent` is the socket of an SSH agent; with `identities_only` only named keys are
+    used. `gate` is the proxy command before anything in it is replaced: machines with the same one are behind the same
+    jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or `recorded_as`,
+    the name of the node's first address there.
     """
 
     node: str = field(compare=False)
