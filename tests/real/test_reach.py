@@ -206,10 +206,7 @@ def test_dropbear_is_a_jump_host(reach, library):
 
 @pytest.mark.slow
 def test_tinyssh_is_no_jump_host_and_that_is_said(reach):
-    assert (
-        "its jump host forwards no connections (only one 'session' channel allowed)"
-        in reach(2202, "asyncssh")["detail"]
-    )
+    assert "cannot be reached: its jump host forwards no connections (" in reach(2202, "asyncssh")["detail"]
 
 
 # ---------------------------------------------------------------------- login shells

@@ -82,8 +82,8 @@ async def test_a_plain_key_counts_beside_a_certificate_that_has_expired(server, 
     ("words", "about"),
     [
         (["-n", "root", "-V", "20200101:20200103"], ", which expired on 2020-01-03"),
-        (["-n", "somebody,else"], " for somebody, else"),
-        ([], " for every user"),
+        pytest.param(["-n", "somebody,else"], " for somebody, else", marks=pytest.mark.slow),
+        pytest.param([], " for every user", marks=pytest.mark.slow),
     ],
 )
 async def test_a_certificate_that_is_not_accepted(server, authority, library, words, about):
@@ -116,6 +116,7 @@ async def test_a_host_with_a_certificate(host):
         pass
 
 
+@pytest.mark.slow
 async def test_paramiko_checks_no_host_certificate_and_says_so(host):
     error = await refusal(node_of(host("-n", "127.0.0.1"), "paramiko"))
     assert isinstance(error, HostKeyRejected)
@@ -128,7 +129,7 @@ async def test_paramiko_checks_no_host_certificate_and_says_so(host):
     ("words", "why"),
     [
         (["-n", "127.0.0.1", "-V", "20200101:20200102"], "Certificate expired"),
-        (["-n", "somewhere"], "Certificate principal mismatch"),
+        pytest.param(["-n", "somewhere"], "Certificate principal mismatch", marks=pytest.mark.slow),
     ],
 )
 async def test_a_host_whose_certificate_is_not_for_it(host, words, why):

@@ -61,7 +61,7 @@ async def test_a_proxy_command(through, tmp_path):
 
 @pytest.mark.parametrize(
     "before",
-    ["echo Starting session; printf 'SS\\nH-SSH'; sleep 0.1; printf 'S\\n'", "yes noise | head -c 20000", "sleep 1"],
+    ["echo Starting session; printf 'SS\\nH-SSH'; sleep 0.1; printf 'S\\n'", "yes noise | head -c 20000", "sleep 0.2"],
     ids=["says something", "says much", "takes a while"],
 )
 async def test_what_comes_before_the_greeting_is_passed_over(through, before):
@@ -73,7 +73,7 @@ async def test_what_comes_before_the_greeting_is_passed_over(through, before):
     ("name", "says", "code"),
     [("tsh", TSH, 1), ("tailscale", TAILSCALE, 1), ("aws", AWS, 254)],
 )
-@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize("stream", [pytest.param(1, marks=pytest.mark.slow), 2])
 async def test_one_that_wants_a_login_says_so(through, shared_server, name, says, code, stream):
     error = str(await refusal(through(f"printf '%s\\n' {shlex.quote(says)} >&{stream}; exit {code}", name)))
     assert f"): its ProxyCommand {name} ended with exit code {code} and printed: " in error
@@ -86,9 +86,11 @@ async def test_one_that_wants_a_login_says_so(through, shared_server, name, says
 async def test_one_that_waits_for_a_browser_is_ended_with_its_children(through):
     mark = f"{uuid.uuid4().int % 10**6 + 10**6}.5"
     script = f"printf '%s\\n' {shlex.quote(CLOUDFLARED)} >&2; sleep {mark} & sleep {mark} | sleep {mark}"
-    error = await refusal(through(script, "cloudflared", connect_timeout=1.0))
+    error = await refusal(through(script, "cloudflared", connect_timeout=0.5))
     assert isinstance(error, NobodyThere)
-    assert "its ProxyCommand cloudflared did not connect within 1 s and printed: A browser window should" in str(error)
+    assert "its ProxyCommand cloudflared did not connect within 0.5 s and printed: A browser window should" in str(
+        error
+    )
     assert "https://team.example.com/cdn-cgi/access/cli; run `ssh -p " in str(error)
     await until(lambda: not running(mark))
 
@@ -110,7 +112,7 @@ async def test_what_it_prints_is_made_safe_and_its_arguments_stay_secret(through
 
 
 async def test_a_connect_timeout_of_the_configuration_counts(through, tmp_path):
-    node = through("sleep 1.5; exec RELAY", connect_timeout=0.5)
+    node = through("sleep 0.4; exec RELAY", connect_timeout=0.2)
     config = tmp_path / ".ssh/config"
     config.write_text(config.read_text() + "  ConnectTimeout 30\n")
     async with opened(node) as session:

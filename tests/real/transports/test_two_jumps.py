@@ -10,6 +10,8 @@ from agentless.model.command import Command
 from tests.real.transports.nodes import node_of, opened, refusal
 from tests.real.transports.sshd import public, until
 
+QUICK = "both in the configuration"
+
 
 @pytest.fixture
 def servers(start):
@@ -31,7 +33,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in WAYS if each != QUICK)]
+)
 async def test_a_node_behind_two_jump_hosts(servers, library, way):
     first, second, target = servers
     jump, config = WAYS[way]
