@@ -15,7 +15,8 @@
     ├── NoAnswer                   4   nothing is known of what happened on the node
     │   ├── Unreachable            4
     │   │   ├── AuthFailed         4
-    │   │   └── HostKeyRejected    4   unknown or changed; carries the fingerprints
+    │   │   ├── HostKeyRejected    4   unknown or changed; carries the fingerprints
+    │   │   └── NobodyThere        4   a ProxyCommand waits, perhaps for a person who logs in
     │   ├── Timeout                4
     │   └── TooMuch                4
     ├── RuntimeFailed              1   the node answered: its container engine could not do it
@@ -152,6 +153,10 @@ class HostKeyRejected(Unreachable):
         self.key = key
         self.fingerprint = fingerprint
         self.recorded = recorded
+
+
+class NobodyThere(Unreachable):
+    """The ProxyCommand of a node waits for something: some open a browser, each time that they are started."""
 
 
 class Timeout(NoAnswer):

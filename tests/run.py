@@ -33,6 +33,9 @@ PACKAGES = (
     "libpam-systemd",
     "zsh",
     "fish",
+    "tcsh",
+    "dropbear-bin",
+    "tinysshd",
 )
 PROGRAMS = (
     "sshd",
@@ -47,6 +50,9 @@ PROGRAMS = (
     "systemctl",
     "dbus-daemon",
     "podman",
+    "dropbear",
+    "tinysshd",
+    "tcsh",
 )
 PYTHON = ("agentless", "tests", "docs", "examples")
 BROWSER = "chromium"

@@ -171,6 +171,8 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
         known["mounts"] = tuple(known["mounts"])
     if "exclude_gpus" in known:
         known["exclude_gpus"] = tuple(sorted(set(known["exclude_gpus"])))
+    if "address" in known:
+        known["addresses"] = tuple(dict.fromkeys(known.pop("address")))
     if "accept_engines" in known:
         known["accept_engines"] = tuple(sorted(set(known["accept_engines"])))
     if "identity_file" in known:
@@ -239,6 +241,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {path: /usr/local/cuda-12.4}"
         case "list_type" if where[-1] == "mounts":
             return is_now + "must be a list, like [/data:/data:ro]"
+        case "list_type" if where[-1] == "address":
+            return is_now + "must be a list of addresses, like [gpu1-vpn, 192.0.2.7:2222]"
         case "list_type" if where[-1] == "accept_engines":
             return is_now + "must be a list of users, like [alice], or [all]"
         case "greater_than_equal":

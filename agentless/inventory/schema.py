@@ -82,6 +82,12 @@ def _host(text: str) -> str:
     raise ValueError(f"user and port have their own keys; use {keys}")
 
 
+def _other_address(text: str) -> str:
+    if not parse_login(text) or "@" in text:
+        raise ValueError("must be a host name, an address or an alias of ~/.ssh/config, with :PORT if it has one")
+    return text
+
+
 def _path(text: str) -> str:
     if not text:
         raise ValueError("must be the path of a private key")
@@ -326,6 +332,11 @@ class Node(_Keys):
 
     host: Annotated[str, AfterValidator(_host)] | None = Field(
         default=None, description="Name, address or ~/.ssh/config alias of the machine."
+    )
+    address: list[Annotated[str, AfterValidator(_other_address)]] | None = Field(
+        default=None,
+        description="More addresses of the machine, for other networks, like [gpu1-vpn, 192.0.2.7:2222]. "
+        "The first that answers with the host key of host is used.",
     )
 
 

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentless.errors import AgentlessError
 from agentless.model.nodes.checkup import Approach
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.text import cut, printable
-from agentless.remote.transports._ssh.route import Hop, SshFiles, route
+from agentless.remote.transports._ssh.route import Hop, SshFiles, routes
 
 WITHIN = 5.0
 """Seconds for each step."""
@@ -26,13 +27,23 @@ _LINES, _LINE = 20, 255
 
 
 async def look(node: NodeConfig, files: SshFiles) -> Approach | None:
-    """Look at the way to the node; None if it is this machine. Never raises."""
+    """Look at the way to the node, to its first address that answers; None if it is this machine. Never raises."""
     if node.connection == "local":
         return None
     try:
-        hops = await asyncio.to_thread(route, node, files)
+        ways = await asyncio.to_thread(routes, node, files)
     except (AgentlessError, OSError) as error:
         return Approach(name=node.name, host=node.host, stopped="route", error=str(error))
+    first = await _way(ways[0])
+    found = first
+    for way in ways[1:]:
+        if not found.stopped:
+            break
+        found = await _way(way)
+    return first if found.stopped else found
+
+
+async def _way(hops: Sequence[Hop]) -> Approach:
     first, last = hops[0], hops[-1]
     via = ", ".join(hop.name for hop in hops[:-1])
     found = Approach(first.name, first.host, first.port, last.user, via)

@@ -290,10 +290,11 @@ class Session:
                     "files of its login shell"
                 ) from None
             except EndedError as end:
-                words = last_words(end.err) or last_words(end.out)
+                words = (last_words(end.err) or last_words(end.out)).removesuffix(".")
                 said = f" with: {words}" if words else ""
                 raise Unreachable(
-                    f"{self._name} ended the shell immediately{said}; check that `ssh HOST exec sh` works"
+                    f"{self._name} ended the shell immediately{said}; check that the login may run sh: its login shell "
+                    "(chsh -s /bin/sh), ForceCommand, and command= in authorized_keys there"
                 ) from None
 
     async def _start_terminal(self, command: Command, size: Size) -> Terminal:

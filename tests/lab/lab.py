@@ -124,7 +124,9 @@ class Lab:
         node.retire()
         self._write_ssh_files()
 
-    def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:
+    def add_user(
+        self, name: str, docker_group: bool = False, sudo: bool = False, shell: str | Path = "/bin/bash"
+    ) -> str:
         """A user of this machine, and so of each node, that the lab's key opens; gives its login name.
 
         That is not `name` alone, since two labs may want the same. `sudo`, a Debian package of its own, asks no
@@ -133,7 +135,7 @@ class Lab:
         login = f"{self._shared_network().name}{name}"
         home = self.root / f"home-{name}"
         home.mkdir()
-        options = ["--no-create-home", "--no-user-group", f"--home-dir={home}", "--shell=/bin/bash"]
+        options = ["--no-create-home", "--no-user-group", f"--home-dir={home}", f"--shell={shell}"]
         options += ["--password=*"]  # the default, "!", locks an account for sshd
         options += ["--groups=docker"] if docker_group else []
         subprocess.run(["/usr/sbin/useradd", *options, login], check=True, capture_output=True)

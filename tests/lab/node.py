@@ -15,6 +15,7 @@ from .network import Network, set_link
 from .podman import Podman
 from .processes import MARK, SESSION_MARK, marked, processes
 from .rootless import Rootless
+from .servers import Servers
 from .sshd import Sshd
 
 
@@ -52,6 +53,7 @@ class Node:
         self._beside: list[Engine | Rootless] = []
         self._podman: Podman | None = None
         self._other: Podman | None = None
+        self._servers: Servers | None = None
         self._cut = False
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -149,6 +151,12 @@ class Node:
     def logins(self) -> int:
         """How often its sshd has let somebody in."""
         return self._sshd.logins()
+
+    def other_servers(self) -> Servers:
+        """SSH servers beside its sshd, none of which runs yet."""
+        if not self._servers:
+            self._servers = Servers(self.dir / "servers", self._lab, self.host, self._space, self.env())
+        return self._servers
 
     def stop_sshd(self) -> None:
         """Connections are refused, and those that were open end."""
@@ -251,6 +259,8 @@ class Node:
         self.reset()
         self._sshd.stop()
         self.stop_beside()
+        if self._servers:
+            self._servers.stop()
         if self._engine:
             self._engine.stop()
 

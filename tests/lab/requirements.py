@@ -29,17 +29,30 @@ _TRY = "ip link add a0 type bridge && ip link add a1 type veth peer name a2 && m
 
 
 _SYSTEMD = {"/usr/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus-daemon", "loginctl": "systemd"}
+_SERVERS = {
+    "dropbear": "dropbear-bin",
+    "tinysshd": "tinysshd",
+    "systemd-socket-activate": "systemd",
+    "fish": "fish",
+    "tcsh": "tcsh",
+    "zsh": "zsh",
+}
 _PODMAN = {"podman": "podman", "conmon": "conmon", "runc": "runc"}
 
 
-def requirements(docker: bool = True, systemd: bool = False, podman: bool = False, suite: str = "") -> list[str]:
+def requirements(
+    docker: bool = True, systemd: bool = False, podman: bool = False, suite: str = "", servers: bool = False
+) -> list[str]:
     """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine.
 
-    With `suite`, also what the root of that Debian release lacks; see `roots`.
+    With `suite`, also what the root of that Debian release lacks; see `roots`. `servers` are other SSH servers and
+    login shells.
     """
     if os.geteuid() != 0:
         return ["not root"]
-    programs = {**_SSH, **(_DOCKER if docker else {}), **(_SYSTEMD if systemd else {}), **(_PODMAN if podman else {})}
+    wanted = {"docker": docker, "systemd": systemd, "podman": podman, "servers": servers}
+    sets = {"docker": _DOCKER, "systemd": _SYSTEMD, "podman": _PODMAN, "servers": _SERVERS}
+    programs = _SSH | {program: name for key, each in sets.items() if wanted[key] for program, name in each.items()}
     missing = [
         f"no {program} (Debian's package {package})"
         for program, package in programs.items()

@@ -275,6 +275,24 @@ def test_the_example_loads() -> None:
     )
 
 
+def test_a_node_has_other_addresses(tmp_path) -> None:
+    keys = '{host: h, address: [gpu1-vpn, "192.0.2.7:2222", gpu1-vpn, "[fe80::1]:22"]}'
+    assert node(tmp_path, keys).addresses == ("gpu1-vpn", "192.0.2.7:2222", "[fe80::1]:22")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("gpu1-vpn", "must be a list of addresses, like"),
+        ("[root@h]", "must be a host name, an address or an alias"),
+        ("['h:0']", "must be a host name, an address or an alias"),
+    ],
+)
+def test_an_address_that_cannot_be_meant(tmp_path, address, says) -> None:
+    with pytest.raises(InventoryError, match=says):
+        node(tmp_path, f"{{host: h, address: {address}}}")
+
+
 def test_the_example_shows_every_key() -> None:
     shown = set(re.findall(r"\b(\w+):", EXAMPLE.read_text()))
     assert (set(Node.model_fields) | set(Kept.model_fields)) - shown == set()

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.errors import HostKeyRejected, Unreachable
+from agentless.errors import HostKeyRejected, Refused, Unreachable
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.remote.transports._link import SshTransport
+from agentless.remote.transports._pool import NotStarted, Pool
 from agentless.remote.transports._ssh import known_hosts
 from agentless.remote.transports._ssh.keys import Encrypted, offer
-from agentless.remote.transports._ssh.route import route
+from agentless.remote.transports._ssh.route import routes
 from agentless.rules.nodes.backoff import backoff
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
@@ -92,7 +93,7 @@ def way(tmp_path, monkeypatch):
 
     def way(config: str = "", host: str = "gpu1", **node):
         (tmp_path / ".ssh/config").write_text(config)
-        return route(NodeConfig("node1", host, **node), SshFiles(tmp_path, tmp_path / "ours"))
+        return routes(NodeConfig("node1", host, **node), SshFiles(tmp_path, tmp_path / "ours"))[0]
 
     return way
 
@@ -263,6 +264,7 @@ async def test_ten_start_at_once_through_the_same_machine(way, monkeypatch, conf
 
     class Login:
         alive = True
+        single = False
 
         async def close(self):
             pass
@@ -286,6 +288,71 @@ async def test_ten_start_at_once_through_the_same_machine(way, monkeypatch, conf
         await transport.close()
 
 
+@pytest.mark.parametrize("failures", [2, 3])
+async def test_a_session_in_which_nothing_was_started_is_asked_for_again(failures):
+    asked = []
+
+    class Login:
+        alive = True
+        single = False
+
+        async def open(self):
+            return self
+
+        async def close(self):
+            pass
+
+        async def start(self):
+            asked.append(self)
+            if len(asked) <= failures:
+                raise NotStarted("gpu1 cannot run commands")
+            return "started"
+
+    pool = Pool("gpu1", Login)
+    starting = pool.session(lambda login, _: login.start())
+    if failures == 2:
+        assert await starting == "started"
+    else:
+        with pytest.raises(Refused, match="gpu1 cannot run commands"):
+            await starting
+    assert len(asked) == 3
+
+
+async def test_a_server_of_one_session_on_a_connection_has_one_for_each_and_ends_it_with_it():
+    open_now = set()
+
+    class Login:
+        single = True
+        alive = False
+
+        async def open(self):
+            self.alive = True
+            open_now.add(self)
+            return self
+
+        async def close(self):
+            self.alive = False
+            open_now.discard(self)
+
+    pool = Pool("gpu1", Login)
+    await pool.open()
+    ends = []
+
+    async def start(login, closed):
+        ends.append(closed)
+        return login
+
+    sessions = [await pool.session(start) for _ in range(4)]
+    assert len(set(sessions)) == len(open_now) == 4
+    for end in ends:
+        end()
+    await asyncio.sleep(0)
+    assert open_now == set()
+    assert pool.alive
+    assert await pool.session(start) not in sessions
+    await pool.close()
+
+
 # ---------------------------------------------------------------------- which keys
 
 
@@ -293,17 +360,24 @@ async def test_ten_start_at_once_through_the_same_machine(way, monkeypatch, conf
 def offered(way, tmp_path):
     """What is offered; the agent's keys are their public parts, those on file their names."""
 
-    def load(path: Path) -> bytes:
-        if path.name.startswith("locked"):
-            raise Encrypted
-        return path.read_bytes() and path.name.encode()
+    class Library:
+        def load(self, path: Path) -> bytes:
+            if path.name.startswith("locked"):
+                raise Encrypted
+            return path.read_bytes() and path.name.encode()
+
+        def blob(self, key: bytes) -> bytes:
+            return key
+
+        def certify(self, key: bytes, _: Path) -> bytes:
+            return key
 
     for name, public in {"a": b"A", "b": b"B", "locked": b"L"}.items():
         (tmp_path / name).write_text("private")
         (tmp_path / f"{name}.pub").write_text(f"ssh-ed25519 {base64.b64encode(public).decode()}")
 
     def offered(config: str, *held: bytes):
-        return offer(way(config)[0], held, load, lambda key: key)
+        return offer(way(config)[0], held, Library())
 
     return offered
 
@@ -315,7 +389,7 @@ def test_a_named_key_comes_before_those_of_the_agent(offered):
 def test_a_named_key_that_the_agent_holds_comes_from_it_and_first(offered):
     keys, tried = offered("IdentityFile ~/locked\n", b"X", b"L")
     assert keys == [b"L", b"X"]
-    assert tried.encrypted == []
+    assert tried.locked == {}
 
 
 def test_with_identities_only_the_agent_offers_named_keys(offered):
@@ -325,12 +399,17 @@ def test_with_identities_only_the_agent_offers_named_keys(offered):
 def test_what_could_not_be_offered_is_remembered(offered, tmp_path):
     keys, tried = offered("IdentityFile ~/locked\nIdentityFile ~/gone\n")
     assert keys == []
-    assert tried.encrypted == [tmp_path / "locked"]
+    assert tried.locked == {tmp_path / "locked": "encrypted"}
     assert tried.unusable == [f"{tmp_path}/gone does not exist"]
 
 
 def test_a_default_key_that_is_not_there_is_not_mentioned(offered):
     assert offered("")[1].unusable == []
+
+
+def test_a_key_that_is_named_twice_is_offered_once(way):
+    (hop,) = way("IdentityFile ~/a\nIdentityFile %d/a\n")
+    assert [path.name for path in hop.identities] == ["a"]
 
 
 # ---------------------------------------------------------------------- whom to trust

@@ -33,6 +33,7 @@ class NodeConfig:
 
     `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
+    `addresses` are those besides `host`, as in `address:` of the inventory.
     """
 
     name: str
@@ -55,6 +56,7 @@ class NodeConfig:
     network: str | None = None
     shm_size: int | None = None
     cuda: str | None = None
+    addresses: tuple[str, ...] = ()
 
     @property
     def has_podman(self) -> bool:

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 from weakref import WeakKeyDictionary
 
-from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
+from agentless.errors import AuthFailed, HostKeyRejected, NobodyThere, Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.remote.transports._pool import C, Pool
-from agentless.remote.transports._ssh.proxy import Proxy
-from agentless.remote.transports._ssh.route import Hop, SshFiles, route
+from agentless.remote.transports._ssh.proxy import Proxy, ProxyError
+from agentless.remote.transports._ssh.route import Hop, SshFiles, routes
+from agentless.remote.transports._ways import first
 
 STARTS = 10
 """Logins at once through one jump host: OpenSSH drops some if there are more (MaxStartups)."""
@@ -37,6 +38,7 @@ class SshTransport(Generic[C]):
         self._files = files
         self._dial = dial
         self._pool: Pool[C] | None = None
+        self._last: Hop | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -55,13 +57,13 @@ class SshTransport(Generic[C]):
             if self.alive:
                 return
             await self.close()
-            hops = await asyncio.to_thread(route, self._node, self._files)
-            self._pool = Pool(self._node.name, lambda: _Login(hops, self._files.connect_timeout, self._dial))
-            try:
-                await self._pool.open()
-            except BaseException:
-                await self.close()
-                raise
+            ways = await asyncio.to_thread(routes, self._node, self._files)
+            ways.sort(key=lambda way: way[-1] != self._last)
+            self._pool, way = await first({self._pool_of(way): way for way in ways}, self._node.name)
+            self._last = way[-1]
+
+    def _pool_of(self, way: tuple[Hop, ...]) -> Pool[C]:
+        return Pool(self._node.name, lambda: _Login(way, self._files.connect_timeout, self._dial))
 
     async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
         """As `Transport.shell`; does not reconnect."""
@@ -122,13 +124,19 @@ class _Login(Generic[C]):
         through = await self._jump.open() if self._jump is not None else None
         async with self._starts:
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(within := self._hop.connect_timeout or self._timeout):
                     self._connection = await self._dial(self._hop, through or self._proxy)
             except TimeoutError:
+                if self._proxy is not None and not self._proxy.connected:
+                    raise NobodyThere(
+                        await self._not_through(self._proxy, f"did not connect within {within:g} s")
+                    ) from None
                 raise await self._failed(
-                    f"{self._hop.where} did not answer within {self._timeout:g} s; check that it is up and that no "
+                    f"{self._hop.where} did not answer within {within:g} s; check that it is up and that no "
                     "firewall blocks the connection"
                 ) from None
+            except ProxyError as error:
+                raise Unreachable(await self._not_through(error.proxy, str(error))) from None
             except OSError as error:
                 raise await self._failed(
                     f"{self._hop.where} cannot be reached: {_reason(error)}; check that it is up and that "
@@ -139,6 +147,15 @@ class _Login(Generic[C]):
             except Unreachable as error:
                 raise await self._failed(str(error)) from None
         return self._connection
+
+    async def _not_through(self, proxy: Proxy, what: str) -> str:
+        """The message about a proxy command that has not reached the machine. It may want a login, or a person."""
+        words = await proxy.last_words()
+        said = f" and printed: {words.removesuffix('.')}" if words else " and printed nothing"
+        return (
+            f"{self._hop.where}: its ProxyCommand {proxy.name} {what}{said}; run `{self._hop.by_hand}` in "
+            "a terminal, and log in there if it asks"
+        )
 
     async def _failed(self, message: str) -> Unreachable:
         """The message, with what the proxy command says about it."""

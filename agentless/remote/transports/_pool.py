@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from agentless.errors import AgentlessError, NoSession, Unreachable
+from agentless.errors import AgentlessError, NoSession, Refused, Unreachable
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 
 CONNECTIONS = 4
 """Connections to one node at once."""
+SINGLES = 10
+"""The same where a connection gives only one session."""
 KEPT = 6
 """Sessions that the controller has in use at most, most of the time: samples, events, short commands, a kept log."""
 WAIT = 15.0
@@ -37,7 +39,15 @@ PAUSE = 0.2, 5.0
 
 A server counts a session until what ran in it has ended, which is later than we have closed it."""
 
+TRIES = 3
+"""How often a session is asked for that is given and runs nothing: dropbear now and then closes a new one, when another
+one ends in the same moment."""
+
 _log = logging.getLogger(__name__)
+
+
+class NotStarted(Exception):
+    """The server has given a session, and run nothing in it; the message is for the user."""
 
 
 class ChannelRefused(Exception):
@@ -50,6 +60,10 @@ class Connection(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it still holds, as far as is known."""
+
+    @property
+    def single(self) -> bool:
+        """Whether the server gives it one session, and no second one after that."""
 
     async def shell(self, closed: Callable[[], None]) -> Shell:
         """As `Transport.shell`; raises ChannelRefused. `closed` is called when it has been closed."""
@@ -123,6 +137,7 @@ class Pool(Generic[C]):
         self._login = login
         self._first = _Member(login())
         self._members = [self._first]
+        self._single = False
         self._most = 0
         self._each: int | None = None
         self._alone, self._alone_until = False, -math.inf
@@ -133,8 +148,10 @@ class Pool(Generic[C]):
 
     @property
     def alive(self) -> bool:
-        """Whether its first connection holds: without that one it is broken."""
-        return self._first.login.alive
+        """Whether its first connection holds: without that one it is broken. Single ones come and go."""
+        if not self._single:
+            return self._first.login.alive
+        return any(member.login.alive for member in self._members) or not (self._members or self._alone)
 
     @property
     def sessions(self) -> Sessions:
@@ -144,7 +161,9 @@ class Pool(Generic[C]):
 
     async def open(self) -> None:
         """Connect."""
-        await self._first.login.open()
+        self._single = (await self._first.login.open()).single
+        if self._single:
+            self._each = 1
 
     async def session(
         self, start: Callable[[C, Callable[[], None]], Awaitable[S]], *, own: bool = False, wait: bool = True
@@ -153,7 +172,7 @@ class Pool(Generic[C]):
 
         Raises NoSession when none is free, with `wait` only after a while.
         """
-        deadline = self._now + WAIT
+        deadline, failed = self._now + WAIT, 0
         while True:
             member = await self._with_free_session(own=own, wait=wait)
             if not self.alive:
@@ -169,6 +188,11 @@ class Pool(Generic[C]):
                     session = await start(await member.login.open(), partial(self._end, member, slot))
             except ChannelRefused as error:
                 self._refused(member, slot, error)
+            except NotStarted as error:
+                self._end(member, slot)
+                failed += 1
+                if failed == TRIES:
+                    raise Refused(str(error)) from None
             except Unreachable:
                 self._end(member, slot)
                 if member.worked or member is self._first:
@@ -198,20 +222,24 @@ class Pool(Generic[C]):
 
     @property
     def _may_grow(self) -> bool:
-        return self.alive and len(self._members) < CONNECTIONS and self._now >= self._alone_until
+        return self.alive and len(self._members) < self._connections and self._now >= self._alone_until
+
+    @property
+    def _connections(self) -> int:
+        return SINGLES if self._single else CONNECTIONS
 
     @property
     def _total(self) -> int | None:
         """Sessions that the node gives at all, None as long as it has refused none."""
         if self._each is None:
             return None
-        return self._each * (len(self._members) if self._alone else CONNECTIONS)
+        return self._each * (len(self._members) if self._alone else self._connections)
 
     async def _with_free_session(self, *, own: bool, wait: bool) -> _Member[C] | None:
         """A connection to ask for a session, a new one if need be."""
         while True:
             for member in self._members[1:]:
-                if not member.login.alive:
+                if not (self._single or member.login.alive):
                     self._let_go(member)
             again = self._alone and self._may_grow
             if self._are_enough(own=own, wait=wait) and not again:
@@ -277,6 +305,11 @@ class Pool(Generic[C]):
                 f"{self._name} allows 1 SSH session, and the controller needs it; raise MaxSessions in its sshd_config"
             )
         users = sum(not slot.own for member in self._members for slot in member.slots)
+        if self._single:
+            return (
+                f"{self._name} has no free SSH session: logs, shells and copies use {users}; end one of them, or use "
+                "OpenSSH there, which gives 10 on a connection"
+            )
         return (
             f"{self._name} has no free SSH session: logs, shells and copies use {users}; end one of them, or raise "
             "MaxSessions in its sshd_config"
@@ -311,7 +344,9 @@ class Pool(Generic[C]):
             return
         member.slots.remove(slot)
         member.ask_at = -math.inf
-        if member is not self._first and not member.slots:
+        if self._single:
+            self._drop(member)
+        elif member is not self._first and not member.slots:
             asyncio.get_running_loop().call_later(IDLE, self._retire, member, member.taken)
         self._tell()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,7 +19,16 @@ from agentless.remote.packets import CIPHERS, send_no_empty_ones
 from agentless.remote.transports._flow import Flow
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import (
+    NO_GREETING,
+    TERM,
+    broke_off,
+    is_single,
+    login_words,
+    no_command,
+    no_terminal,
+    not_forwarded,
+)
 from agentless.remote.transports._ssh.keys import Encrypted, offer
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
@@ -33,14 +43,16 @@ def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
     return SshTransport(node, ssh, _dial)
 
 
-async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
+async def _dial(hop: Hop, through: _Connection | Proxy | None, *, certified: bool = True) -> _Connection:
+    """As `Dial`; `certified` is whether the host may show a certificate."""
     client = _Client(hop)
     known = client.known
+    authorities = known.authorities if certified else ()
     algorithms = known.algorithms()
-    if known.authorities:
+    if authorities:
         algorithms = [algorithm + _CERTIFICATE for algorithm in algorithms] + algorithms
     agent, held = await _agent(hop)
-    keys, tried = offer(hop, held, _load, lambda key: key.public_data)
+    keys, tried = offer(hop, held, _Keys())
     try:
         library = await asyncssh.connect(
             hop.host,
@@ -52,7 +64,7 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
             preferred_auth="publickey",
             gss_host=None,
             # Plain keys are checked here: for a revoked one the library only reports that the connection has ended.
-            known_hosts=([], _encoded(known.authorities), _encoded(known.revoked if known.authorities else ())),
+            known_hosts=([], _encoded(authorities), _encoded(known.revoked if authorities else ())),
             server_host_key_algs=algorithms,
             host_key_alias=hop.host_key_alias,
             tunnel=through.library if isinstance(through, _Connection) else (),
@@ -63,14 +75,24 @@ async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
             keepalive_count_max=3,
         )
     except asyncssh.ChannelOpenError as error:
-        raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error.reason}") from None
+        raise not_forwarded(hop.where, error.code, error.reason) from None
     except (asyncssh.Error, ValueError) as error:
         if client.rejected is not None:
             raise client.rejected from None
+        if client.other_authority:
+            if isinstance(through, Proxy):
+                await through.close()
+            return await _dial(hop, through, certified=False)
+        if isinstance(error, asyncssh.HostKeyNotVerifiable):
+            raise Unreachable(
+                f"{hop.where} presents an invalid host certificate: {error}; have it renewed for this name on the "
+                "machine, or set HostKeyAlias in ~/.ssh/config to the name that it has"
+            ) from None
         if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in str(error):
             raise tried.refused(hop) from None
-        why = NO_GREETING if isinstance(error, UnicodeError) else error
-        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
+        if isinstance(error, asyncssh.KeyExchangeFailed):
+            raise Unreachable(f"{hop.where} cannot agree on a connection: {error}; update its SSH server") from None
+        raise broke_off(hop, NO_GREETING if isinstance(error, UnicodeError) else error) from None
     finally:
         if agent is not None:
             agent.close()
@@ -94,14 +116,24 @@ async def _agent(hop: Hop) -> tuple[asyncssh.SSHAgentClient | None, list[asyncss
     return agent, []
 
 
-def _load(path: Path) -> Any:
-    try:
-        # The validation takes 0.2 s of an RSA key, for every node, and is against keys from somebody else.
-        key = asyncssh.read_private_key(path, unsafe_skip_rsa_key_validation=True)
-    except asyncssh.KeyImportError as error:
-        raise Encrypted if str(error).startswith("Passphrase") else error from None
-    certificate = path.with_name(f"{path.name}-cert.pub")
-    return (key, str(certificate)) if certificate.exists() else key
+class _Keys:
+    """As `Library`."""
+
+    def load(self, path: Path) -> asyncssh.SSHKeyPair:
+        try:
+            # The validation takes 0.2 s of an RSA key, for every node, and is against keys from somebody else.
+            key = asyncssh.read_private_key(path, unsafe_skip_rsa_key_validation=True)
+        except asyncssh.KeyImportError as error:
+            raise Encrypted if str(error).startswith("Passphrase") else error from None
+        return asyncssh.load_keypairs([key])[0]
+
+    def blob(self, key: asyncssh.SSHKeyPair) -> bytes:
+        return key.public_data
+
+    def certify(self, key: asyncssh.SSHKeyPair, certificate: Path) -> asyncssh.SSHKeyPair:
+        twin = copy.copy(key)
+        twin.set_certificate(asyncssh.read_certificate(certificate))
+        return twin
 
 
 class _Client(asyncssh.SSHClient):
@@ -110,6 +142,7 @@ class _Client(asyncssh.SSHClient):
     def __init__(self, hop: Hop) -> None:
         self.known = hop.host_keys()
         self.rejected: HostKeyRejected | None = None
+        self.other_authority = False
         self._node = hop.node
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -122,6 +155,10 @@ class _Client(asyncssh.SSHClient):
             self.rejected = rejected
         return self.rejected is None
 
+    def validate_host_ca_key(self, _host: str, _addr: str, _port: int, _key: asyncssh.SSHKey) -> bool:
+        self.other_authority = True  # only asked about one that is not on record
+        return False
+
 
 class _Connection:
     """A login."""
@@ -133,6 +170,10 @@ class _Connection:
     @property
     def alive(self) -> bool:
         return not self.library.is_closed()
+
+    @property
+    def single(self) -> bool:
+        return is_single(str(self.library.get_extra_info("server_version")))
 
     async def shell(self, closed: Callable[[], None]) -> _Shell:
         return await self._session(closed, "exec sh", request_pty=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import socket
 import threading
@@ -13,15 +14,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import paramiko
-from paramiko.agent import AgentSSH
+from paramiko.agent import AgentKey, AgentSSH
 
-from agentless.errors import Unreachable
+from agentless.errors import HostKeyRejected, Unreachable
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._pool import ChannelRefused
-from agentless.remote.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
+from agentless.remote.transports._sessions import (
+    NO_GREETING,
+    TERM,
+    broke_off,
+    is_single,
+    login_words,
+    no_command,
+    no_terminal,
+    not_forwarded,
+)
 from agentless.remote.transports._ssh.keys import Encrypted, offer
+from agentless.remote.transports._ssh.known_hosts import KnownHosts
 from agentless.remote.transports._ssh.proxy import Proxy
 from agentless.remote.transports._ssh.route import Hop, SshFiles
 
@@ -90,18 +101,28 @@ def _log_in(library: paramiko.Transport, hop: Hop) -> None:
     try:
         library.start_client()
         key = library.get_remote_server_key()
-        known.check(f"{key.get_name()} {key.get_base64()}", hop.node)
+        _check(known, f"{key.get_name()} {key.get_base64()}", hop.node)
         _authenticate(library, hop)
+    except paramiko.ssh_exception.IncompatiblePeer as error:
+        raise Unreachable(f"{hop.where} cannot agree on a connection: {error}; use connection: asyncssh") from None
     except (paramiko.SSHException, EOFError) as error:
-        why = NO_GREETING if "protocol banner" in str(error) else error
-        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
+        raise broke_off(hop, NO_GREETING if "protocol banner" in str(error) else error) from None
+
+
+def _check(known: KnownHosts, key: str, node: str) -> None:
+    try:
+        known.check(key, node)
+    except HostKeyRejected as rejected:
+        if known.authorities and not rejected.recorded:
+            rejected.args = (f"{rejected}; or use connection: asyncssh, which checks host certificates",)
+        raise
 
 
 def _authenticate(library: paramiko.Transport, hop: Hop) -> None:
     agent = _Agent(hop.agent)
     try:
         held: list[paramiko.PKey] = list(agent.get_keys())
-        keys, tried = offer(hop, held, _load, lambda key: key.asbytes())
+        keys, tried = offer(hop, held, _Keys())
         if not keys:
             raise tried.refused(hop)
         for key in keys:
@@ -133,13 +154,26 @@ class _Agent(AgentSSH):
         self._close()  # type: ignore[attr-defined]
 
 
-def _load(path: Path) -> paramiko.PKey:
-    try:
-        return paramiko.PKey.from_path(path)
-    except (TypeError, paramiko.PasswordRequiredException):
-        raise Encrypted from None
-    except paramiko.SSHException as error:
-        raise ValueError(str(error)) from None
+class _Keys:
+    """As `Library`."""
+
+    def load(self, path: Path) -> paramiko.PKey:
+        try:
+            key = paramiko.PKey.from_path(path)
+        except (TypeError, paramiko.PasswordRequiredException):
+            raise Encrypted from None
+        except paramiko.SSHException as error:
+            raise ValueError(str(error)) from None
+        key.public_blob = None  # a certificate beside it, after which it would not be offered itself
+        return key
+
+    def blob(self, key: paramiko.PKey) -> bytes:
+        return key.blob if isinstance(key, AgentKey) else key.asbytes()
+
+    def certify(self, key: paramiko.PKey, certificate: Path) -> paramiko.PKey:
+        twin = AgentKey(key.agent, key.blob, key.comment) if isinstance(key, AgentKey) else copy.copy(key)
+        twin.load_certificate(str(certificate))
+        return twin
 
 
 class _Connection:
@@ -158,6 +192,10 @@ class _Connection:
     @property
     def alive(self) -> bool:
         return bool(self._library.is_active())
+
+    @property
+    def single(self) -> bool:
+        return is_single(str(self._library.remote_version))
 
     async def call(self, function: Callable[..., _T], *args: object) -> _T:
         """Have a thread do what blocks. If cancelled, the thread ends with its channel or connection."""
@@ -217,6 +255,8 @@ class _Connection:
         """A stream to the SSH server of the next machine."""
         try:
             return await self.call(self._library.open_channel, "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0))
+        except paramiko.ChannelException as error:
+            raise not_forwarded(hop.where, error.code, error.text) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise Unreachable(f"{hop.where} cannot be reached from its jump host: {error}") from None
 

@@ -13,6 +13,17 @@ from agentless.remote.transports import SshFiles
 from tests.real.transports.nodes import LIBRARIES, Node, node_of, opened
 from tests.real.transports.sshd import PROGRAM, Sshd
 
+SECOND = {"test_addresses", "test_certificates", "test_proxies", "test_security_keys", "test_two_jumps"}
+"""Files of ways that are the same code for each library, but for its edge: the second library is slow there."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The quick run tries them with the first library."""
+    for item in items:
+        if item.path.stem in SECOND and LIBRARIES[1] in item.name:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def _no_agent(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +11,9 @@ import pytest
 
 from agentless.model.command import Command
 from agentless.remote.transports._link import STARTS
-from tests.real.transports.nodes import MB, node_of, opened, refusal
+from tests.real.transports.nodes import node_of, opened
 from tests.real.transports.relay import pump
-from tests.real.transports.sshd import WAIT, processes, public, until
+from tests.real.transports.sshd import WAIT, public, until
 
 
 async def test_an_alias_of_the_ssh_configuration(shared_server, library, tmp_path):
@@ -36,48 +35,6 @@ async def test_an_alias_of_the_ssh_configuration(shared_server, library, tmp_pat
     (tmp_path / "known").write_text(f"the-gpu {public(shared_server.host_keys[0])}\n")
     async with opened(node_of(shared_server, library, host="gpu1", port=None).but(home=tmp_path)) as session:
         assert (await session.run(Command("echo there"))).stdout == b"there\n"
-
-
-async def test_a_proxy_command(shared_server, library, tmp_path):
-    relay = tmp_path / "relay.py"
-    relay.write_text(
-        "import os, socket, sys, threading\n"
-        "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
-        "def up():\n"
-        "    while data := os.read(0, 65536): s.sendall(data)\n"
-        "threading.Thread(target=up, daemon=True).start()\n"
-        "while data := s.recv(65536): os.write(1, data)\n"
-    )
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/known_hosts").write_text(shared_server.known_hosts.read_text())
-    command = f"{shlex.quote(sys.executable)} {relay} %h %p"
-    (tmp_path / ".ssh/config").write_text(f"Host 127.0.0.1\n  ProxyCommand {command}\n")
-
-    def relays():
-        return any(str(relay) in line for line in processes("").values())
-
-    node = node_of(shared_server, library, identity_file=str(shared_server.key)).but(home=tmp_path)
-    async with opened(node) as session:
-        assert (await session.run(Command("cat", stdin=b"x" * MB))).stdout == b"x" * MB
-        assert relays()
-    await until(lambda: not relays())
-
-
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        ("sh -c 'echo no route to the bastion >&2; exit 1'", "no route to the bastion"),
-        ("no-such-program %h", "/bin/sh: 1: exec: no-such-program: not found"),
-        ("sh -c 'printf \"\\033]0;title\\007two\\nlines\" >&2; sleep 100'", "�]0;title�two lines"),
-    ],
-    ids=["ends", "is not there", "hangs"],
-)
-async def test_what_a_proxy_command_complains_of_is_in_the_message(shared_server, library, tmp_path, command, says):
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/known_hosts").write_text(shared_server.known_hosts.read_text())
-    (tmp_path / ".ssh/config").write_text(f"Host 127.0.0.1\n  ProxyCommand {command}\n")
-    node = node_of(shared_server, library, identity_file=str(shared_server.key)).but(home=tmp_path, connect_timeout=0.5)
-    assert str(await refusal(node)).endswith(f"; its ProxyCommand printed: {says}")
 
 
 @pytest.fixture

@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from agentless.controller.nodes.link.cache import NodeCache
-from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, TooMuch, Unreachable
+from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, NobodyThere, TooMuch, Unreachable
 from agentless.remote.session import Session
 from agentless.rules.nodes.backoff import backoff
 
 REJECTED_RETRY = 60.0
 """Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned.
 
-So it is with one that said too much: to hear all that again at once would be the load that it was ended for."""
+So it is with one that said too much: to hear all that again at once would be the load that it was ended for. And a
+ProxyCommand may open a browser for its login, each time."""
 HELD = 30.0
 """Seconds that a link must have held for the next try after a break to be a first one.
 
@@ -78,7 +79,7 @@ class NodeConnection:
             if time() - since >= HELD:
                 attempt = 0
             wait = backoff(attempt, random.random())  # noqa: S311 - jitter
-            if isinstance(self.failure, (AuthFailed, HostKeyRejected, TooMuch)):
+            if isinstance(self.failure, (AuthFailed, HostKeyRejected, NobodyThere, TooMuch)):
                 wait = REJECTED_RETRY
             attempt += 1
             with contextlib.suppress(TimeoutError):

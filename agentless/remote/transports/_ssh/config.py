@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-_REPEATABLE = frozenset({"identityfile"})
+_REPEATABLE = frozenset({"identityfile", "certificatefile"})
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*")
 _DEPTH = 16
 

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import contextlib
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from agentless.errors import AuthFailed
+from agentless.remote.transports._ssh.certificates import Certificate, certifies, embedded, read_certificates
 from agentless.remote.transports._ssh.route import Hop
 
 K = TypeVar("K")
+_HARDWARE = b"sk-"
+"""How the types of keys begin that need a security key, which only an agent speaks to."""
 
 
 class Encrypted(Exception):
     """A private key that needs its passphrase, for which we never ask."""
+
+
+class Library(Protocol[K]):
+    """What an SSH library does with keys."""
+
+    def load(self, path: Path) -> K:
+        """A private key, without a certificate; raises Encrypted, OSError or ValueError."""
+
+    def blob(self, key: K) -> bytes:
+        """Its public part; of a certificate in an agent, that."""
+
+    def certify(self, key: K, certificate: Path) -> K:
+        """The key with this certificate; raises ValueError."""
 
 
 @dataclass(slots=True)
@@ -23,66 +42,114 @@ class Tried:
     """The keys that were offered to a server, and those that could not be."""
 
     offered: list[str] = field(default_factory=list)
-    encrypted: list[Path] = field(default_factory=list)
+    locked: dict[Path, str] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
 
     def refused(self, hop: Hop) -> AuthFailed:
         """The error if the server accepted none of the keys."""
         parts = [f"tried {', '.join(self.offered)}" if self.offered else "no SSH key found"]
         parts += self.unusable
-        if self.encrypted:
-            keys = " ".join(str(path) for path in self.encrypted)
-            parts += [f"{keys} is encrypted, and no SSH agent has it"]
-            fix = f"ssh-add {keys}"
+        fix = ""
+        if self.locked:
+            parts += [f"{path} is {what}, and no SSH agent has it" for path, what in self.locked.items()]
+            fix = f"ssh-add {' '.join(map(str, self.locked))}"
+        elif any("certificate" in key for key in self.offered):
+            parts += [f"renew the certificate, or check that the server trusts its authority for {hop.user}"]
         else:
             make = "" if self.offered else "ssh-keygen -t ed25519 && "
             port = "" if hop.port == 22 else f"-p {hop.port} "
             fix = f"{make}ssh-copy-id {port}{hop.user}@{hop.host}"
         problem = f"{hop.where} rejected the login: {'; '.join(parts)}"
-        return AuthFailed(f"{problem}; run: {fix}", problem, fix)
+        return AuthFailed(f"{problem}; run: {fix}" if fix else problem, problem, fix)
 
 
-def offer(hop: Hop, held: Sequence[K], load: Callable[[Path], K], blob: Callable[[K], bytes]) -> tuple[list[K], Tried]:
+def offer(hop: Hop, held: Sequence[K], library: Library[K]) -> tuple[list[K], Tried]:
     """The keys, best first: those that the user named, those `held` by the agent, those found.
 
-    A server hangs up after a few (MaxAuthTries, 6), so a named key comes before those of a full agent. `load` reads a
-    private key and raises Encrypted, OSError or ValueError; `blob` is the public part of one that the agent holds.
+    A server hangs up after a few (MaxAuthTries, 6), so a named key comes before those of a full agent. Each comes after
+    its certificates.
     """
-    tried = Tried()
-    public = {path: _public(path) for path in (*hop.identities, *hop.defaults)}
-    in_agent = {blob(key): key for key in held if not hop.identities_only or blob(key) in public.values()}
+    return _Offer(hop, held, library).all()
 
-    def read(paths: Iterable[Path]) -> Iterator[K]:
+
+class _Offer(Generic[K]):
+    def __init__(self, hop: Hop, held: Sequence[K], library: Library[K]) -> None:
+        self._hop = hop
+        self._library = library
+        self._tried = Tried()
+        self._public = {path: _public(path) for path in (*hop.identities, *hop.defaults)}
+        self._named = list(read_certificates(hop.certificates))
+        self._in_agent = {library.blob(key): key for key in held}
+        if hop.identities_only:
+            self._in_agent = {blob: key for blob, key in self._in_agent.items() if self._is_named(blob)}
+
+    def all(self) -> tuple[list[K], Tried]:
+        named, found = list(self._read(self._hop.identities)), list(self._read(self._hop.defaults))
+        held = [key for blob in list(self._in_agent) for key in self._from_agent(blob, self._named)]
+        if held:
+            self._tried.offered.append(f"{len(held)} more keys from the SSH agent")
+        return [*named, *held, *found], self._tried
+
+    def _is_named(self, blob: bytes) -> bool:
+        return any(blob == public or certifies(blob, public) for public in self._public.values())
+
+    def _read(self, paths: Iterable[Path]) -> Iterator[K]:
         for path in paths:
-            by_agent = in_agent.pop(public[path], None)
-            if by_agent is not None:
-                tried.offered.append(f"{path} (from the SSH agent)")
-                yield by_agent
+            beside = path.with_name(f"{path.name}-cert.pub")
+            certificates = [*read_certificates([beside]), *self._named]
+            if self._public[path] in self._in_agent:
+                public = self._public[path]
+                signed = [blob for blob in self._in_agent if certifies(blob, public)]
+                self._note(path, public, certificates, signed)
+                for blob in (*signed, public):
+                    yield from self._from_agent(blob, certificates)
                 continue
             try:
-                key = load(path)
+                if self._public[path][4:7] == _HARDWARE and path.exists():
+                    self._tried.locked[path] = "a security key"
+                    continue
+                key = self._library.load(path)
             except Encrypted:
-                tried.encrypted.append(path)
+                self._tried.locked[path] = "encrypted"
             except FileNotFoundError:
-                if path in hop.identities:
-                    tried.unusable.append(f"{path} does not exist")
+                if path in self._hop.identities:
+                    self._tried.unusable.append(f"{path} does not exist")
             except (OSError, ValueError) as error:
-                tried.unusable.append(f"{path} is not usable ({error})")
+                self._tried.unusable.append(f"{path} is not usable ({error})")
             else:
-                tried.offered.append(str(path))
-                yield key
+                self._note(path, self._library.blob(key), certificates)
+                yield from self._certified(key, self._library.blob(key), certificates)
 
-    named, found = list(read(hop.identities)), list(read(hop.defaults))
-    if in_agent:
-        tried.offered.append(f"{len(in_agent)} more keys from the SSH agent")
-    return [*named, *in_agent.values(), *found], tried
+    def _from_agent(self, blob: bytes, certificates: Sequence[Certificate]) -> Iterator[K]:
+        if blob in self._in_agent:
+            yield from self._certified(self._in_agent.pop(blob), blob, certificates)
+
+    def _certified(self, key: K, public: bytes, certificates: Sequence[Certificate]) -> Iterator[K]:
+        """The key with each of its certificates, and without one."""
+        for certificate in certificates:
+            if certificate.is_of(public):
+                with contextlib.suppress(ValueError):
+                    yield self._library.certify(key, certificate.path)
+        yield key
+
+    def _note(
+        self, path: Path, public: bytes, certificates: Sequence[Certificate], signed: Sequence[bytes] | None = None
+    ) -> None:
+        about = [each.about(public, time.time()) for each in certificates if each.is_of(public)]
+        if signed and not about:
+            about = ["certificate"]
+        where = "" if signed is None else " (from the SSH agent)"
+        self._tried.offered.append(f"{path}{where}{f' with {chr(32).join(about)}' if about else ''}")
 
 
 def _public(path: Path) -> bytes:
     """The public part of a key, from the file beside it, or from itself: a named key may be in the agent only."""
     for candidate in (path.with_name(f"{path.name}.pub"), path):
         try:
-            return base64.b64decode(candidate.read_text().split()[1])
+            return base64.b64decode(candidate.read_text().split()[1], validate=True)
         except (OSError, ValueError, IndexError):
             continue
-    return b""
+    try:
+        return embedded(path.read_text())
+    except (OSError, ValueError, IndexError, struct.error):
+        return b""

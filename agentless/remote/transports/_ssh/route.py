@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from agentless.inventory.ssh_hosts import parse_login
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import user_name
 from agentless.remote.transports._ssh.config import HostConfig, expand_tokens
-from agentless.remote.transports._ssh.known_hosts import KnownHosts, read
+from agentless.remote.transports._ssh.known_hosts import KnownHosts, host_field, read
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -25,7 +26,7 @@ class SshFiles:
     """The part of the user's SSH setup that is used.
 
     `home` is where `.ssh` is. `known_hosts` is agentless's own file beside the user's; it need not exist.
-    `connect_timeout` are the seconds for the login to each machine on the way.
+    `connect_timeout` are the seconds for the login to each machine on the way that has no ConnectTimeout.
     """
 
     home: Path
@@ -37,34 +38,52 @@ class SshFiles:
 class Hop:
     """One machine on the way: all that a login to its SSH server needs.
 
-    `node` is the node that it was first needed for, `name` its name in messages. Keys: `identities` were named by the
-    user, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; with `identities_only`
-    only named keys are used. `gate` is the proxy command before anything in it is replaced: machines with the same one
-    are behind the same jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
+    `node` is the node that it was first needed for, `name` its name in messages, `alias` that for `ssh`, with `jump` as
+    in the inventory. Keys: `identities` were named by the user, `defaults` are where `ssh-keygen` puts them,
+    `certificates` are named ones, `agent` is the socket of an SSH agent; with `identities_only` only named keys are
+    used. `gate` is the proxy command before anything in it is replaced: machines with the same one are behind the same
+    jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or `recorded_as`,
+    the name of the node's first address there.
     """
 
     node: str = field(compare=False)
     name: str
+    alias: str
     host: str
     port: int
     user: str
     identities: tuple[Path, ...]
     defaults: tuple[Path, ...]
+    certificates: tuple[Path, ...]
     identities_only: bool
     agent: str | None
+    connect_timeout: float | None
     proxy_command: str | None
     gate: str | None
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
+    jump: str | None
+    recorded_as: str | None = None
 
     @property
     def where(self) -> str:
         """Its name in messages: `node1 (ubuntu@10.0.0.11)`."""
         return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
 
+    @property
+    def by_hand(self) -> str:
+        """The command that logs in there."""
+        port = "" if self.port == 22 else f"-p {self.port} "
+        return f"ssh {port}{f'-J {self.jump} ' if self.jump else ''}{self.user}@{self.alias}"
+
     def host_keys(self) -> KnownHosts:
         """The host keys on record now."""
-        return read(self.known_hosts, self.host, self.port, self.host_key_alias)
+        return read(self.known_hosts, self.host, self.port, self.recorded_as or self.host_key_alias)
+
+    @property
+    def field(self) -> str:
+        """Its name in a `known_hosts` line."""
+        return host_field(self.host, self.port)
 
 
 class _Target(NamedTuple):
@@ -78,13 +97,21 @@ class _Target(NamedTuple):
     jump: str | None
 
 
-def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
-    """The machines to log in to, the node itself last; raises Unreachable if that makes no sense.
+def routes(node: NodeConfig, files: SshFiles) -> list[tuple[Hop, ...]]:
+    """A way to each address of the node: the machines to log in to, the node itself last.
 
-    Reads the SSH configuration, and may run its `Match exec`.
+    Raises Unreachable if that makes no sense. Reads the SSH configuration, and may run its `Match exec`.
     """
     target = _Target(node.name, node.host, node.user, node.port, node.identity_file, node.jump)
-    return _hops(node, files, target, ())
+    found = [_hops(node, files, target, ())]
+    first = found[0][-1]
+    for text in node.addresses:
+        if login := parse_login(text):
+            way = _hops(node, files, target._replace(host=login.host, port=login.port or node.port), ())
+            # One machine has one host key: what stands at such an address in another network is not it.
+            same = replace(way[-1], recorded_as=first.recorded_as or first.host_key_alias or first.field)
+            found.append((*way[:-1], replace(same, host_key_alias=first.host_key_alias or first.host)))
+    return found
 
 
 def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
@@ -106,17 +133,21 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
     here = Hop(
         node=node.name,
         name=target.name,
+        alias=target.host,
         host=tokens["h"],
         port=port,
         user=user,
-        identities=tuple(config.path(text, tokens) for text in identities),
+        identities=tuple(dict.fromkeys(config.path(text, tokens) for text in identities)),
         defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
+        certificates=tuple(config.path(text, tokens) for text in config.words("CertificateFile")),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
+        connect_timeout=_connect_timeout(config),
         proxy_command=expand_tokens(proxy, tokens) if proxy and proxy != "none" else None,
         gate=proxy,
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
         host_key_alias=config.get("HostKeyAlias"),
+        jump=target.jump,
     )
     jump = target.jump or config.get("ProxyJump")
     if not jump or jump == "none" or here.proxy_command:
@@ -133,6 +164,12 @@ def _port(node: NodeConfig, text: str) -> int:
     if text.isdecimal() and 0 < int(text) < 65536:
         return int(text)
     raise Unreachable(f"{node.name}: invalid Port {text!r}; correct it in ~/.ssh/config")
+
+
+def _connect_timeout(config: HostConfig) -> float | None:
+    """The seconds of ConnectTimeout, None without: some proxy commands take long."""
+    seconds = config.get("ConnectTimeout") or ""
+    return float(seconds) if re.fullmatch("[1-9][0-9]{0,3}", seconds) else None
 
 
 def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:
