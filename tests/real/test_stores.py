@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,9 +15,9 @@ from agentless.controller.clock import SystemClock
 from agentless.controller.images import upload
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.errors import Unreachable
-from tests.lab import Kind, Lab, requirements
+from tests.lab import Kind, Lab, Node, requirements
 from tests.lab.roots import is_made
-from tests.real.cli import until
+from tests.real.cli import Cli, until
 from tests.real.test_sync import MB, TAG, At, World, failed, layer, layers_of, said, sent, stand_in
 
 if MISSING := requirements():
@@ -135,3 +136,121 @@ async def test_a_cut_link_costs_no_layer_that_containerd_has(world: World) -> No
     assert 0 < found.sent < 3 * 3.1 * MB
     assert said(other, HELD) == ""
     said(other, f"docker image rm {TAG}")
+
+
+# ------------------------------------------------------------------------ envs
+
+
+def inventory(stores: Lab) -> str:
+    nodes = "".join(f"  {name}: {{host: {stores.nodes[name].host}}}\n" for name in NODES)
+    defaults = f"{{user: root, identity_file: {stores.identity}, image: busybox}}"
+    return f"version: 1\ndefaults: {defaults}\nnodes:\n{nodes}"
+
+
+def person(stores: Lab, name: str) -> Cli:
+    """Somebody with these nodes, all of which answer."""
+    cli = Cli(stores, name, inventory(stores))
+    until(lambda: [each["state"] for each in cli.get("/v1/gpus")] == ["free"] * 2 * len(NODES))
+    return cli
+
+
+@pytest.fixture
+def agentless(stores: Lab) -> Iterator[Cli]:
+    cli = person(stores, "main")
+    yield cli
+    for each in cli.get("/v1/vps"):
+        cli("vps", "rm", each["name"], "--force", "--yes")
+    for each in cli.get("/v1/envs"):
+        cli("env", "rm", each["name"], "--yes", code=None)
+    cli.close()
+
+
+def made(agentless: Cli, name: str, node: str, script: str) -> None:
+    """An env on a node with one version, in which the script has run."""
+    agentless("env", "create", name, "--from", "busybox", "--on", node)
+    agentless("env", "exec", name, "--", "sh", "-c", script)
+    agentless("env", "save", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["old", "new"])
+def test_an_env_is_one_version_on_all_engines_and_runs_on_each(agentless: Cli, home: str) -> None:
+    made(agentless, "proof", home, "echo made on one >/file")
+    rows = agentless.json("env", "push", "proof")["nodes"]
+    assert {row["error"] for row in rows} == {None}
+    [version] = agentless.json("env", "history", "proof")["versions"]
+    assert sorted(version["nodes"]) == sorted(NODES)
+    for node in NODES:
+        assert agentless("run", "--node", node, "--container", "proof", "--", "cat", "/file").out == "made on one\n"
+    assert agentless("env", "push", "proof").out.startswith("proof:1 is already on all nodes")
+
+
+@pytest.mark.slow
+def test_what_was_forgotten_is_one_version_again(agentless: Cli, stores: Lab) -> None:
+    """Somebody who has never seen it finds it on engines of both stores."""
+    made(agentless, "known", "new", "echo 1 >/file")
+    agentless("env", "push", "known")
+    with contextlib.closing(person(stores, "other")) as other:
+        [version] = other.json("env", "history", "known")["versions"]
+        assert sorted(version["nodes"]) == sorted(NODES)
+        for node in ("old", "newer"):
+            assert other("run", "--node", node, "--container", "known:1", "--", "cat", "/file").out == "1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target"), [("new", "old"), ("classic", "newer")])
+def test_a_task_brings_its_env_and_its_files_across_stores(
+    agentless: Cli, source: str, target: str, tmp_path: Path
+) -> None:
+    made(agentless, "carried", source, "echo 1 >/file")
+    tmp_path.joinpath("code").mkdir()
+    tmp_path.joinpath("code", "more").write_text("2\n")
+    words = ["--node", target, "--container", "carried:1", "--upload", f"{tmp_path}/code"]
+    assert agentless("run", *words, "--", "sh", "-c", "cat /file more").out == "1\n2\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target"), [("new", "old"), ("classic", "newer"), ("new", "newer")])
+def test_an_exported_env_is_imported_as_the_version_that_it_was(
+    agentless: Cli, source: str, target: str, tmp_path: Path
+) -> None:
+    made(agentless, "filed", source, "echo 1 >/file")
+    agentless("env", "export", "filed", str(tmp_path / "filed.tar"))
+    agentless("env", "import", str(tmp_path / "filed.tar"), "--on", target)
+    [version] = agentless.json("env", "history", "filed")["versions"]
+    assert sorted(version["nodes"]) == sorted([source, target])
+    assert agentless("run", "--node", target, "--container", "filed", "--", "cat", "/file").out == "1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target"), [("new", "classic"), ("old", "new")])
+def test_a_vps_begins_with_a_snapshot_from_the_other_store(agentless: Cli, source: str, target: str) -> None:
+    agentless("vps", "create", "first", f"{source}::0")
+    agentless("vps", "ssh", "first", "--", "echo kept >/file")
+    agentless("vps", "snapshot", "first")
+    agentless("vps", "create", "second", f"{target}::0", "--from", "first:1")
+    assert agentless("vps", "ssh", "second", "--", "cat /file").out == "kept\n"
+
+
+def switch(node: Node, *, containerd: bool) -> None:
+    """Restart its engine with the other store."""
+    engine = node._engine
+    assert engine
+    node.stop_docker()
+    engine.configure({"features": {"containerd-snapshotter": containerd}})
+    node.start_docker()
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_switched_to_the_other_store_gets_its_envs_again(agentless: Cli, stores: Lab) -> None:
+    """Its images are still on its disk, and it does not show them."""
+    made(agentless, "stays", "old", "echo 1 >/file")
+    node = stores.nodes["classic"]
+    agentless("env", "push", "stays", "classic")
+    try:
+        for containerd in (True, False):
+            switch(node, containerd=containerd)
+            run = agentless("run", "--node", "classic", "--container", "stays", "--", "cat", "/file")
+            assert run.out == "1\n"
+    finally:
+        switch(node, containerd=False)

@@ -12,10 +12,14 @@ from agentless.model.tasks.task import Placement, Task
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine."""
+    """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine.
+
+    `image_id` is what the node calls the image of its env.
+    """
 
     task: Task
     placement: Placement
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     prepared: Prepared | None = None
     engine: EngineFacts | None = None
+    image_id: str | None = None
