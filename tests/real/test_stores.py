@@ -206,7 +206,7 @@ def test_a_task_brings_its_env_and_its_files_across_stores(
     tmp_path.joinpath("code").mkdir()
     tmp_path.joinpath("code", "more").write_text("2\n")
     words = ["--node", target, "--container", "carried:1", "--upload", f"{tmp_path}/code"]
-    assert agentless("run", *words, "--", "sh", "-c", "cat /file more").out == "1\n2\n"
+    assert agentless("run", *words, "--", "sh", "-c", "cat /file code/more").out == "1\n2\n"
 
 
 @pytest.mark.slow
