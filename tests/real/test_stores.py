@@ -27,6 +27,8 @@ if not is_made("sid"):
 
 NODES = ("old", "classic", "new", "newer")
 PAIRS = [(one, other) for one in NODES for other in NODES if one != other]
+MIDDLE = [("old", "middle"), ("middle", "classic"), ("new", "middle"), ("middle", "new")]
+"""Docker 26 with containerd's store, where it was new."""
 LARGE, SMALL = 12, 1
 """Megabytes of a base that both nodes have, and of what is changed in it."""
 
@@ -49,6 +51,14 @@ def stores() -> Iterator[Lab]:
 
 
 @pytest.fixture
+def middle(stores: Lab) -> None:
+    if not is_made("trixie"):
+        pytest.skip("no root of trixie yet (make engines makes it)")
+    if "middle" not in stores.nodes:
+        stores.add_suite_node("middle", Kind("trixie", containerd=True))
+
+
+@pytest.fixture
 async def world(stores: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(stores.home))
     monkeypatch.setattr(upload, "STEP", 4 * MB)
@@ -62,7 +72,18 @@ async def world(stores: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 async def test_a_small_change_of_a_large_image_is_all_that_goes(world: World, source: str, target: str) -> None:
-    """First the base, as a whole; then the change, of which a container sees the same bytes."""
+    await goes(world, source, target)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("middle")
+@pytest.mark.parametrize(("source", "target"), MIDDLE)
+async def test_so_it_is_with_docker_26(world: World, source: str, target: str) -> None:
+    await goes(world, source, target)
+
+
+async def goes(world: World, source: str, target: str) -> None:
+    """A base, as a whole; then the change, of which a container sees the same bytes."""
     one, other = world.node(source), world.node(target)
     name = f"{source}-{target}"
     base = layer(one, "busybox", f"base:{name}", LARGE)
