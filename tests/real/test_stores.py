@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
-from agentless.controller.images import upload
+from agentless.controller.images import distribution, upload
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.errors import Unreachable
 from tests.lab import Kind, Lab, Node, requirements
@@ -62,6 +63,7 @@ def middle(stores: Lab) -> None:
 async def world(stores: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(stores.home))
     monkeypatch.setattr(upload, "STEP", 4 * MB)
+    monkeypatch.setattr(upload, "TELL_EVERY", 0.0)  # else what is done at a share of a transfer may come after it
     controller = Controller(tmp_path, stores.inventory, SystemClock())
     await controller.start()
     await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
@@ -140,6 +142,27 @@ async def test_a_shared_folder_takes_it_across_stores(world: World, source: str,
     assert found.how == "shared"
     assert said(one, layers_of(image)) == said(other, layers_of(TAG))
     assert list(folder.iterdir()) == []
+    said(other, f"docker image rm {TAG}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target"), [("old", "new"), ("old", "classic")])
+async def test_it_goes_straight_from_node_to_node_across_stores(
+    world: World, source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If that is asked for; by itself only to an engine with its own store, where only what is lacking goes."""
+    one, other = world.node(source), world.node(target)
+    image = layer(one, "busybox", f"straight:{source}-{target}", SMALL)
+    with stand_in(one, "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
+        found = sent(await world.send(image, target, source=source, via="straight"), target)
+        assert found.how == "straight"
+        assert said(one, layers_of(image)) == said(other, layers_of(TAG))
+        said(other, f"docker image rm {TAG}")
+        monkeypatch.setattr(distribution, "SLOW", math.inf)
+        again = sent(await world.send(image, target, source=source), target)
+    print(f"\n{source} to {target}, straight: {found.sent}, then by itself {again.how}: {again.sent}")
+    assert again.how == ("straight" if target == "classic" else "layers")
+    assert again.sent < 1.3 * SMALL * MB
     said(other, f"docker image rm {TAG}")
 
 
