@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.errors import AgentlessError
@@ -129,8 +129,11 @@ class ImageCommands(Protocol):
     def parse_description(self, image: str, result: Result) -> Image:
         """The image; raises ImageGone or RuntimeFailed."""
 
-    def look(self, image: Image, tags: Sequence[str]) -> Command:
-        """Ask what a node has of the image. A node that has all of it tags it with `tags`."""
+    def look(self, image: Image, tags: Sequence[str], loaded: str = "") -> Command:
+        """Ask what a node has of the image, which is called `loaded` there, if given.
+
+        A node that has all of it tags it with `tags`.
+        """
 
     def parse_look(self, image: Image, result: Result) -> ImagePresence:
         """What the node has of the image; raises RuntimeFailed."""
@@ -138,17 +141,23 @@ class ImageCommands(Protocol):
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
         """Read the image once, without the layers to skip; each file is a piece of the output, see the template."""
 
-    def whole(self, image: str, packer: str | None) -> Command:
-        """Read the image once; the output is its archive, and `whole` on the other stream."""
+    def load(self, image: Image, packer: str | None, *, containerd: bool) -> Command:
+        """Take an archive of this image or of its lower layers; the answer is what was loaded, if all of it is there.
 
-    def load(self, image: str, packer: str | None) -> Command:
-        """Take an archive of this image or of its lower layers."""
+        `containerd`: into that store.
+        """
+
+    def loaded_id(self, result: Result) -> str:
+        """What the node calls the image that it has loaded; empty if it has loaded none."""
 
     def forget(self, image: str) -> Command:
         """Remove the images that held layers of this one on its way."""
 
-    def check_load(self, image: str, result: Result) -> None:
-        """Raise the reason if the image was not loaded: LayerMissing if more layers have to be sent."""
+    def check_load(self, image: str, result: Result, sent: Collection[str] = ()) -> None:
+        """Raise the reason if the image was not loaded: LayerMissing if more layers have to be sent.
+
+        `sent` are the hashes of the layers in the archive.
+        """
 
     def save_failed(self, image: str, words: str) -> AgentlessError:
         """The reason why reading the image failed, from its standard error."""
@@ -165,8 +174,8 @@ class ImageCommands(Protocol):
     def share(self, image: str, skip: Sequence[str], packer: str | None, file: str) -> Command:
         """Write its archive to a file; the answer is `whole`, its SHA-256 and its size."""
 
-    def take(self, image: str, packer: str | None, file: str, digest: str) -> Command:
-        """Load the archive in a file, if it has that SHA-256."""
+    def take(self, packer: str | None, file: str, digest: str) -> Command:
+        """Load the archive in a file, if it has that SHA-256; the answer is what was loaded."""
 
     def drop(self, file: str) -> Command:
         """Remove the file that `share` wrote."""

@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,12 +24,21 @@ from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
 from tests.bench.fleets import real_nodes
 from tests.bench.measure import Row, paired, ratio
-from tests.lab import Lab, Node, requirements
+from tests.lab import Kind, Lab, Node, requirements
 from tests.lab.network import enter
+from tests.lab.roots import missing_for
 
 FIRST = "first push of 1 GB to 4 nodes : four parallel `docker save | zstd | ssh docker load`"
 CHANGE = "push of a 10 MB change of it to 4 nodes : four parallel `docker save | ssh docker load`"
 BYTES = "bytes to the nodes for that change : the same"
+STORES = "bytes of a 10 MB change of 1 GB from {} to {} : all of the image"
+PAIRS = (("new", "newer"), ("old", "new"), ("new", "old"), ("classic", "new"), ("new", "classic"))
+ENGINES = {
+    "old": "Docker 20.10",
+    "classic": "Docker 28",
+    "new": "Docker 28 with containerd's store",
+    "newer": "another one with that",
+}
 LAYERS, LAYER, CHANGED = 8, 128 << 20, 10 << 20
 TARGETS = ("node2", "node3", "node4", "node5")
 
@@ -41,6 +51,37 @@ def bench(runs: int) -> list[Row]:
     """
     if missing := requirements():
         return [Row(what, f"≤ {most:g} ×", "; ".join(missing)) for what, most in ((FIRST, 1.1), (CHANGE, 0.2))]
+    return [*_in_time(runs), *_across_stores()]
+
+
+def _across_stores() -> list[Row]:
+    """What goes to an engine that has the base, whatever image store the two engines have; each pair once."""
+    names = {pair: STORES.format(*(ENGINES[name] for name in pair)) for pair in PAIRS}
+    if missing := missing_for("sid"):
+        return [Row(what, "≤ 0.05 ×", "; ".join(missing)) for what in names.values()]
+    rows = []
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab, asyncio.Runner() as runner:
+        lab.add_node("old")
+        for name in ("classic", "new", "newer"):
+            lab.add_suite_node(name, Kind(containerd=name != "classic"))
+        with _controller(lab, runner) as (sync, links):
+            archive = _write_base(lab)
+            for name in ENGINES:
+                _said(lab.nodes[name], f"docker load -q -i {archive}")
+            archive.unlink()
+            for (source, target), what in names.items():
+                changed = _change(lab.nodes[source], "bench/base:1")
+                size = int(_said(lab.nodes[source], f"docker save {changed} | wc -c"))
+                runner.run(_awake(links.values()))
+                sent = runner.run(sync.send(changed, links[source], [links[target]], tags=["bench/env:1"]))[target]
+                assert isinstance(sent, Sent), sent
+                for name in (source, target):
+                    _said(lab.nodes[name], "docker image rm -f bench/env:1 bench/changed:1 || :")
+                rows.append(_bytes_row(what, [(float(sent.sent), float(size))]))
+    return rows
+
+
+def _in_time(runs: int) -> list[Row]:
     with real_nodes("node1", *TARGETS) as lab, asyncio.Runner() as runner, _controller(lab, runner) as (sync, links):
         source = lab.nodes["node1"]
         base = _make_base(lab, source)
@@ -80,7 +121,7 @@ def bench(runs: int) -> list[Row]:
         moved.clear()
         change = paired(lambda: ours(changed), lambda: theirs(changed, "", ""), pairs)
         bytes_ = [(float(each), float(len(TARGETS) * (size + CHANGED))) for each in moved[1:]]
-        return [ratio(FIRST, 1.1, first), ratio(CHANGE, 0.2, change), _ratio_of_bytes(bytes_)]
+        return [ratio(FIRST, 1.1, first), ratio(CHANGE, 0.2, change), _bytes_row(BYTES, bytes_)]
 
 
 @contextlib.contextmanager
@@ -118,6 +159,14 @@ async def _awake(links: Iterable[NodeLink]) -> None:
 
 def _make_base(lab: Lab, source: Node) -> str:
     """Load an image of so many layers; gives its id."""
+    archive = _write_base(lab)
+    _said(source, f"docker load -q -i {archive}")
+    archive.unlink()
+    return _said(source, "docker image inspect -f '{{.Id}}' bench/base:1").strip()
+
+
+def _write_base(lab: Lab) -> Path:
+    """The archive of such an image, `bench/base:1`."""
     archive, blocks, layers, digests = lab.root / "base.tar", _blocks(), [], []
     with tarfile.open(archive, "w") as out:
         for number in range(LAYERS):
@@ -131,9 +180,7 @@ def _make_base(lab: Lab, source: Node) -> str:
         _add(out, "config.json", json.dumps(config).encode())
         manifest = [{"Config": "config.json", "RepoTags": ["bench/base:1"], "Layers": layers}]
         _add(out, "manifest.json", json.dumps(manifest).encode())
-    _said(source, f"docker load -q -i {archive}")
-    archive.unlink()
-    return _said(source, "docker image inspect -f '{{.Id}}' bench/base:1").strip()
+    return archive
 
 
 def _blocks() -> Iterator[bytes]:
@@ -179,8 +226,8 @@ def _said(node: Node, script: str) -> str:
     return done.stdout
 
 
-def _ratio_of_bytes(pairs: list[tuple[float, float]]) -> Row:
-    row = ratio(BYTES, 0.05, pairs)
+def _bytes_row(what: str, pairs: list[tuple[float, float]]) -> Row:
+    row = ratio(what, 0.05, pairs)
     mine, others = pairs[-1]
     measured = f"**{mine / others:.4f} ×** ({mine / 1e6:.1f} MB : {others / 1e6:.0f} MB)"
     return Row(row.what, row.bound, measured, row.passed)

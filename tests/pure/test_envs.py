@@ -49,6 +49,49 @@ def record(*numbers: int, **more: Any) -> EnvRecord:
     return replace(learned({}, {"node1": sight(*numbers)})["torch"], **{"unsettled": False, **more})
 
 
+# ----------------------------------------------------------------- image stores
+
+
+def test_one_image_with_other_ids_in_other_stores_is_one_version():
+    old, new = image(image_id="config", content="c"), image(image_id="manifest", content="c")
+    [version] = learned({}, {"old": Sight((old,)), "new": Sight((new,))})["torch"].versions.values()
+    assert version.nodes == ("new", "old")
+    assert (version.id_on("old"), version.id_on("new")) == ("config", "manifest")
+    assert version.all_ids == {"config", "manifest"}
+
+
+def test_a_version_keeps_its_id_when_it_is_seen_in_another_store():
+    before = learned({}, {"old": Sight((image(image_id="z", content="c"),))})
+    after = learned(before, {"new": Sight((image(image_id="a", content="c"),))})["torch"].versions[1]
+    assert (after.id, after.nodes, after.ids) == ("z", ("new", "old"), {"new": "a"})
+
+
+def test_a_node_that_lost_a_version_has_no_id_for_it():
+    before = learned({}, {n: Sight((image(image_id=n, content="c"),)) for n in ("a", "b")})
+    after = learned(before, {"b": Sight()})["torch"].versions[1]
+    assert (after.nodes, after.ids) == (("a",), {})
+
+
+def test_a_record_of_an_early_version_learns_what_its_image_is_like():
+    early = {"torch": replace(record(1), versions={1: Version("id-torch-1", 100, nodes=("old",))})}
+    seen = {"old": Sight((image(content="c"),)), "new": Sight((image(image_id="m", content="c"),))}
+    again = learned(learned(early, seen), seen)["torch"].versions[1]
+    assert (again.content, again.nodes, again.ids) == ("c", ("new", "old"), {"new": "m"})
+
+
+@pytest.mark.parametrize("content", ["", "other"])
+def test_another_image_with_the_same_number_is_none_of_the_version(content):
+    first, second = image(image_id="a", content=content and "c"), image(image_id="b", content=content)
+    [version] = learned({}, {"x": Sight((first,)), "y": Sight((second,))})["torch"].versions.values()
+    assert version.nodes == ("x",)
+
+
+def test_what_holds_layers_of_an_image_on_its_way_is_kept_whatever_a_node_calls_that():
+    known = learned({}, {n: Sight((image(image_id=n, content="c"),)) for n in ("a", "b")})
+    there = Sight(partial={"held": "b", "left": "other"})
+    assert prunable(known, there, NOW, busy=["torch"]) == ("left",)
+
+
 # ------------------------------------------------------------------------ names
 
 

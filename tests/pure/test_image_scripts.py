@@ -17,7 +17,7 @@ from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
-from agentless.engines.docker.images import DockerImages
+from agentless.engines.docker.images import DockerImages, _files
 from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
 from agentless.model.images.image import Image
@@ -130,6 +130,28 @@ def test_an_archive_without_what_nobody_needs_is_else_the_same(
         for member in left:
             if member.isfile():
                 assert left.extractfile(member).read() == saved.extractfile(member.name).read()
+
+
+@shells
+def test_the_small_files_of_an_archive_come_as_they_are(shell: list[str], tmp_path: Path) -> None:
+    """Those that may be a manifest or a configuration, whatever is in them, and no layer."""
+    texts = [b"{}", b'{"%s":"\\\\n"}' * 400, b"{" + b"x" * 511, b'{"\xc3\xa9":1}\n', b"{" + b"x" * 512]
+    files = {f"blobs/sha256/{number}": text for number, text in enumerate(texts)}
+    layer_files = {"blobs/sha256/a": DATA[0], "blobs/sha256/b": b"{" + bytes(1 << 20), "blobs/sha256/c": b""}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in sorted({**files, **layer_files}.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    (tmp_path / "saved").write_bytes(out.getvalue())
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\n[ "$1" != info ] || echo store\n[ "$1" != save ] || cat {tmp_path}/saved\n')
+    program.chmod(0o755)
+    values = {"docker": [str(program)], "image": "i", "image_format": "f", "info_format": "f", "containerd": "store"}
+    script = renderer.script("image-source.sh.j2", **values)
+    done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
+    assert list(_files(done.stdout)) == texts
 
 
 @pytest.fixture

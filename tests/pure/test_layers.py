@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agentless.formats.tar_writing import padded
 from agentless.model.images.image import Image
 from agentless.rules.images import layers
+from agentless.rules.images.blobs import digest_of
 
 # Recorded from Docker 20.10.24: an image of five layers, and the folders in which it saves all but the top one.
 RECORDED = Image(
@@ -87,7 +88,7 @@ def test_the_archive_is_one_that_docker_reads() -> None:
         manifest = json.loads(tar.extractfile("manifest.json").read())
         assert tar.extractfile("ab.tar").read() == data
     assert manifest == [{"Config": f"{digest}.json", "RepoTags": ["agentless/env:1"], "Layers": ["ab.tar"]}]
-    assert layers.image_id(config) == f"sha256:{digest}"
+    assert digest_of(config) == f"sha256:{digest}"
 
 
 def test_a_layer_above_8_gib_has_its_size() -> None:

@@ -19,6 +19,7 @@ from agentless.engines.podman.complaints import _KNOWN
 from agentless.errors import Held, ImageMissing, NodeBroken, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.signature import SIGNATURE
@@ -26,9 +27,12 @@ from agentless.model.tasks.task import Placement
 from agentless.model.tasks.task_event import Exited
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from agentless.rules.explain.obstacles import never, obstacles
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies.pack import cost
 from agentless.rules.tasks.reconcile import reconcile
 from tests.engines import podman_engine
-from tests.pure.build import NOW, SIGNER, placement, spec, task
+from tests.pure.build import NOW, SIGNER, cluster, placement, seen, spec, task
 
 DATA = Path(__file__).parent / "data" / "podman"
 COMPLAINTS = json.loads((DATA / "complaints.json").read_text())
@@ -372,3 +376,12 @@ def test_the_name_says_what_a_task_claims() -> None:
     of = task("t1", state="assigning", owner="a.b|c@host")
     script = podman().launches([Launch(of, Placement("node1", (0, 1), ("GPU-a", "GPU-b")), {})]).script
     assert "--name agentless-t1.a_b_c_host....GPU-a.GPU-b " in script
+
+
+def test_a_task_in_an_env_is_refused_on_podman_with_the_words_of_explain():
+    on = cluster(seen("node1"), docker=("podman",))
+    wish = spec(image="agentless/a:1", container="a:1", image_id="sha256:1", needs=parse_target("node1::0"))
+    words = "node1 uses podman, which does not support envs"
+    assert plan(on, [task("t1", state="pending", spec=wish)], NOW, {None: cost}).starts == {}
+    assert [str(each) for each in obstacles(on.nodes["node1"], wish, "me", NOW)] == [words]
+    assert words in str(never(on, wish))

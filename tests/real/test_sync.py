@@ -200,21 +200,6 @@ async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
 
 
 @pytest.mark.slow
-async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: World, image: str) -> None:
-    store = (
-        'case "$*" in "info --format driver"*) echo io.containerd.snapshotter.v1 ;; '
-        '*) exec /usr/bin/docker "$@" ;; esac'
-    )
-    with stand_in(world.node(), "docker", store):
-        assert "image IDs differ" in str(failed(await world.send(image)))
-        with stand_in(world.node("node1"), "docker", store):
-            world.distribution._known.clear()
-            found = sent(await world.send(image))
-    assert (found.how, found.layers_sent) == ("whole", LAYERS + 1)
-    assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
-
-
-@pytest.mark.slow
 async def test_nodes_that_reach_each_other_need_nobody_between_them(
     world: World, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,7 +199,7 @@ class Builds:
             ref, version = version_named(envs.records, EnvRef(name))
             link = envs.holder(ref, version.id)
             envs.check_free(link, name)
-            await to_the_end(self._make(link, name, await self._known(link, version.id)))
+            await to_the_end(self._make(link, name, await self._known(link, link.id_here(version.id))))
             return link, _container_of(envs, link, name)
         link, container = await self._existing(name)
         if container.state != "running":
@@ -281,7 +281,7 @@ class Builds:
         if link is None or not link.online:
             return f"its build container is unchanged: cannot reach {home}"
         container = _container_of(envs, link, name)
-        if container.image == image.id and not force:
+        if container.image == link.id_here(image.id) and not force:
             return None
         base = await self._image_of(link, container)
         changes = await self._changes(link, container)
@@ -290,9 +290,9 @@ class Builds:
             return f"its build container is unchanged: it has unsaved changes ({changes}); {again}"
         if not force and await self._in_use(link, name, container):
             return f"its build container is unchanged: programs are running in it; {again}"
-        if await envs.facts(link, image.id) is None:
+        if await envs.facts(link, link.id_here(image.id)) is None:
             await self._moves.bring(ref, image.id, link, lambda _: None)
-        await to_the_end(self._make(link, name, await self._known(link, image.id), container.id))
+        await to_the_end(self._make(link, name, await self._known(link, link.id_here(image.id)), container.id))
         return None
 
     async def _in_use(self, link: NodeLink, name: str, container: BuildContainer) -> bool:
@@ -335,7 +335,7 @@ class Builds:
             if link.node.name not in version.nodes:
                 tell({"kind": "say", "text": f"copying {ref} to {link.node.name}"})
                 await self._moves.bring(ref, version.id, link, lambda _: None)
-            return await self._known(link, version.id)
+            return await self._known(link, link.id_here(version.id))
         found = await envs.facts(link, image)
         if found is None:
             tell({"kind": "say", "text": f"pulling {image} on {link.node.name}"})

@@ -77,6 +77,9 @@ class Envs:
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
         self.remember(with_seen_versions(self.records, {**gone, **seen}, self.clock.now()))
+        for name, link in self.nodes.links.items():
+            versions = [each for record in self.records.values() for each in record.versions.values()]
+            link.image_ids = {each.id: each.ids[name] for each in versions if name in each.ids}
 
     def _mentioned(self) -> set[str]:
         found = {record.home for record in self.records.values() if record.home}
@@ -147,7 +150,7 @@ class Envs:
     def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> NodeLink:
         """A node that has this image and answers; raises with the nodes that have it and do not."""
         version = self.records.get(ref.name, EnvRecord()).versions.get(ref.version or 0)
-        names = version.nodes if version and version.id == image else ()
+        names = version.nodes if version and image in version.all_ids else ()
         nodes = [name for name in names if name not in set(beside)]
         for name in nodes:
             if name in self.nodes.links and self.nodes.links[name].online:

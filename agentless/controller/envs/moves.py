@@ -25,6 +25,7 @@ from agentless.model.images.env import (
     EnvRef,
     ImageFacts,
     Sight,
+    Version,
     check_name,
     labels_of_version,
 )
@@ -80,17 +81,21 @@ class Moves:
                 await asyncio.gather(coming.work, return_exceptions=True)
 
     def coming(self) -> list[str]:
-        """The ids of the images that are on their way to nodes for tasks."""
-        return [image for _, image in self._coming]
+        """The ids of the images that are on their way to nodes for tasks, as any node calls them."""
+        wanted = {image for _, image in self._coming}
+        versions = [each for record in self._envs.records.values() for each in record.versions.values()]
+        return [*wanted, *(id_ for each in versions if each.all_ids & wanted for id_ in each.all_ids)]
 
     async def _bring(self, ref: EnvRef, image: str, link: NodeLink, tell: Callable[[Progress], None]) -> Sent:
         envs = self._envs
         await envs.look()
         name = link.node.name
         self._check_name_is_free(link, ref, image)
+        if (version := _version(envs, ref, image)) and name in version.nodes:
+            return Sent(name, image, 0, version.size, 0, 0, 0.0, "current")
         source = envs.holder(ref, image, beside=[name])
         found = await self._distribution.send(
-            image, source, [link], tags=[ref.image], tell=tell, shared_dir=self._shared_dir
+            source.id_here(image), source, [link], tags=[ref.image], tell=tell, shared_dir=self._shared_dir
         )
         sent = found[name]
         if isinstance(sent, AgentlessError):
@@ -123,7 +128,7 @@ class Moves:
                 source = envs.holder(ref, version.id)
                 tell({"kind": "say", "text": f"copying {ref} from {source.node.name} to {_names(targets)}"})
                 done |= await self._distribution.send(
-                    version.id,
+                    source.id_here(version.id),
                     source,
                     targets,
                     tags=[ref.image],
@@ -141,7 +146,8 @@ class Moves:
         """The archive of a version, as frames, from a node that has it."""
         await self._envs.look()
         ref, version = version_named(self._envs.records, ref)
-        return ref, self._archive(self._envs.holder(ref, version.id), version.id)
+        link = self._envs.holder(ref, version.id)
+        return ref, self._archive(link, link.id_here(version.id))
 
     async def _archive(self, link: NodeLink, image: str) -> AsyncIterator[tuple[int, bytes]]:
         tail = Excerpt()
@@ -188,7 +194,8 @@ class Moves:
                 "the archive does not name its env; specify a name: agentless env import FILE NAME"
             ) from None
         async with envs.working(name):
-            same = next((n for n, v in envs.records.get(name, EnvRecord()).versions.items() if v.id == loaded.id), None)
+            versions = envs.records.get(name, EnvRecord()).versions
+            same = next((n for n, each in versions.items() if each.is_image(loaded.id, loaded.content)), None)
             ref, labels = self._place(name, loaded, by) if same is None else (EnvRef(name, same), None)
             known = same is not None and self._has(link, ref)
             if known:
@@ -226,13 +233,19 @@ class Moves:
     def _check_name_is_free(self, link: NodeLink, ref: EnvRef, image: str) -> None:
         """Raise Refused where the node has another image of this name."""
         self._envs.check_free(link, ref.name, ref)
-        sight = self._envs.sights.get(link.node.name, Sight())
-        other = next((each for each in sight.images if each.ref == ref and each.id != image), None)
-        if other:
+        sight, version = self._envs.sights.get(link.node.name, Sight()), _version(self._envs, ref, image)
+        other = next((each for each in sight.images if each.ref == ref), None)
+        if other and other.id != image and not (version and version.is_image(other.id, other.content)):
             raise Refused(
                 f"{link.node.name} has a different {ref}, by {other.by or 'somebody'}: two controllers used the same "
                 "number; save the env again to get a new number"
             )
+
+
+def _version(envs: Envs, ref: EnvRef, image: str) -> Version | None:
+    """The version, if its image is the one that some node calls so."""
+    version = envs.records.get(ref.name, EnvRecord()).versions.get(ref.version or 0)
+    return version if version and image in version.all_ids else None
 
 
 def _unreachable(link: NodeLink) -> AgentlessError:

@@ -139,7 +139,7 @@ class Uploads:
 
     async def _prepare(self, link: NodeLink, task: Task, line: str, tell: Callable[[str], None]) -> Prepared:
         facts, images = await self._look(link, task)
-        if task.spec.image_id not in (None, facts.id):
+        if task.spec.image_id is not None and link.id_here(task.spec.image_id) != facts.id:
             raise ImageMissing(f"{task.spec.image} on {link.node.name} is a different image")
         user = parse_file_owner(task.spec.user or facts.user) or FileOwner()
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 
 from agentless.controller.images.layer_spool import CHUNK, LayerSpool
@@ -13,9 +12,8 @@ from agentless.model.images.image import Image
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
+from agentless.rules.images.blobs import digest_of
 
-WHOLE = "archive"
-"""What a whole archive is called in a spool."""
 SMALL = 4 << 20
 SMALL_ONES, FILES = 128 << 20, 10_000
 """Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
@@ -111,7 +109,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
                 held += size
                 if len(small) > FILES or held > SMALL_ONES:
                     raise BrokenOffError("the image archive contains too many files with unknown names")
-                if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
+                if digest_of(small[name]) == (image.config or image.id):
                     spool.config = small[name]
             else:
                 await _layer(reader, spool, known.get(name, name), size, packer, is_packed=kind == b"p")
@@ -123,16 +121,6 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
                 await _small(spool, layer, small[name], packer)
     except ValueError as error:
         raise BrokenOffError(f"cannot read the image archive: {error}") from None
-
-
-async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
-    """Write the whole stream into the spool, as one layer. Raises BrokenOffError, NoAnswer or StateError."""
-    spooled, output = spool.begin(WHOLE, image.size), _Output(stream)
-    while (data := await output.more()) is not None:
-        await spool.put(spooled, data, min(spooled.stored, image.size))
-    if "whole" not in output.said:
-        raise BrokenOffError(output.said)
-    spool.end(spooled)
 
 
 def _is_all(image: Image, kept: int, spool: LayerSpool) -> bool:

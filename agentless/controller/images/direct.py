@@ -1,6 +1,7 @@
 """Transfers of images without the controller in between: from node to node, or through a shared folder.
 
-What travels is one archive without the layers that all of them have; a try that breaks begins anew.
+What travels is one archive without the layers that all of them have; a try that breaks begins anew. It is all of the
+image as soon as one of them uses containerd's store: such an archive can be cut only by who reads its manifest.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agentless.controller.images.upload import UploadJob
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
-from agentless.model.images.image import short
+from agentless.model.images.image import ImagePresence, short
 from agentless.model.images.transfer import Progress, Sent
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
@@ -24,6 +26,21 @@ WITHIN = 12 * 3600.0
 """Seconds that a transfer may take."""
 
 Outcomes = dict[str, Sent | AgentlessError]
+_ANY = ("sha256:",)
+"""Any blob that a node misses is one that was sent, since all were."""
+Target = tuple[NodeLink, ImagePresence]
+"""A node, and what it has of the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What was sent to a node and how, since when, and which nodes have containerd's store."""
+
+    sent: int
+    kept: int
+    how: str
+    began: float
+    into: frozenset[str]
 
 
 async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeLink]:
@@ -37,10 +54,11 @@ async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeL
     return [link for number, link in enumerate(direct) if number in numbers]
 
 
-async def straight(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: str | None) -> Outcomes:
+async def straight(job: UploadJob, places: Sequence[Target], packer: str | None) -> Outcomes:
     """Send from the source to the others by its own ssh. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
-    source, image = job.source, job.image
+    source, image, kept = job.source, job.image, _kept(places)
+    links, into = [link for link, _ in places], _into(places)
     near = await reachable(source, links)
     others = [link for link in links if link not in near]
     found: Outcomes = {link.node.name: _unreached(source, link) for link in others}
@@ -48,7 +66,10 @@ async def straight(job: UploadJob, links: Sequence[NodeLink], kept: int, packer:
     if not targets:
         return found
     _say(job, targets, f"sending directly from {source.node.name}")
-    ways = [link.runtime.images.way(link.runtime.images.load(image.id, packer).script) for link in targets]
+    ways = [
+        link.runtime.images.way(link.runtime.images.load(image, packer, containerd=link.node.name in into).script)
+        for link in targets
+    ]
     skip = layers.unwanted(image, kept)
     async with source.stream(source.runtime.images.straight(image.id, skip, packer, ways)) as stream:
         lines, words = await _read(stream)
@@ -59,14 +80,15 @@ async def straight(job: UploadJob, links: Sequence[NodeLink], kept: int, packer:
         said = [line.partition(" ")[2] for line in lines if line.startswith(f"{number} ")]
         code = next((int(line[5:]) for line in said if line.startswith("code ")), 255)
         result = Result(code, "\n".join(said).encode())
-        found[link.node.name] = await _taken(job, link, result, (sent, kept, "straight"), began)
+        found[link.node.name] = await _taken(job, link, result, _Taken(sent, kept, "straight", began, into))
     return found
 
 
-async def shared(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: str | None, folder: str) -> Outcomes:
+async def shared(job: UploadJob, places: Sequence[Target], packer: str | None, folder: str) -> Outcomes:
     """Send through a folder that all of them have. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
-    source, image = job.source, job.image
+    source, image, kept = job.source, job.image, _kept(places)
+    links, into = [link for link, _ in places], _into(places)
     file = f"{folder.rstrip('/')}/agentless-{short(image.id)}-{secrets.token_hex(8)}.tar{_SUFFIX[packer]}"
     images = source.runtime.images
     try:
@@ -80,10 +102,10 @@ async def shared(job: UploadJob, links: Sequence[NodeLink], kept: int, packer: s
 
         async def take(link: NodeLink) -> Sent | AgentlessError:
             try:
-                result = await _streamed(link, link.runtime.images.take(image.id, packer, file, digest))
+                result = await _streamed(link, link.runtime.images.take(packer, file, digest))
             except AgentlessError as error:
                 return error
-            return await _taken(job, link, result, (size, kept, "shared"), began)
+            return await _taken(job, link, result, _Taken(size, kept, "shared", began, into))
 
         outcomes = await asyncio.gather(*(take(link) for link in links))
         return {link.node.name: outcome for link, outcome in zip(links, outcomes, strict=True)}
@@ -132,22 +154,34 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
     return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], str(err)
 
 
-async def _taken(
-    job: UploadJob, link: NodeLink, result: Result, what: tuple[int, int, str], began: float
-) -> Sent | AgentlessError:
+async def _taken(job: UploadJob, link: NodeLink, result: Result, what: _Taken) -> Sent | AgentlessError:
     """The outcome on a node, which gets the tags now."""
-    images, image = link.runtime.images, job.image
-    sent, kept, how = what
+    images, image, loaded = link.runtime.images, job.image, ""
     try:
-        images.check_load(image.id, result)
-        place = images.parse_look(image, await link.run(images.look(image, job.tags)))
+        if link.node.name in what.into:
+            loaded = images.loaded_id(result)
+            images.check_load(loaded or image.id, result, _ANY)
+            there = images.parse_description(loaded, await link.collect(images.describe(loaded)))
+            if there.config != image.names[-1]:
+                return RuntimeFailed(f"{link.node.name} loaded image {short(image.id)} under another ID")
+        else:
+            images.check_load(image.names[-1], result)
+        place = images.parse_look(image, await link.run(images.look(image, job.tags, loaded)))
     except AgentlessError as error:
         return error
     if not place.present:
         return RuntimeFailed(f"{link.node.name} does not have image {short(image.id)} after the transfer; retry")
-    seconds = asyncio.get_running_loop().time() - began
+    seconds = asyncio.get_running_loop().time() - what.began
     count = len(image.layers)
-    return Sent(link.node.name, image.id, sent, image.size, count - kept, count, seconds, how)
+    return Sent(link.node.name, image.id, what.sent, image.size, count - what.kept, count, seconds, what.how)
+
+
+def _kept(places: Sequence[Target]) -> int:
+    return min(0 if place.containerd else place.kept for _, place in places)
+
+
+def _into(places: Sequence[Target]) -> frozenset[str]:
+    return frozenset(link.node.name for link, place in places if place.containerd)
 
 
 def _say(job: UploadJob, links: Sequence[NodeLink], step: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
@@ -109,7 +109,8 @@ class ImageDistribution:
         key = source.node.name, image
         if key not in self._known:
             images = source.runtime.images
-            found = images.parse_description(image, await _run(source, images.describe(image)))
+            await source.ready()
+            found = images.parse_description(image, await source.collect(images.describe(image)))
             while len(self._known) >= KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = found
@@ -120,14 +121,21 @@ class ImageDistribution:
             images = link.runtime.images
             try:
                 place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
+                return await self._with_blobs(link, place) if place.containerd and place.kept else place
             except AgentlessError as error:
                 return error
-            if not place.present and place.containerd != job.image.containerd:
-                return _other_store(job, link, place)
-            return place
 
         places = await asyncio.gather(*(look(link) for link in links.values()))
         return dict(zip(links, places, strict=True))
+
+    async def _with_blobs(self, link: NodeLink, place: ImagePresence) -> ImagePresence:
+        """What the layers that a node has are called in its store; none of them counts if that cannot be said."""
+        if place.present:
+            return place
+        try:
+            return replace(place, blobs=(await self._describe(place.nearest, link)).blobs[: place.kept])
+        except RuntimeFailed:
+            return replace(place, kept=0)
 
     # ------------------------------------------------------------------ sending
 
@@ -145,8 +153,8 @@ class ImageDistribution:
         ended = asyncio.Event()
         self._going |= {(job.image.id, name): ended for name in mine}
         try:
-            kept = {name: 0 if name in whole or place.containerd else place.kept for name, place in mine.items()}
-            sent = await self._send(job, way, links, mine, kept) if mine else {}
+            mine = {name: replace(place, kept=0, blobs=()) if name in whole else place for name, place in mine.items()}
+            sent = await self._send(job, way, links, mine) if mine else {}
         finally:
             for name in mine:
                 del self._going[job.image.id, name]
@@ -161,49 +169,50 @@ class ImageDistribution:
         way: _Way,
         links: Mapping[str, NodeLink],
         places: Mapping[str, ImagePresence],
-        kept: Mapping[str, int],
     ) -> Outcomes:
         """Send by the requested way, or the best one."""
-        targets, least = [links[name] for name in places], min(kept.values())
+        targets = [(links[name], place) for name, place in places.items()]
         if way.via == "shared":
-            return await shared(job, targets, least, _packer(job.image, places, SLOW), way.folder)
+            return await shared(job, targets, _packer(job.image, places, SLOW), way.folder)
         if way.via == "straight":
-            return await straight(job, targets, least, _packer(job.image, places, SLOW))
+            return await straight(job, targets, _packer(job.image, places, SLOW))
         speed = FAST
         if way.via == "auto" or _packer(job.image, places, SLOW) != "zstd":
-            speed = await self._speeds.slowest([job.source, *targets])
+            speed = await self._speeds.slowest([job.source, *(links[name] for name in places)])
         packer = _packer(job.image, places, speed)
         done: Outcomes = {}
-        if way.via == "auto" and speed < SLOW and (near := await reachable(job.source, targets)):
+        # An archive straight from a node has all that the node's own `docker save` writes, for containerd's store.
+        alike = [links[name] for name, place in places.items() if not place.containerd]
+        if way.via == "auto" and speed < SLOW and (near := await reachable(job.source, alike)):
             found: Outcomes = {}
             with contextlib.suppress(RuntimeFailed):  # then through here, like the others
-                found = await straight(job, near, min(kept[link.node.name] for link in near), packer)
+                found = await straight(job, [(link, places[link.node.name]) for link in near], packer)
             done = {name: outcome for name, outcome in found.items() if isinstance(outcome, Sent)}
-        if rest := {name: kept[name] for name in places if name not in done}:
+        if rest := {name: place for name, place in places.items() if name not in done}:
             done |= await self._through(job, links, rest, packer)
         return done
 
     async def _through(
-        self, job: UploadJob, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
+        self, job: UploadJob, links: Mapping[str, NodeLink], places: Mapping[str, ImagePresence], packer: str | None
     ) -> Outcomes:
         """Send through the controller."""
-        async with self._reads.take(job, min(kept.values()), packer) as read:
-            uploads = [ImageUpload(job, links[name], kept[name], packer, read.spool) for name in kept]
-            sending = asyncio.gather(*(self._upload(each, whole=job.image.containerd) for each in uploads))
+        async with self._reads.take(job, min(place.kept for place in places.values()), packer) as read:
+            uploads = [ImageUpload(job, links[name], place, packer, read.spool) for name, place in places.items()]
+            sending = asyncio.gather(*map(self._upload, uploads))
             try:
                 both: set[asyncio.Future[Any]] = {read.reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if read.failed and not sending.done():
                     self._known.pop((job.source.node.name, job.image.id), None)
                     read.reading.result()
-                return dict(zip(kept, await sending, strict=True))
+                return dict(zip(places, await sending, strict=True))
             finally:
                 await cancel(sending)
 
-    async def _upload(self, upload: ImageUpload, *, whole: bool) -> Sent | AgentlessError:
+    async def _upload(self, upload: ImageUpload) -> Sent | AgentlessError:
         async with self._slots:
             try:
-                return await (upload.run_whole() if whole else upload.run())
+                return await upload.run()
             except AgentlessError as error:
                 if not isinstance(error, NoAnswer):
                     await upload.forget()
@@ -229,12 +238,3 @@ def _packer(image: Image, places: Mapping[str, ImagePresence], speed: float) -> 
 
 def _contended(job: UploadJob, node: str) -> Refused:
     return Refused(f"another transfer of image {short(job.image.id)} to {node} did not finish; retry")
-
-
-def _other_store(job: UploadJob, link: NodeLink, place: ImagePresence) -> RuntimeFailed:
-    source, target = job.source.node.name, link.node.name
-    one, other = (target, source) if place.containerd else (source, target)
-    return RuntimeFailed(
-        f"cannot copy {short(job.image.id)} from {source} to {target}: Docker on {one} uses containerd's image store "
-        f"and on {other} its own, so image IDs differ"
-    )

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from agentless.controller.images.archive_reader import BrokenOffError, fetch, fetch_whole
+from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.images.upload import UploadJob
 from agentless.remote.concurrency import cancel
@@ -59,13 +59,9 @@ class SharedReads:
 async def _read(job: UploadJob, kept: int, packer: str | None, spool: LayerSpool) -> None:
     images, image = job.source.runtime.images, job.image
     try:
-        if image.containerd:
-            async with job.source.stream(images.whole(image.id, packer)) as stream:
-                await fetch_whole(stream, image, spool)
-        else:
-            command = images.save(image.id, layers.unwanted(image, kept), packer)
-            async with job.source.stream(command) as stream:
-                await fetch(stream, image, kept, packer, spool)
+        command = images.save(image.id, layers.unwanted(image, kept), packer)
+        async with job.source.stream(command) as stream:
+            await fetch(stream, image, kept, packer, spool)
         spool.finish()
     except BrokenOffError as error:
         raise images.save_failed(image.id, error.words) from None

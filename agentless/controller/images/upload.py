@@ -8,15 +8,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from agentless.controller.images.archive_reader import WHOLE
 from agentless.controller.images.layer_spool import LayerSpool, SpooledLayer
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import AgentlessError, Timeout
+from agentless.errors import AgentlessError, RuntimeFailed, Timeout
 from agentless.model.command import Result
-from agentless.model.images.image import Image
+from agentless.model.images.image import Image, ImagePresence, short
 from agentless.model.images.transfer import Progress, Sent
 from agentless.remote.concurrency import cancel
-from agentless.rules.images import compressed, layers
+from agentless.rules.images import blobs, compressed, layers
 
 STEP = 96 << 20
 """Bytes of layers after which those sent so far are made an image: a broken link does not cost them."""
@@ -57,12 +56,18 @@ class _Step:
 
 
 class ImageUpload:
-    """Sends the layers that a node lacks; it has the lowest `kept`."""
+    """Sends the layers that a node lacks; `place` is what it has."""
 
-    def __init__(self, job: UploadJob, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    def __init__(
+        self, job: UploadJob, link: NodeLink, place: ImagePresence, packer: str | None, spool: LayerSpool
+    ) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
         self._link, self._packer, self._spool = link, packer, spool
-        self._kept = self._at = kept
+        self._containerd = place.containerd
+        self._form = (
+            blobs.BlobArchive(job.image, place.blobs) if place.containerd else layers.DockerArchive(job.image, job.tags)
+        )
+        self._kept = self._at = place.kept
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._first: float | None = None
@@ -90,18 +95,11 @@ class ImageUpload:
                     await load
             for load in loads[-1:]:
                 await load
+            if self._containerd:
+                await self._name(step.wanted)
         finally:
             await cancel(*loads)
         return self._over("layers" if self._kept else "whole")
-
-    async def run_whole(self) -> Sent:
-        """Send the archive as it came. Raises the same as `run`."""
-        self._say("waiting for the whole archive")
-        step, images = _Step(None), self._link.runtime.images
-        feeding = self._link.session.feed(images.load(self._image.id, self._packer), self._copy(step))
-        images.check_load(self._image.id, await self._watched(step, feeding))
-        images.parse_look(self._image, await self._link.run(images.look(self._image, self._tags)))
-        return self._over("whole")
 
     async def forget(self) -> None:
         """Remove what a failed try has left on the node."""
@@ -110,8 +108,19 @@ class ImageUpload:
 
     async def _load(self, step: _Step) -> None:
         images = self._link.runtime.images
-        command = images.load(self._image.id, self._packer)
-        images.check_load(step.wanted, await self._watched(step, self._link.session.feed(command, self._archive(step))))
+        command = images.load(self._image, self._packer, containerd=self._containerd)
+        result = await self._watched(step, self._link.session.feed(command, self._archive(step)))
+        images.check_load(step.wanted, result, self._form.sent)
+
+    async def _name(self, loaded: str) -> None:
+        """Give the image its tags, now that all of it is there, and remove those that held its layers meanwhile."""
+        images = self._link.runtime.images
+        place = images.parse_look(self._image, await self._link.run(images.look(self._image, self._tags, loaded)))
+        if not place.present:
+            raise RuntimeFailed(
+                f"{self._link.node.name} does not have image {short(self._image.id)} after the transfer; retry"
+            )
+        await self.forget()
 
     async def _watched(self, step: _Step, feeding: Coroutine[Any, Any, Result]) -> Result:
         """The result; raises Timeout if the node does nothing for too long."""
@@ -142,7 +151,7 @@ class ImageUpload:
             words = f"sending layer {at - self._kept} of {len(image.layers) - self._kept}"
             self._say(words)
             spooled = await self._spool.find(layer)
-            head = layers.layer_header(layer, spooled.size)
+            head = self._form.header(layer, spooled.size)
             async for piece in self._offer(step, compressed.pack(self._packer, head)):
                 yield piece
             async for piece in self._content(step, spooled, words):
@@ -152,20 +161,13 @@ class ImageUpload:
         step.fed.set()
         last = at == len(image.layers)
         config = await self._spool.configuration() if last else layers.partial(image, at)
-        step.wanted = layers.image_id(config)
+        head, step.wanted = self._form.end(config, at)
         if step.before is not None:
             await asyncio.wait({step.before})
             step.before.result()
         if last:
             self._say("verifying")
-        head = layers.head_of(config, image.layers[:at], self._tags if last else ())
         async for piece in self._offer(step, compressed.pack(self._packer, head)):
-            yield piece
-        step.over = self._clock()
-
-    async def _copy(self, step: _Step) -> AsyncIterator[bytes]:
-        spooled = await self._spool.find(WHOLE)
-        async for piece in self._content(step, spooled, "sending the whole archive"):
             yield piece
         step.over = self._clock()
 

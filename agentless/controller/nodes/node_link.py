@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
@@ -18,11 +18,13 @@ from agentless.controller.nodes.link.shared_streams import Reader, SharedStreams
 from agentless.controller.nodes.link.watcher import Watcher
 from agentless.errors import AgentlessError, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result
+from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.container import Container
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.task import Placement, Task
 from agentless.model.text import Excerpt
 from agentless.ports import Clock, Engine, Probe
 from agentless.remote.session import Session
@@ -75,8 +77,13 @@ class NodeLink:
         self.sampler = Sampler(session, probe, engines, renderer, self.cache)
         self.inspector = Inspector(session, engines, self.cache, self.sampler, self.breakdowns)
         self.watcher = Watcher(session, engines, self.cache, self.inspector, self.breakdowns)
+        self.image_ids: Mapping[str, str] = {}
         self._shared = SharedStreams(self.stream)
         self._keeping: asyncio.Task[None] | None = None
+
+    def id_here(self, image: str) -> str:
+        """What the node calls the image of an env that has this id elsewhere; its image store may be another one."""
+        return self.image_ids.get(image, image)
 
     # ------------------------------------------------------------ life cycle
 
@@ -121,6 +128,13 @@ class NodeLink:
         return known is None or known.total is None or known.total >= sessions
 
     # ------------------------------------------------------------ what can be run there
+
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Launch:
+        """The launch of a task here, by what is known of the node now."""
+        image = task.spec.image_id
+        return Launch(task, placement, secrets, prepared, self.observation.engine, image and self.id_here(image))
 
     def runtime_of(self, task: Task) -> Engine:
         """What runs this task here."""

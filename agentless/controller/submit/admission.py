@@ -11,7 +11,6 @@ from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_event import Assigned, Delayed, Queued, TaskEvent
 from agentless.model.view import StartView
@@ -74,8 +73,7 @@ class Admission:
         if isinstance(found, tuple):
             return StartView(target, None, *found)
         link = self._nodes.link(found.node)
-        launch = Launch(task, found, secrets, engine=link.observation.engine)
-        command = link.runtime_of(task).launches([launch])
+        command = link.runtime_of(task).launches([link.launch(task, found, secrets)])
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:

@@ -11,7 +11,6 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import Refused
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import ScriptView
@@ -56,8 +55,8 @@ class TaskCommands:
         if not self._tasks.knows(task.id):
             raise Refused(f"task {task.id} is foreign: this controller did not write its script")
         link = self._nodes.link(task.placement.node)
-        secrets, engine = dict.fromkeys(task.spec.secret_env, ""), link.observation.engine
-        command = link.runtime_of(task).launches([Launch(task, task.placement, secrets, engine=engine)])
+        launch = link.launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
+        command = link.runtime_of(task).launches([launch])
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:

@@ -30,7 +30,6 @@ from agentless.errors import (
     TemplateError,
     Unseen,
 )
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
 from agentless.model.tasks.task_event import Launched, LaunchFailed, TaskEvent, Unplaced
 from agentless.ports import Clock, Engine
@@ -205,8 +204,7 @@ class Launcher:
             raise AssertionError("a task needs a placement before its launch")
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
-        secrets, engine = self._ledger.stores.secrets.get(task.id), link.observation.engine
-        launch = Launch(task, task.placement, secrets, prepared, engine)
+        launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
         try:
             return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))
         except Unseen:

@@ -153,7 +153,7 @@ class Snapshots:
         """Whether a node has it; another controller may have made one with this number."""
         record = self._envs.records.get(snapshots_of(name), EnvRecord())
         version = record.versions.get(snapshot.version)
-        return version is not None and version.id == snapshot.image
+        return version is not None and snapshot.image in version.all_ids
 
 
 def _view(vps: str, ref: EnvRef, version: Version) -> SnapshotView:

@@ -302,7 +302,7 @@ class DockerEngine:
             "volumes": [volume.name for volume in spec.volumes],
             "owner": task.owner,
             "image": spec.image,
-            "image_id": spec.image_id,
+            "image_id": wanted.image_id or spec.image_id,
         }
 
     def _create(self, wanted: Launch, docker: Sequence[str], name: str, labels: Mapping[str, str]) -> list[str]:

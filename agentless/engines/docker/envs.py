@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -45,14 +46,15 @@ LONG = 600.0
 PATHS = 50
 """Changed paths of a build container that are listed."""
 
-_IMAGE = (
-    '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}'
-    ',"labels":{{json .Config.Labels}}}'
+_CONTENT = (
+    ',"entrypoint":{{json .Config.Entrypoint}},"command":{{json .Config.Cmd}},"env":{{json .Config.Env}}'
+    ',"volumes":{{json .Config.Volumes}},"labels":{{json .Config.Labels}},"user":{{json .Config.User}}'
+    ',"workdir":{{json .Config.WorkingDir}},"architecture":{{json .Architecture}},"os":{{json .Os}}'
+    ',"rootfs":{{json .RootFS}}}'
 )
-_FACTS = (
-    '{"id":{{json .Id}},"size":{{json .Size}},"entrypoint":{{json .Config.Entrypoint}},"command":{{json .Config.Cmd}}'
-    ',"env":{{json .Config.Env}},"volumes":{{json .Config.Volumes}},"labels":{{json .Config.Labels}}}'
-)
+_IMAGE = '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}' + _CONTENT
+_FACTS = '{"id":{{json .Id}},"size":{{json .Size}}' + _CONTENT
+_HASHED = ("entrypoint", "command", "env", "volumes", "labels", "user", "workdir", "architecture", "os")
 _CONTAINER = (
     '{"container":{{json .Id}},"name":{{json .Name}},"image":{{json .Image}},"state":{{json .State.Status}}'
     ',"created":{{json .Created}},"labels":{{json .Config.Labels}}}'
@@ -312,7 +314,8 @@ def _image(ref: EnvRef, found: Mapping[str, Any], labels: Mapping[str, str]) -> 
         at = float(labels.get(AT, ""))
     except ValueError:
         at = seconds(found["created"]) or 0.0
-    return EnvImage(ref, found["id"], int(found["size"]), labels.get(MESSAGE, ""), labels.get(BY, ""), at)
+    message, by = labels.get(MESSAGE, ""), labels.get(BY, "")
+    return EnvImage(ref, found["id"], int(found["size"]), message, by, at, _content(found))
 
 
 def _facts(found: Mapping[str, Any]) -> ImageFacts:
@@ -324,7 +327,17 @@ def _facts(found: Mapping[str, Any]) -> ImageFacts:
         tuple(found["env"] or ()),
         tuple(found["volumes"] or ()),
         found["labels"] or {},
+        _content(found),
     )
+
+
+def _content(found: Mapping[str, Any]) -> str:
+    """A hash of the layers and of the configuration; empty without layers. Nothing and none are alike to engines."""
+    layers = (found.get("rootfs") or {}).get("Layers")
+    if not layers:
+        return ""
+    fields = [layers, *(found.get(name) or None for name in _HASHED)]
+    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _set(variables: Mapping[str, str]) -> list[str]:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import orjson
 
 from agentless.engines.docker.commands import Commands
 from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
+from agentless.formats.tar_writing import padded
 from agentless.model.command import Command, Result, escaped
 from agentless.model.images.env import is_ours
 from agentless.model.images.image import UTC, Image, ImagePresence, short
 from agentless.model.nodes.node import with_node
 from agentless.model.text import cut, printable
 from agentless.model.view import ImageView
+from agentless.rules.images.blobs import parse_blobs
 from agentless.rules.images.compressed import PACKERS
 from agentless.rules.images.layers import PARTIAL, common_layers
 
 LOOK_WITHIN = 60.0
+READ_WITHIN = 3600.0
+"""Seconds to describe an image: an engine with containerd's store has to read all of it for that."""
 MAX_LISTED = 500
 """The most names of images that are taken from one node."""
 LOAD_WITHIN = 12 * 3600.0
@@ -28,17 +33,21 @@ _SSH = [
     *("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ForwardAgent=no"),
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"),
 ]
-_ID = "{{.Id}}"
-_TAGGED = "{{.Id}} {{.Size}} {{json .RepoTags}}"
+# Without its layers while a blob of them is missing in containerd's store.
+_LOADED = "{{.Id}} {{json .RootFS}}"
+_TAGGED = "{{.Id}} {{.Size}} {{json .RepoTags}} {{json .RootFS}}"
 _IMAGE = (
-    '{"id":{{json .Id}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
+    '{"id":{{json .Id}},"rootfs":{{json .RootFS}},"size":{{.Size}},'
     '"architecture":{{json .Architecture}},"os":{{json .Os}}}'
 )
 _LISTED = '{"names":{{json .RepoTags}},"size":{{.Size}},"entrypoint":{{json .Config.Entrypoint}}}'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,254}")
-_LAYERS = "layers {{json .RootFS.Layers}}"
+_LAYERS = "layers {{json .RootFS.Layers}} {{.Id}}"
 _INFO = "driver {{json .DriverStatus}}"
 _CONTAINERD = "io.containerd.snapshotter"
+_BLOB = re.compile(rb"blob ([0-9]{1,7})\n")
+_CHAIN = re.compile(r"layers (\[[^]]*\])(?: (\S+))?")
+_LOADED_ID = re.compile(r"^(sha256:[0-9a-f]{64}) \{", re.MULTILINE)
 _ZONE = re.compile(r"(1969|1970)-[\d:T-]+[+-]\d{4}")
 _GONE = re.compile(r"no such image|reference does not exist|failed to get digest|imagedb", re.IGNORECASE)
 _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
@@ -56,25 +65,30 @@ class DockerImages:
 
     def describe(self, image: str) -> Command:
         """Describe an image on the node that is to send it."""
-        return self._script("image-source.sh.j2", image=image, image_format=_IMAGE, info_format=_INFO)
+        values = {"image": image, "image_format": _IMAGE, "info_format": _INFO, "containerd": _CONTAINERD}
+        return self._script("image-source.sh.j2", READ_WITHIN, **values)
 
     def parse_description(self, image: str, result: Result) -> Image:
         """The image; raises ImageGone or RuntimeFailed."""
         if not result.ok:
             raise self._refused(image, result)
+        said = Result(0, result.stdout.partition(b"\nblob ")[0] + b"\n")
         try:
-            fields = orjson.loads(next(line for line in result.out.splitlines() if line.startswith("{")))
+            fields = orjson.loads(next(line for line in said.out.splitlines() if line.startswith("{")))
             found = Image(
                 id=str(fields["id"]),
-                layers=tuple(map(str, fields["layers"] or ())),
+                layers=tuple(map(str, fields["rootfs"].get("Layers") or ())),
                 size=int(fields["size"]),
-                zone=_zone(result.out),
-                containerd=_CONTAINERD in result.out,
-                packers=_tools(result),
+                zone=_zone(said.out),
+                containerd=_CONTAINERD in said.out,
+                packers=_tools(said),
                 architecture=str(fields["architecture"]),
                 os=str(fields["os"]),
             )
-        except (StopIteration, KeyError, TypeError, ValueError):
+            if found.containerd and found.layers:
+                config, manifest, blobs = parse_blobs(found.layers, _files(result.stdout))
+                found = replace(found, config=config, manifest=manifest, blobs=blobs)
+        except (StopIteration, AttributeError, KeyError, TypeError, ValueError):
             raise RuntimeFailed(
                 f"{self._node.name}: cannot read Docker's description of image {short(image)}"
             ) from None
@@ -82,11 +96,14 @@ class DockerImages:
             raise RuntimeFailed(f"image {short(image)} on {self._node.name} has no layers; nothing to send")
         return found
 
-    def look(self, image: Image, tags: Sequence[str]) -> Command:
-        """Ask what a node has of the image. A node that has all of it tags it with `tags`."""
+    def look(self, image: Image, tags: Sequence[str], loaded: str = "") -> Command:
+        """Ask what a node has of the image, which is called `loaded` there, if given.
+
+        A node that has all of it tags it with `tags`.
+        """
         return self._script(
             "image-look.sh.j2",
-            image=image.id,
+            images=[loaded] if loaded else list(image.names),
             tags=list(tags),
             bottom=f'layers ["{image.layers[0]}"',
             id_format=_TAGGED,
@@ -102,9 +119,13 @@ class DockerImages:
         for line in lines:
             if line.startswith("image "):
                 return ImagePresence(True, size=_size(line), kept=len(image.layers))
-        chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
-        kept = min(common_layers(image.layers, chains), len(image.layers))
-        return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out)
+        chains = [(orjson.loads(match[1]), match[2] or "") for line in lines if (match := _CHAIN.fullmatch(line))]
+        kept, nearest = max(
+            ((common_layers(image.layers, [chain]), name) for chain, name in chains),
+            key=lambda each: each[0],
+            default=(0, ""),
+        )
+        return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out, nearest)
 
     def names(self) -> Command:
         """Ask for the names of the node's images."""
@@ -131,31 +152,39 @@ class DockerImages:
         words = " ".join(["", *skip, ""])
         return self._script("image-save.sh.j2", image=image, skip=words, pack=PACKERS[packer][0] if packer else None)
 
-    def whole(self, image: str, packer: str | None) -> Command:
-        """Read the image once; the output is its archive, and `whole` on the other stream."""
-        return self._archive("image-whole.sh.j2", image, (), packer)
+    def load(self, image: Image, packer: str | None, *, containerd: bool) -> Command:
+        """Take an archive of this image or of its lower layers; the answer is what was loaded, if all of it is there.
 
-    def load(self, image: str, packer: str | None) -> Command:
-        """Take an archive of this image or of its lower layers. What held those is removed once it is there."""
-        return self._script(
-            "image-load.sh.j2",
-            LOAD_WITHIN,
-            image=image,
-            unpack=PACKERS[packer][1] if packer else None,
-            label=_held(image),
-            id_format=_ID,
-        )
+        In a store of the engine's own, what held the layers is removed once the image is there.
+        """
+        unpack = PACKERS[packer][1] if packer else None
+        if containerd:
+            return self._script("image-load-blobs.sh.j2", LOAD_WITHIN, unpack=unpack, id_format=_LOADED)
+        values = {"image": image.names[-1], "unpack": unpack, "label": _held(image.id), "id_format": _LOADED}
+        return self._script("image-load.sh.j2", LOAD_WITHIN, **values)
 
     def forget(self, image: str) -> Command:
         """Remove the images that held layers of this one on its way."""
         return self._script("image-forget.sh.j2", label=_held(image))
 
-    def check_load(self, image: str, result: Result) -> None:
-        """Raise the reason if the image was not loaded."""
+    def loaded_id(self, result: Result) -> str:
+        """What the node calls the image that it has loaded; empty if it has loaded none."""
+        found = _LOADED_ID.search(result.out) if result.ok else None
+        return found[1] if found else ""
+
+    def check_load(self, image: str, result: Result, sent: Collection[str] = ()) -> None:
+        """Raise the reason if the image was not loaded. `sent` are the hashes of the layers in the archive."""
         if result.ok and image in result.out:
             return
         words = result.err.strip() or result.out.strip()
-        if "diffID" in words or "agentless: other bytes" in words or ("digest" in words and "mismatch" in words):
+        if "agentless: incomplete" in words and not any(each in words for each in sent):
+            raise LayerMissing(f"{self._node.name} does not have all layers of image {short(image)} that it had")
+        if (
+            "agentless: incomplete" in words
+            or "diffID" in words
+            or "agentless: other bytes" in words
+            or ("digest" in words and "mismatch" in words)
+        ):
             raise RuntimeFailed(
                 f"{self._node.name} rejected image {short(image)}: the content of a layer does not match its ID "
                 "(damaged at the source or in transit); nothing was kept"
@@ -202,11 +231,10 @@ class DockerImages:
         """Write its archive to a file; the answer is `whole`, its SHA-256 as `sha256sum` writes it, and its size."""
         return self._archive("image-share.sh.j2", image, skip, packer, file=file)
 
-    def take(self, image: str, packer: str | None, file: str, digest: str) -> Command:
-        """Load the archive in a file, if it has that SHA-256."""
+    def take(self, packer: str | None, file: str, digest: str) -> Command:
+        """Load the archive in a file, if it has that SHA-256; the answer is what was loaded."""
         unpack = PACKERS[packer][1] if packer else None
-        values = {"image": image, "unpack": unpack, "file": file, "digest": digest, "id_format": _ID}
-        return self._script("image-take.sh.j2", LOAD_WITHIN, **values)
+        return self._script("image-take.sh.j2", LOAD_WITHIN, unpack=unpack, file=file, digest=digest, id_format=_LOADED)
 
     def drop(self, file: str) -> Command:
         """Remove the file that `share` wrote."""
@@ -252,6 +280,15 @@ def _tools(result: Result) -> frozenset[str]:
 def _size(line: str) -> int:
     word = line.split()[2]
     return int(word) if word.isdecimal() else 0
+
+
+def _files(said: bytes) -> Iterator[bytes]:
+    """The small files of an archive: each after a line with its size, and filled up to blocks as it was."""
+    at = 0
+    while match := _BLOB.search(said, at):
+        size = int(match[1])
+        yield said[match.end() : match.end() + size]
+        at = match.end() + padded(size)
 
 
 def _zone(said: str) -> str:

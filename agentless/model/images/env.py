@@ -56,7 +56,11 @@ class EnvRef:
 
 @dataclass(frozen=True, slots=True)
 class EnvImage:
-    """A version on a node. `id` is the id of its image, `size` is in bytes, `at` in Unix seconds."""
+    """A version on a node. `id` is the id of its image there, `size` is in bytes, `at` in Unix seconds.
+
+    `content` is a hash of its layers and its configuration. Engines with different image stores have different ids for
+    one image, and the same hash. It is empty if not all of the image is there.
+    """
 
     ref: EnvRef
     id: str
@@ -64,6 +68,7 @@ class EnvImage:
     message: str = ""
     by: str = ""
     at: float = 0.0
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,11 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version: its image, and the nodes where it was seen."""
+    """A version: its image, and the nodes where it was seen.
+
+    `id` is the id of the image where it was seen first; `ids` are those of nodes with another one. `content` is as in
+    `EnvImage`, empty in records of early versions.
+    """
 
     id: str
     size: int
@@ -106,6 +115,21 @@ class Version:
     by: str = ""
     at: float = 0.0
     nodes: tuple[str, ...] = ()
+    content: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_ids(self) -> frozenset[str]:
+        """What nodes call the image."""
+        return frozenset((self.id, *self.ids.values()))
+
+    def id_on(self, node: str) -> str:
+        """What a node calls the image, if it has it."""
+        return self.ids.get(node, self.id)
+
+    def is_image(self, id_: str, content: str) -> bool:
+        """Whether an image is that of this version."""
+        return id_ in self.all_ids or (bool(content) and content == self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +186,7 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """The configuration of an image: how it runs, and its labels."""
+    """The configuration of an image: how it runs, and its labels. `content` is as in `EnvImage`."""
 
     id: str
     size: int
@@ -171,6 +195,7 @@ class ImageFacts:
     env: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    content: str = ""
 
 
 def is_env_name(name: str) -> bool:

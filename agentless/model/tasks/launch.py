@@ -14,7 +14,7 @@ from agentless.model.tasks.task import Placement, Task
 class Launch:
     """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine.
 
-    `entrypoint` replaces that of the image.
+    `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env.
     """
 
     task: Task
@@ -23,3 +23,4 @@ class Launch:
     prepared: Prepared | None = None
     engine: EngineFacts | None = None
     entrypoint: str | None = None
+    image_id: str | None = None

@@ -47,14 +47,25 @@ def _learned(name: str, known: EnvRecord | None, seen: Mapping[str, Sight], now:
 def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Mapping[str, Sight]) -> Version | None:
     """The version with a number. If two images have the same number by accident, the older one counts."""
     elsewhere = tuple(node for node in known.nodes if node not in seen) if known else ()
-    here = [(node, image) for node, image in found if known and image.id == known.id]
+    here = [(node, image) for node, image in found if known and known.is_image(image.id, image.content)]
     if known and (elsewhere or here):
-        return replace(known, nodes=tuple(sorted({*elsewhere, *(node for node, _ in here)})))
+        ids = {node: known.ids[node] for node in elsewhere if node in known.ids}
+        return _with_nodes(replace(known, nodes=elsewhere, ids=ids), here)
     if not found:
         return None
     first = min((image for _, image in found), key=lambda image: (image.at, image.id))
-    nodes = sorted(node for node, image in found if image.id == first.id)
-    return Version(first.id, first.size, first.message, first.by, first.at, tuple(nodes))
+    version = Version(first.id, first.size, first.message, first.by, first.at, content=first.content)
+    return _with_nodes(version, [each for each in found if version.is_image(each[1].id, each[1].content)])
+
+
+def _with_nodes(version: Version, found: list[tuple[str, EnvImage]]) -> Version:
+    """The version, seen on these nodes too."""
+    return replace(
+        version,
+        nodes=tuple(sorted({*version.nodes, *(node for node, _ in found)})),
+        content=version.content or next((image.content for _, image in found if image.id == version.id), ""),
+        ids={**version.ids, **{node: image.id for node, image in found if image.id != version.id}},
+    )
 
 
 def env_named(records: Mapping[str, EnvRecord], name: str) -> EnvRecord:
@@ -123,7 +134,7 @@ def prunable(
     ]
     arriving = {
         *coming,
-        *(each.id for name in left_alone if name in records for each in records[name].versions.values()),
+        *(id_ for name in left_alone if name in records for v in records[name].versions.values() for id_ in v.all_ids),
     }
     broken = [name for name, made in sight.leftovers.items() if now - made > LEFT_FOR]
     return (*old, *broken, *(held for held, image in sight.partial.items() if image not in arriving))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from agentless.formats import tar_writing
 from agentless.model.images.image import UTC, Image
+from agentless.rules.images.blobs import digest_of, file_of
 
 PARTIAL = "agentless.partial"
 """The label of an image with the lower layers of an image that is being sent; its value is the id of that."""
@@ -55,11 +56,14 @@ def common_layers(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int
 def layer_files(image: Image) -> dict[str, str]:
     """The files in which `docker save` writes the layers, with their diff ids.
 
-    Since version 25, an engine names a file by its own hash. Earlier ones derive the name of a layer from those below
-    it, and the name of the top one from the whole image. So the top layer is not returned, and no layer at all if the
-    engine has another time zone. For an unknown name, the reader has to wait for the manifest, which comes last.
+    containerd's store tells the names, by a manifest. With its own, an engine since version 25 names a file by its own
+    hash. Earlier ones derive the name of a layer from those below it, and the name of the top one from the whole
+    image. So the top layer is not returned, and no layer at all if the engine has another time zone. For an unknown
+    name, the reader has to wait for the manifest, which comes last.
     """
-    found = {f"blobs/sha256/{layer.partition(':')[2]}": layer for layer in image.layers}
+    if image.blobs:
+        return {file_of(blob.digest): layer for blob, layer in zip(image.blobs, image.layers, strict=True)}
+    found = {file_of(layer): layer for layer in image.layers}
     for zone in {image.zone, UTC}:
         chain = parent = ""
         for layer in image.layers[:-1]:
@@ -110,6 +114,25 @@ def head_of(config: bytes, layers: Sequence[str], tags: Sequence[str]) -> bytes:
     return tar_writing.file(name, config, form=tar_writing.GNU) + listing + tar_writing.END
 
 
+class DockerArchive:
+    """The archive of an image, layer by layer, for an engine with a store of its own; the image gets these tags."""
+
+    def __init__(self, image: Image, tags: Sequence[str]) -> None:
+        self._image, self._tags = image, tags
+        self.sent: set[str] = set()
+
+    def header(self, layer: str, size: int) -> bytes:
+        """What comes before a layer."""
+        self.sent.add(layer)
+        return layer_header(layer, size)
+
+    def end(self, config: bytes, count: int) -> tuple[bytes, str]:
+        """What comes after the lowest `count` layers; and the id of the image that they make."""
+        chain = self._image.layers[:count]
+        tags = self._tags if count == len(self._image.layers) else ()
+        return head_of(config, chain, tags), digest_of(config)
+
+
 def partial(image: Image, kept: int) -> bytes:
     """The configuration of an image with the lowest layers of another one. A next attempt reuses them."""
     fields = {
@@ -119,11 +142,6 @@ def partial(image: Image, kept: int) -> bytes:
         "rootfs": {"type": "layers", "diff_ids": list(image.layers[:kept])},
     }
     return json.dumps(fields).encode()
-
-
-def image_id(config: bytes) -> str:
-    """The id of the image with this configuration."""
-    return f"sha256:{hashlib.sha256(config).hexdigest()}"
 
 
 def _sha256(text: str) -> str:
