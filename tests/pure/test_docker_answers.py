@@ -225,7 +225,7 @@ def test_the_name_of_a_version_is_cut_where_no_version_is_so_long() -> None:
      ("/a\nb", None), ("/" + "x" * 5000, None)],
 )  # fmt: skip
 def test_the_root_of_the_engine_is_a_folder_or_unknown(answer: object, root: str | None) -> None:
-    info = {"version": "28", "runtimes": {}, "time": "2026-01-01T00:00:00Z", "root": answer}
+    info = {"ServerVersion": "28", "Runtimes": {}, "SystemTime": "2026-01-01T00:00:00Z", "DockerRootDir": answer}
     sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": Result(0, b"")}
     assert docker().parse_facts(sections, NOW, NOW + 1).root == root
 

@@ -9,7 +9,7 @@ from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.rules.nodes.survey import survey
 from agentless.rules.nodes.twins import boot_of, marks, may_have, taken, twin_words
-from agentless.rules.views.publish import checks, node_view
+from agentless.rules.views.publish import node_view
 from tests.pure.build import NOW, seen, uuid
 
 
@@ -85,7 +85,6 @@ def test_the_gpu_is_counted_once_and_nothing_is_placed_by_the_second_name() -> N
     assert {(gpu.state, gpu.reason) for gpu in nodes["two"].gpus} == {("excluded", "same GPU as on one; counted there")}
     words = twin_words("two", both["two"], homes)
     assert nodes["two"].reason == words
-    assert [check.ok for check in checks(nodes["two"], words) if check.check == "identity"] == [False]
 
 
 def test_one_gpu_that_another_node_names_as_well_is_said_by_number() -> None:
