@@ -79,7 +79,7 @@ def _sentence(said: str, part: str) -> str:
     """The sentence in an error that has these words."""
     lines = said.replace("\\n", "\n").splitlines()
     line = next(line for line in lines if part in line).partition("agentless: ")[2]
-    return next(each for each in line.split("; ") if part in each).rpartition("n::0: ")[2]
+    return next(each for each in line.split("; ") if part in each).rpartition("n::0: ")[2].removeprefix("n: ")
 
 
 def _clean(cli: Cli) -> Cli:

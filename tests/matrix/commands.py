@@ -263,9 +263,14 @@ def vps(at: Scene) -> None:
     assert at.cli("vps", "ssh", "box", "--", "cat /file").out == "kept\n"
 
 
-def resize(at: Scene) -> None:
+def restart(at: Scene) -> None:
     at.cli("vps", "create", "box", "n::0")
     at.cli("vps", "restart", "box", "--grace", "1")
+    assert at.cli("vps", "ssh", "box", "--", "hostname").out == "box\n"
+
+
+def resize(at: Scene) -> None:
+    at.cli("vps", "create", "box", "n::0")
     at.cli("vps", "resize", "box", "--cores", "1")
     assert at.cli("vps", "ssh", "box", "--", "hostname").out == "box\n"
 
@@ -333,7 +338,8 @@ COMMANDS: Mapping[str, Callable[[Scene], None]] = {
     "env push, submit --container": env_used,
     "env export, import": env_moved,
     "vps create, ssh, stop, start": vps,
-    "vps restart, resize": resize,
+    "vps restart": restart,
+    "vps resize --cores": resize,
     "vps snapshot, restore": snapshot,
     "doctor": doctor,
     "nodes, usage": usage,

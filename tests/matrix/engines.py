@@ -41,7 +41,10 @@ NO_ENVS = {
     "env export, import": "does not support envs",
     "vps snapshot, restore": "does not support envs",
 }
-NO_MEMORY = {"submit --memory --cores": "cannot limit memory: the memory control group is missing"}
+NO_MEMORY = {
+    "submit --memory --cores": "cannot limit memory: the memory control group is missing",
+    "vps resize --cores": "cannot limit cores: the cpu control group is missing",
+}
 NO_LIMITS = {
     **NO_MEMORY,
     "pause, resume": "cannot pause: the freezer control group is missing",
