@@ -35,7 +35,7 @@ NOT_TYPED = {
     "pipx install .": "installs from a package index",
     "pipx install --force .": "installs from a package index",
     "pipx uninstall agentless": "there is none by pipx",
-    "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml": "needs NVIDIA's container toolkit",
+    "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml": "needs NVIDIA's toolkit",
     "git pull": "needs the clone of a published repository",
     "agentless submit node1::0 --image pytorch/pytorch -- python -c 'import torch; print(torch.cuda.device_count())'": (
         "tests/real/test_pages.py"
