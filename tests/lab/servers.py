@@ -24,7 +24,7 @@ class Servers:
         self._folder, self._node, self._space, self._host, self._env = folder, folder.parent, space, host, env
         self._bin = folder / "bin"
         self._bin.mkdir(parents=True)
-        for name in ("docker", "nvidia-smi"):
+        for name in ("docker", "nvidia-smi", "nvidia-container-runtime-hook"):
             program = self._bin / name
             settings = "\n".join(f"export {key}='{value}'" for key, value in env.items() if key != "PATH")
             program.write_text(f'#!/bin/sh\n{settings}\nexec {shutil.which(name, path=env["PATH"])} "$@"\n')

@@ -134,7 +134,8 @@ class NodeLink:
     ) -> Launch:
         """The launch of a task here, by what is known of the node now."""
         image = task.spec.image_id
-        return Launch(task, placement, secrets, prepared, self.observation.engine, image and self.id_here(image))
+        image_id = image and self.id_here(image)
+        return Launch(task, placement, secrets, prepared, self.observation.engine, image_id=image_id)
 
     def runtime_of(self, task: Task) -> Engine:
         """What runs this task here."""
