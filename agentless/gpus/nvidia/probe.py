@@ -102,7 +102,8 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
 _LOST = re.compile(r"the device handle for GPU.*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 _GPU_ROW = re.compile(r"[0-9]+, |\[")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
-_UUID = re.compile(r"[A-Za-z0-9-]+")
+_UUID = re.compile(r"(?!(?:all|none|void|[0-9]+)\Z)[A-Za-z0-9-]+")
+"""Not what stands for other GPUs in a request to an engine."""
 _WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")

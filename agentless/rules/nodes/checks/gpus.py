@@ -24,6 +24,13 @@ def driver(node: Node) -> Check:
         return Check(DRIVER, "failed", "does not answer as it should", sample.error, words=sample.error)
     if cards := without_driver(node.observation.host, sample):
         return Check(DRIVER, "failed", "no driver", cards, words=cards)
+    engine = node.observation.engine
+    if not sample.gpus and engine and any(kit.ready for kit in engine.toolkits.values()):
+        wrong = f"{node.config.engine_title} can hand out GPUs, but none is found"
+        why = (
+            "The node counts as one without GPUs. Perhaps nvidia-smi is not on the PATH of a login without a terminal."
+        )
+        return Check(DRIVER, "warning", "no GPU", wrong, "command -v nvidia-smi && nvidia-smi -L", why)
     version = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
     words = counted(len(sample.gpus), "GPU") + (f", driver {version}" if version else "")
     return ok(DRIVER, words if sample.gpus else "no GPU: CPU tasks only")

@@ -63,7 +63,7 @@ class NodeDetails(Details):
 
     def on_resize(self) -> None:
         """Draw the curves for the new width."""
-        self._show_asked([*self._checks, *self._curves()])
+        self._show_asked([*self._curves(), *self._checks])
 
     def asked(self) -> list[Part]:
         self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, node=self.about_node)
@@ -76,7 +76,7 @@ class NodeDetails(Details):
             sign = ("warn ", "$text-warning") if check.get("verdict") == "warning" else signs[check["ok"]]
             parts += ["  ", sign, f"{check['check']:12} {printable(check['detail'])}\n"]
         self._checks = parts
-        return [*parts, *self._curves()]
+        return [*self._curves(), *parts]
 
     def _curves(self) -> list[Part]:
         """How busy the machine was in the last hour, as far as that is known."""
