@@ -60,6 +60,26 @@ def test_another_configuration_or_other_layers_are_another_content(change):
     assert ENVS.parse_facts(Result(0, line)).content != ENVS.parse_facts(Result(0, other)).content
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("Healthcheck", {"Test": ["CMD-SHELL", "curl evil"]}),
+        ("StopSignal", "SIGUSR1"),
+        ("OnBuild", ["RUN evil"]),
+        ("Shell", ["/evil"]),
+        ("ExposedPorts", {"22/tcp": {}}),
+    ],
+)
+def test_what_else_changes_what_runs_is_content_and_nothing_is_none(key, value):
+    line = json.loads((RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()[0])
+    contents = [
+        ENVS.parse_facts(Result(0, json.dumps({**line, "config": config}).encode())).content
+        for config in ({}, None, {key: None}, {key: type(value)()}, {key: value})
+    ]
+    assert len(set(contents[:-1])) == 1
+    assert contents[-1] != contents[0]
+
+
 @pytest.mark.parametrize("rootfs", [{}, None, {"Layers": None}])
 def test_an_image_with_a_blob_missing_has_no_content(rootfs):
     line = (RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()[0]
