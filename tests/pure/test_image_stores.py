@@ -45,6 +45,12 @@ def image() -> Image:
     return IMAGES.parse_description(MANIFEST, Result(0, (RECORDED / "described-containerd-28.txt").read_bytes()))
 
 
+def test_the_description_of_another_image_is_refused():
+    described = Result(0, (RECORDED / "described-containerd-28.txt").read_bytes())
+    with pytest.raises(RuntimeFailed, match="described another image"):
+        IMAGES.parse_description(f"sha256:{'0' * 64}", described)
+
+
 def test_the_content_of_an_image_is_the_same_in_every_store():
     lines = (RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()
     facts = [ENVS.parse_facts(Result(0, line)) for line in lines]
