@@ -66,7 +66,7 @@ class Client:
 
     async def launch(self, *command: str, **spec: object) -> str:
         task, placement = self.task(*command, **spec)
-        return self.docker.parse_launch(task, await self.run(self.docker.launches([Launch(task, placement, {})])))
+        return self.docker.parse_launch(task, await self.run(self.docker.launches([Launch(task, placement)])))
 
     async def container(self, cid: str):
         listed = self.docker.parse_containers(await self.run(self.docker.inspect([cid])), 0.0)

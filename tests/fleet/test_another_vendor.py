@@ -91,7 +91,7 @@ async def test_its_gpus_are_given_once_by_whomever(desk):
         await until(lambda: controller.lookup.find(task.id).state == "running")
         link, placement = controller.nodes.links["n3"], controller.lookup.find(task.id).status.placement
         other = replace(controller.lookup.find(task.id), id="zz9-other")
-        result = await link.run(link.runtime.launches([Launch(other, placement, {})]))
+        result = await link.run(link.runtime.launches([Launch(other, placement)]))
         with pytest.raises(Held, match=f"held by task {task.id}"):
             link.runtime.parse_launch(other, result)
 

@@ -19,14 +19,14 @@ from tests.fleet.client import IMAGE, PATIENCE, SIGNER, Client, gone, proc, unti
 
 async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
     task, placement = client.task("sleep", "600", gpus=(0, 2), env={"A": "b c\n'"}, labels={"x": "ü|"}, memory=1 << 30)
-    cid = client.docker.parse_launch(task, await client.run(client.docker.launches([Launch(task, placement, {})])))
+    cid = client.docker.parse_launch(task, await client.run(client.docker.launches([Launch(task, placement)])))
     found = task_of(await client.container(cid), "n1", time.time())
     assert (found.id, found.spec, found.placement, found.state) == (task.id, task.spec, placement, "running")
 
 
 async def test_of_two_launches_for_one_gpu_one_wins_and_the_other_is_told_who_holds_it(client: Client):
     tries = [client.task("sleep", "600", gpus=gpus) for gpus in ((0, 1), (1, 2))]
-    results = await asyncio.gather(*(client.run(client.docker.launches([Launch(*each, {})])) for each in tries))
+    results = await asyncio.gather(*(client.run(client.docker.launches([Launch(*each)])) for each in tries))
     assert sorted(result.exit_code for result in results) == [0, 75]
     loser = 0 if results[0].exit_code else 1
     with pytest.raises(Refused, match=f"is held by task {tries[1 - loser][0].id} of ann@laptop"):
@@ -39,7 +39,7 @@ async def test_a_gpu_is_free_again_when_its_task_has_ended(client: Client):
 
 
 async def test_the_same_task_launched_twice_is_one_container(client: Client):
-    launch = client.docker.launches([Launch(*client.task("sleep", "600", gpus=(0,)), {})])
+    launch = client.docker.launches([Launch(*client.task("sleep", "600", gpus=(0,)))])
     first, second = await client.run(launch), await client.run(launch)
     assert first.stdout == second.stdout
 
@@ -55,7 +55,7 @@ async def test_a_container_whose_launcher_died_before_the_start_is_started(clien
     task, placement = client.task("sleep", "600", gpus=(0,))
     labels = SIGNER.sign(labels_of(task, placement, "c1"), "n1")
     container = client.node.engine.create(Config(task.container_name, IMAGE, ["sleep", "600"], labels))
-    result = await client.run(client.docker.launches([Launch(task, placement, {})]))
+    result = await client.run(client.docker.launches([Launch(task, placement)]))
     assert client.docker.parse_launch(task, result) == container.id
     assert (await client.container(container.id)).state == "running"
 
@@ -77,7 +77,7 @@ async def test_a_task_sees_its_gpus_only_and_they_look_busy(client: Client):
 
 async def test_a_secret_reaches_the_task_by_name_only(client: Client):
     task, placement = client.task("sh", "-c", 'echo "$TOKEN"', secret_env=("TOKEN",))
-    launch = client.docker.launches([Launch(task, placement, {"TOKEN": "hunter2 '\""})])
+    launch = client.docker.launches([Launch(task, placement, secrets={"TOKEN": "hunter2 '\""})])
     cid = client.docker.parse_launch(task, await client.run(launch))
     await client.ended(cid)
     assert (await client.log(cid)).out == "hunter2 '\"\n"
@@ -93,14 +93,14 @@ async def test_python_images_have_python(client: Client):
 async def test_an_image_that_is_not_there_is_missing_and_cannot_be_pulled(client: Client):
     task, placement = client.task("true", image="nobody/nothing")
     with pytest.raises(ImageMissing):
-        client.docker.parse_launch(task, await client.run(client.docker.launches([Launch(task, placement, {})])))
+        client.docker.parse_launch(task, await client.run(client.docker.launches([Launch(task, placement)])))
     with pytest.raises(RuntimeFailed, match="no registry"):
         client.docker.check(await client.run(client.docker.images.pull("nobody/nothing")))
 
 
 async def test_a_command_that_is_not_there_fails_and_leaves_no_container(client: Client):
     task, placement = client.task("no-such-program", gpus=(0,))
-    result = await client.run(client.docker.launches([Launch(task, placement, {})]))
+    result = await client.run(client.docker.launches([Launch(task, placement)]))
     assert not result.ok
     with pytest.raises(RuntimeFailed, match="the image cannot run 'no-such-program'"):
         client.docker.parse_launch(task, result)

@@ -114,9 +114,9 @@ def test_a_launch_that_finds_such_an_engine_is_refused_in_the_same_words() -> No
 def test_the_container_of_a_task_is_in_the_group_where_its_engine_can_make_one() -> None:
     engine = docker_engine(NODE, Renderer([template_dir()]), SIGNER)
     of, at = task("t1", state="assigning"), placement()
-    script = engine.launches([Launch(of, at, {}, engine=EngineFacts(cgroup_parent="/docker"))]).script
+    script = engine.launches([Launch(of, at, engine=EngineFacts(cgroup_parent="/docker"))]).script
     assert " --cgroup-parent /docker/agentless_claim....me__here.node10 " in script
-    assert "--cgroup-parent" not in engine.launches([Launch(of, at, {}, engine=EngineFacts())]).script
+    assert "--cgroup-parent" not in engine.launches([Launch(of, at, engine=EngineFacts())]).script
 
 
 @pytest.mark.parametrize(

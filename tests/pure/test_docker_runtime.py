@@ -87,7 +87,7 @@ GOLDEN: dict[str, tuple[tuple[str, ...], Task, Placement, dict[str, str]]] = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_launch_script_is_the_one_on_record(name: str) -> None:
     words, of, at, secrets = GOLDEN[name]
-    text = docker(*words).launches([Launch(of, at, secrets)]).text(masked=True)
+    text = docker(*words).launches([Launch(of, at, secrets=secrets)]).text(masked=True)
     file = DATA / f"{name}.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)
@@ -122,7 +122,7 @@ def launched(
 ) -> str:
     at = at or placement()
     of = task("t1", state="assigning", spec=wanted or spec())
-    return docker(*words).launches([Launch(of, at, secrets or {})]).script
+    return docker(*words).launches([Launch(of, at, secrets=secrets or {})]).script
 
 
 def test_several_gpus_are_named_by_uuid_in_literal_double_quotes() -> None:
@@ -151,7 +151,7 @@ def test_the_task_knows_itself_by_its_environment() -> None:
 
 def test_a_secret_is_in_the_script_by_its_name_only() -> None:
     of = task(state="assigning", spec=spec(secret_env=("TOKEN",)))
-    command = docker().launches([Launch(of, placement(), {"TOKEN": "s3cret"})])
+    command = docker().launches([Launch(of, placement(), secrets={"TOKEN": "s3cret"})])
     assert " --env TOKEN " in command.script
     assert "s3cret" not in command.script
     assert "s3cret" not in command.text(masked=True)

@@ -134,7 +134,7 @@ def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
     spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
     task = Task("t1", spec, "t1", "ann", 0.0)
     docker = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
-    script = docker.launches([Launch(task, Placement("node1"), {})]).script
+    script = docker.launches([Launch(task, Placement("node1"))]).script
     assert script.index("flock") < script.index("image inspect") < script.index("docker create")
     with pytest.raises(ImageMissing):
         docker.parse_launch(task, Result(79))

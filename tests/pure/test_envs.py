@@ -79,6 +79,12 @@ def test_a_record_of_an_early_version_learns_what_its_image_is_like():
     assert (again.content, again.nodes, again.ids) == ("c", ("new", "old"), {"new": "m"})
 
 
+def test_content_that_nodes_disagree_on_is_not_learned():
+    before = learned({}, {"old": Sight((image(),))})
+    seen = {"old": Sight((image(content="c"),)), "liar": Sight((image(content="hostile"),))}
+    assert learned(before, seen)["torch"].versions[1].content == ""
+
+
 @pytest.mark.parametrize("content", ["", "other"])
 def test_another_image_with_the_same_number_is_none_of_the_version(content):
     first, second = image(image_id="a", content=content and "c"), image(image_id="b", content=content)

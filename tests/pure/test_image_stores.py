@@ -45,6 +45,12 @@ def image() -> Image:
     return IMAGES.parse_description(MANIFEST, Result(0, (RECORDED / "described-containerd-28.txt").read_bytes()))
 
 
+def test_the_description_of_another_image_is_refused():
+    described = Result(0, (RECORDED / "described-containerd-28.txt").read_bytes())
+    with pytest.raises(RuntimeFailed, match="described another image"):
+        IMAGES.parse_description(f"sha256:{'0' * 64}", described)
+
+
 def test_the_content_of_an_image_is_the_same_in_every_store():
     lines = (RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()
     facts = [ENVS.parse_facts(Result(0, line)) for line in lines]
@@ -58,6 +64,26 @@ def test_another_configuration_or_other_layers_are_another_content(change):
     line = (RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()[0]
     other = json.dumps({**json.loads(line), **change}).encode()
     assert ENVS.parse_facts(Result(0, line)).content != ENVS.parse_facts(Result(0, other)).content
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("Healthcheck", {"Test": ["CMD-SHELL", "curl evil"]}),
+        ("StopSignal", "SIGUSR1"),
+        ("OnBuild", ["RUN evil"]),
+        ("Shell", ["/evil"]),
+        ("ExposedPorts", {"22/tcp": {}}),
+    ],
+)
+def test_what_else_changes_what_runs_is_content_and_nothing_is_none(key, value):
+    line = json.loads((RECORDED / "one-image-in-three-stores.jsonl").read_bytes().splitlines()[0])
+    contents = [
+        ENVS.parse_facts(Result(0, json.dumps({**line, "config": config}).encode())).content
+        for config in ({}, None, {key: None}, {key: type(value)()}, {key: value})
+    ]
+    assert len(set(contents[:-1])) == 1
+    assert contents[-1] != contents[0]
 
 
 @pytest.mark.parametrize("rootfs", [{}, None, {"Layers": None}])

@@ -53,7 +53,9 @@ class Node:
     def start(
         self, of: Task, secrets: dict[str, str] | None = None, at: Placement | None = None, **env: str
     ) -> subprocess.Popen[bytes]:
-        return self.begin(self.engine.launches([Launch(of, at or placement(str(of.spec.needs)), secrets or {})]), **env)
+        return self.begin(
+            self.engine.launches([Launch(of, at or placement(str(of.spec.needs)), secrets=secrets or {})]), **env
+        )
 
     def begin(self, command: Command, **env: str) -> subprocess.Popen[bytes]:
         path = f"{self.bin}:{os.environ['PATH']}"
@@ -548,7 +550,7 @@ def test_what_a_dead_launch_has_left_is_started_without_the_lock(node: Node, mon
 
 @in_each_shell
 def test_a_container_whose_starter_cannot_be_run_is_not_said_to_have_failed(node: Node) -> None:
-    command = node.engine.launches([Launch(assigning(), placement("node1::0"), {})])
+    command = node.engine.launches([Launch(assigning(), placement("node1::0"))])
     broken = replace(command, script=command.script.replace("exec /bin/sh ", "exec /nowhere/sh "))
     with pytest.raises(NoAnswer):
         node.engine.parse_launch(assigning(), node.result(node.begin(broken)))

@@ -221,7 +221,7 @@ def test_the_launch_script_is_the_one_on_record() -> None:
     at = Placement(
         "node1", (0, 1), ("GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a", "GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f")
     )
-    text = podman("sudo", "podman").launches([Launch(of, at, {"TOKEN": "s3cret"})]).text(masked=True)
+    text = podman("sudo", "podman").launches([Launch(of, at, secrets={"TOKEN": "s3cret"})]).text(masked=True)
     file = DATA / "launch.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)
@@ -230,9 +230,7 @@ def test_the_launch_script_is_the_one_on_record() -> None:
 
 def test_an_env_is_refused() -> None:
     with pytest.raises(RuntimeFailed, match="node1 uses podman, which does not support envs"):
-        podman().launches(
-            [Launch(task("t1", state="assigning", spec=spec(image="agentless/train:3")), placement(), {})]
-        )
+        podman().launches([Launch(task("t1", state="assigning", spec=spec(image="agentless/train:3")), placement())])
 
 
 def test_an_image_that_is_not_there_is_to_be_fetched() -> None:
@@ -302,7 +300,7 @@ class Node:
 
     def launch(self, **needs: Any) -> str:
         of = task("t1", "node1::0", "assigning", spec=spec(), **needs)
-        command = podman().launches([Launch(of, AT, {})])
+        command = podman().launches([Launch(of, AT)])
         env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
         ran = subprocess.run(
             self.shell, input=command.text().encode(), env=env, capture_output=True, cwd="/", check=False
@@ -374,7 +372,7 @@ def test_a_container_that_podman_has_named_is_not_taken_for_anothers(node: Node)
 
 def test_the_name_says_what_a_task_claims() -> None:
     of = task("t1", state="assigning", owner="a.b|c@host")
-    script = podman().launches([Launch(of, Placement("node1", (0, 1), ("GPU-a", "GPU-b")), {})]).script
+    script = podman().launches([Launch(of, Placement("node1", (0, 1), ("GPU-a", "GPU-b")))]).script
     assert "--name agentless-t1.a_b_c_host....GPU-a.GPU-b " in script
 
 

@@ -36,7 +36,7 @@ def read(folder: Path, defaults: str, node: str) -> NodeConfig:
 
 
 def launched(node: NodeConfig, of: TaskSpec) -> str:
-    asked = Launch(task("t1", state="assigning", spec=of), placement(), {})
+    asked = Launch(task("t1", state="assigning", spec=of), placement())
     engine: Any = systemd_engine if of.on_node_itself else docker_engine
     script: str = engine(node, Renderer([template_dir()]), SIGNER).launches([asked]).script
     return script

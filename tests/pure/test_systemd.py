@@ -44,7 +44,7 @@ def assigning(name: str = "t1", target: str = "node1::0", **fields: object) -> T
 
 
 def setenv(of: Task, at: Placement) -> str:
-    words = SYSTEMD.launches([Launch(of, at, {})]).script.split()
+    words = SYSTEMD.launches([Launch(of, at)]).script.split()
     return next(word.split("=", 1)[1] for word in words if word.startswith("--setenv="))
 
 
@@ -267,7 +267,7 @@ class Node:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def launch(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> str:
-        command: Command = SYSTEMD.launches([Launch(of, placement(str(of.spec.needs)), secrets or {})])
+        command: Command = SYSTEMD.launches([Launch(of, placement(str(of.spec.needs)), secrets=secrets or {})])
         return SYSTEMD.parse_launch(of, self.run(command.text(), **env))
 
     @property
@@ -350,7 +350,7 @@ def cuda(node: Node, config: NodeConfig = NODE, *folders: str, **env: str) -> li
         (local / folder / "lib64").mkdir(parents=True)
     of = task("t1", "node1::0", "assigning", spec=spec("/bin/sh", "-c", CUDA, **NULL, env=env))
     engine = systemd_engine(config, Renderer([template_dir()]), SIGNER)
-    node.run(engine.launches([Launch(of, placement("node1::0"), {})]).text())
+    node.run(engine.launches([Launch(of, placement("node1::0"))]).text())
     program = node.program.replace("/usr/local", str(local))
     found = node.run(program, "-c", 'eval "`cat`"').out.replace(str(local), "/usr/local")
     return found.replace(f":{node.folder}/bin:{os.environ['PATH']}", ":…").splitlines()
@@ -386,7 +386,7 @@ def test_a_node_without_the_cuda_of_the_inventory_says_so_before_anything_runs(n
     config = replace(NODE, cuda="/no/such cuda")
     engine = systemd_engine(config, Renderer([template_dir()]), SIGNER)
     of = assigning()
-    answer = node.run(engine.launches([Launch(of, placement("node1::0"), {})]).text())
+    answer = node.run(engine.launches([Launch(of, placement("node1::0"))]).text())
     with pytest.raises(RuntimeFailed, match=r"^node1 has no folder /no/such cuda; correct cuda: in the inventory"):
         engine.parse_launch(of, answer)
     assert node.ran == []
@@ -461,12 +461,12 @@ def test_a_run_that_fails_is_a_failure_only_when_nothing_can_have_run(
 
 def test_a_task_is_not_started_without_the_value_of_its_secret() -> None:
     with pytest.raises(RuntimeFailed, match="the value of secret TOKEN has been deleted"):
-        SYSTEMD.launches([Launch(assigning(secret_env=("TOKEN",)), placement(), {})])
+        SYSTEMD.launches([Launch(assigning(secret_env=("TOKEN",)), placement())])
 
 
 def test_an_owner_cannot_write_another_claim() -> None:
     of = task("t1", "node1::0", "assigning", owner="a|b\nagentless-claim=$x %i", spec=spec(**NULL))
-    script = SYSTEMD.launches([Launch(of, placement(), {})]).script
+    script = SYSTEMD.launches([Launch(of, placement())]).script
     assert "||||t1|a_b_agentless-claim_" in script
 
 

@@ -135,7 +135,9 @@ class NodeLink:
         """The launch of a task here, by what is known of the node now."""
         image = task.spec.image_id
         image_id = image and self.id_here(image)
-        return Launch(task, placement, secrets, prepared, self.observation.engine, image_id=image_id)
+        return Launch(
+            task, placement, secrets=secrets, prepared=prepared, engine=self.observation.engine, image_id=image_id
+        )
 
     def runtime_of(self, task: Task) -> Engine:
         """What runs this task here."""

@@ -50,11 +50,13 @@ _CONTENT = (
     ',"entrypoint":{{json .Config.Entrypoint}},"command":{{json .Config.Cmd}},"env":{{json .Config.Env}}'
     ',"volumes":{{json .Config.Volumes}},"labels":{{json .Config.Labels}},"user":{{json .Config.User}}'
     ',"workdir":{{json .Config.WorkingDir}},"architecture":{{json .Architecture}},"os":{{json .Os}}'
-    ',"rootfs":{{json .RootFS}}}'
+    ',"rootfs":{{json .RootFS}},"config":{{json .Config}}}'
 )
 _IMAGE = '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}' + _CONTENT
 _FACTS = '{"id":{{json .Id}},"size":{{json .Size}}' + _CONTENT
 _HASHED = ("entrypoint", "command", "env", "volumes", "labels", "user", "workdir", "architecture", "os")
+_RUNS = ("Healthcheck", "StopSignal", "OnBuild", "Shell", "ExposedPorts")
+"""What else of `.Config` changes what runs; an engine leaves out what an image does not have."""
 _CONTAINER = (
     '{"container":{{json .Id}},"name":{{json .Name}},"image":{{json .Image}},"state":{{json .State.Status}}'
     ',"created":{{json .Created}},"labels":{{json .Config.Labels}}}'
@@ -336,7 +338,8 @@ def _content(found: Mapping[str, Any]) -> str:
     layers = (found.get("rootfs") or {}).get("Layers")
     if not layers:
         return ""
-    fields = [layers, *(found.get(name) or None for name in _HASHED)]
+    config = found.get("config") or {}
+    fields = [layers, *(found.get(name) or None for name in _HASHED), *(config.get(name) or None for name in _RUNS)]
     return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

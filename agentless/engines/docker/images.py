@@ -92,6 +92,8 @@ class DockerImages:
             raise RuntimeFailed(
                 f"{self._node.name}: cannot read Docker's description of image {short(image)}"
             ) from None
+        if image.startswith("sha256:") and image not in found.names:
+            raise RuntimeFailed(f"{self._node.name} described another image than {short(image)}")
         if not found.layers:
             raise RuntimeFailed(f"image {short(image)} on {self._node.name} has no layers; nothing to send")
         return found

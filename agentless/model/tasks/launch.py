@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.node import EngineFacts
@@ -19,6 +19,7 @@ class Launch:
 
     task: Task
     placement: Placement
+    _: KW_ONLY
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     prepared: Prepared | None = None
     engine: EngineFacts | None = None

@@ -59,11 +59,12 @@ def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Map
 
 
 def _with_nodes(version: Version, found: list[tuple[str, EnvImage]]) -> Version:
-    """The version, seen on these nodes too."""
+    """The version, seen on these nodes too. Where they disagree on its content, only the known ids count."""
+    said = {image.content for _, image in found if image.id == version.id and image.content}
     return replace(
         version,
         nodes=tuple(sorted({*version.nodes, *(node for node, _ in found)})),
-        content=version.content or next((image.content for _, image in found if image.id == version.id), ""),
+        content=version.content or (said.pop() if len(said) == 1 else ""),
         ids={**version.ids, **{node: image.id for node, image in found if image.id != version.id}},
     )
 
