@@ -458,3 +458,11 @@ def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:
     script = script_of(views(Check("a", "failed", "", "x", "one"), Check("b", "failed", "", "y", "two", here=True)))
     assert "\n# Run here, where agentless runs:\n# two\n" in script
     assert "where agentless runs. agentless" in script_of(views(Check("b", "failed", "", "y", "two", here=True)))
+
+
+@pytest.mark.parametrize("user", ["ann;reboot", "$(reboot)", "a'b", "-x", "a b"])
+def test_a_login_that_could_be_a_command_is_not_printed(user: str) -> None:
+    answer = f"user 1000 {user}\nnow 1763980000\n".encode()
+    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, answer, b"")}, {}, 0.0, 0.0)
+    assert machine is not None
+    assert machine.user == ""
