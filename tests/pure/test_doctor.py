@@ -168,7 +168,7 @@ def test_a_key_that_is_not_known_and_one_that_has_changed_are_mended_in_two_ways
     key = {"host": "[node1]:2222", "key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:new"}
     assert only(*unreached(HostKeyRejected("unknown", **key))).fix == "agentless nodes trust node1"
     changed = only(*unreached(HostKeyRejected("changed", **key, recorded=("SHA256:old",), file="/home/a b/known")))
-    assert changed.fix == "ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\nagentless nodes trust node1"
+    assert changed.fix == "# ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\n# agentless nodes trust node1"
     assert changed.here
     revoked = only(*unreached(HostKeyRejected("revoked", **key, recorded=("SHA256:new",), revoked=True)))
     assert revoked.fix == ""
