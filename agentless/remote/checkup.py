@@ -39,6 +39,8 @@ PROGRAMS = (
 """What the scripts for nodes call, beside the shell, the engine and `flock`."""
 _LINES = 200
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,64}")
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")
+"""Names that a command may contain."""
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _PROBLEMS: Mapping[str, Literal["missing", "not writable", "full"]] = {
     "missing": "missing",
@@ -79,7 +81,7 @@ def parse(sections: Mapping[str, Result], folders: Mapping[str, str], asked: flo
     uid, _, user = found.get("user", "").partition(" ")
     return Machine(
         system=_system(release, has_systemd=found.get("init") == "systemd", is_root=uid == "0"),
-        user=cut(user, 64),
+        user=user if _LOGIN.fullmatch(user) else "",
         shell=cut(found.get("shell", ""), 200),
         path=cut(found.get("path", ""), 2000),
         lacks=tuple(lacks),

@@ -174,7 +174,7 @@ def test_a_key_that_is_not_known_and_one_that_has_changed_are_mended_in_two_ways
     key = {"host": "[node1]:2222", "key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:new"}
     assert only(*unreached(HostKeyRejected("unknown", **key))).fix == "agentless nodes trust node1"
     changed = only(*unreached(HostKeyRejected("changed", **key, recorded=("SHA256:old",), file="/home/a b/known")))
-    assert changed.fix == "ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\nagentless nodes trust node1"
+    assert changed.fix == "# ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\n# agentless nodes trust node1"
     assert changed.here
     revoked = only(*unreached(HostKeyRejected("revoked", **key, recorded=("SHA256:new",), revoked=True)))
     assert revoked.fix == ""
@@ -464,3 +464,11 @@ def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:
     script = script_of(views(Check("a", "failed", "", "x", "one"), Check("b", "failed", "", "y", "two", here=True)))
     assert "\n# Run here, where agentless runs:\n# two\n" in script
     assert "where agentless runs. agentless" in script_of(views(Check("b", "failed", "", "y", "two", here=True)))
+
+
+@pytest.mark.parametrize("user", ["ann;reboot", "$(reboot)", "a'b", "-x", "a b"])
+def test_a_login_that_could_be_a_command_is_not_printed(user: str) -> None:
+    answer = f"user 1000 {user}\nnow 1763980000\n".encode()
+    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, answer, b"")}, {}, 0.0, 0.0)
+    assert machine is not None
+    assert machine.user == ""

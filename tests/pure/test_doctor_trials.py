@@ -21,7 +21,7 @@ from agentless.model.command import Result
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.nodes.trial import Proof, TrialAnswer
 from agentless.rules.nodes.checks import trials
-from tests.pure.build import reading
+from tests.pure.build import cluster, reading, seen
 
 GPU, OTHER = (replace(reading("node1", at), uuid=f"GPU-5d1c0000-0000-0000-0000-00000000000{at}") for at in (0, 1))
 NODE = NvidiaCheckup(minors={GPU.uuid: 0, OTHER.uuid: 1}, devices=frozenset({"nvidia0", "nvidia1"}))
@@ -144,3 +144,8 @@ def test_our_program_is_what_its_source_says(machine: str, tmp_path: Path) -> No
 def test_a_processor_without_a_program_has_no_image() -> None:
     assert look_image.archive("riscv64") is None
     assert len(look_image.archive("aarch64") or b"") < 8192
+
+
+def test_nothing_is_started_on_a_drained_node() -> None:
+    node = replace(cluster(seen("node1", gpus=0)).nodes["node1"], drained=True)
+    assert trials.unfit(node) == "skipped; node1 is drained"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.controller.nodes.broken import broken
+from agentless.engines.docker.checkup import _docker, _podman
 from agentless.engines.docker.envs import _quoted
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
@@ -138,3 +141,47 @@ def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
     assert script.index("flock") < script.index("image inspect") < script.index("docker create")
     with pytest.raises(ImageMissing):
         docker.parse_launch(task, Result(79))
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["id", "tags", "size", "created", "labels", "container", "name"]), JUNK))
+def test_an_answer_of_the_wrong_types_is_that_nodes_failure_only(answer: dict[str, Any]) -> None:
+    for parse in (WORDS.parse_look, WORDS.parse_facts):
+        with contextlib.suppress(RuntimeFailed):
+            parse(said(answer))
+
+
+@pytest.mark.parametrize("line", [b"{bad", b'{"id":"x"}', b'{"id":"x","tags":5}', b'{"id":"x","labels":[1]}'])
+def test_an_answer_that_cannot_be_read(line: bytes) -> None:
+    with pytest.raises(RuntimeFailed, match="node1 gave an answer that cannot be read"):
+        WORDS.parse_look(Result(0, line, b""))
+
+
+def test_changes_that_are_no_numbers() -> None:
+    with pytest.raises(RuntimeFailed, match="cannot be read"):
+        WORDS.parse_diff(Result(0, b"x\n1\n1\n", b""))
+
+
+def test_other_answers_that_cannot_be_read() -> None:
+    engine = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    for said_by_trial in (b"@launch\nsaid exit code 1\n", b'@launch\ntimes "9999-99-99T00:00:00Z" "1"\ncode 1\n'):
+        with contextlib.suppress(RuntimeFailed):
+            engine.parse_trial(Result(0, said_by_trial, b""))
+
+
+@pytest.mark.parametrize("has_podman", [False, True])
+@given(answer=st.dictionaries(st.sampled_from(["Warnings", "Runtimes", "host", "store", "DiscoveredDevices"]), JUNK))
+def test_facts_of_an_engine_of_the_wrong_types(has_podman: bool, answer: dict[str, Any]) -> None:
+    (_podman if has_podman else _docker)(answer)
+
+
+@pytest.mark.parametrize("error", [RuntimeFailed("node1 gave an answer that cannot be read"), TypeError("x")])
+def test_what_goes_wrong_with_one_node_is_a_failed_check(error: Exception) -> None:
+    assert (found := broken("answer", "node1", error)).verdict == "failed"
+    assert "node1" in found.wrong

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 
+from agentless.controller.nodes.broken import broken
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
@@ -48,16 +49,25 @@ class Doctor:
     async def examine(self, nodes: Iterable[str] = ()) -> list[CheckView]:
         """Check these nodes, or all if none is named, and the controller."""
         links = self._nodes.links_to(nodes)
-        asked = await asyncio.gather(*map(self._ask, links))
+        asked = await asyncio.gather(*map(self._ask, links), return_exceptions=True)
         seen = self._nodes.cluster().nodes
         found = [
             view
             for link, answer in zip(links, asked, strict=True)
             if (node := seen.get(link.node.name))
-            for view in self._checks(node, *answer)
+            for view in self._views(node, answer)
         ]
         trouble = self._ledger.examine_stores()
         return [*found, CheckView("controller", "state", False, trouble, "failed")] if trouble else found
+
+    def _views(self, node: Node, answer: tuple[Checkup, dict[str, Result]] | BaseException) -> list[CheckView]:
+        """The checks of a node. What goes wrong with one node is a failed check of that node."""
+        try:
+            if isinstance(answer, BaseException):
+                raise answer
+            return list(self._checks(node, *answer))
+        except Exception as error:  # noqa: BLE001
+            return [check_view(node.config.name, broken("answer", node.config.name, error))]
 
     def _checks(self, node: Node, known: Checkup, answer: dict[str, Result]) -> Iterable[CheckView]:
         vendor = self._vendors.checks(answer, node, known.machine.system if known.machine else SYSTEM)

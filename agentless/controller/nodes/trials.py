@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agentless.controller.nodes.broken import broken
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed
@@ -83,6 +84,8 @@ class Trials:
                 return await self._try(link, by)
             except AgentlessError as error:
                 return [skipped("run", str(error))]
+            except Exception as error:  # noqa: BLE001
+                return [broken("run", link.node.name, error)]
 
     async def _try(self, link: NodeLink, by: Caller) -> list[Check]:
         await link.ready()

@@ -141,19 +141,19 @@ def _docker(fields: Mapping[str, Any]) -> dict[str, Any]:
         "default_runtime": _word(fields.get("DefaultRuntime")),
         "cdi": _devices(devices),
         "is_rootless": "rootless" in str(security),
-        "warnings": tuple(cut(printable(str(each)), 200) for each in (fields.get("Warnings") or ())[:20]),
+        "warnings": tuple(cut(printable(str(each)), 200) for each in _list(fields.get("Warnings"))[:20]),
     }
 
 
 def _podman(fields: Mapping[str, Any]) -> dict[str, Any]:
-    host, store = fields.get("host") or {}, fields.get("store") or {}
+    host, store = _map(fields.get("host")), _map(fields.get("store"))
     return {
         "driver": _word(store.get("graphDriverName")),
         "store": "",
         "cgroups": _word(host.get("cgroupVersion")),
-        "runtimes": (_word((host.get("ociRuntime") or {}).get("name")),),
-        "default_runtime": _word((host.get("ociRuntime") or {}).get("name")),
-        "is_rootless": bool((host.get("security") or {}).get("rootless")),
+        "runtimes": (_word(_map(host.get("ociRuntime")).get("name")),),
+        "default_runtime": _word(_map(host.get("ociRuntime")).get("name")),
+        "is_rootless": bool(_map(host.get("security")).get("rootless")),
     }
 
 
@@ -161,6 +161,14 @@ def _devices(devices: object) -> tuple[str, ...]:
     if not isinstance(devices, list):
         return ()
     return tuple(_word(each.get("ID")) for each in devices[:256] if isinstance(each, dict))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _map(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _word(value: object) -> str:

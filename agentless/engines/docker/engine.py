@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from agentless.engines import beside, launch_script
+from agentless.engines.answers import parser
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.dialect import Dialect, EngineAnswer
 from agentless.engines.docker import checkup, trial
@@ -153,6 +154,7 @@ class DockerEngine:
         """Ask for what `doctor` wants to know of the engine."""
         return checkup.section(self._commands)
 
+    @parser
     def parse_checkup(self, sections: Mapping[str, Result]) -> EngineCheckup | None:
         """The answer to that; None if it was cut off."""
         return checkup.parse(self._commands, sections)
@@ -278,6 +280,7 @@ class DockerEngine:
         """Remove what a trial has left whose script was ended."""
         return self._commands.script("docker-trial-clear.sh.j2", label=label, image=image or "")
 
+    @parser
     def parse_trial(self, result: Result) -> list[TrialAnswer]:
         """What became of each; those whose turn did not come are missing. Raises RuntimeFailed."""
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from agentless.engines.answers import parser
 from agentless.engines.docker.commands import Commands
 from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
@@ -88,6 +89,7 @@ class DockerEnvs:
             partial=PARTIAL,
         )
 
+    @parser
     def parse_look(self, result: Result) -> Sight:
         """What the node has of envs; raises RuntimeFailed if it does not answer."""
         self._check(result)
@@ -125,6 +127,7 @@ class DockerEnvs:
         """Likewise for the image of a container; `parse_facts` reads the answer."""
         return self._commands.script("env-base.sh.j2", container=container, id_format="{{.Image}}", format=_FACTS)
 
+    @parser
     def parse_facts(self, result: Result) -> ImageFacts | None:
         """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
@@ -135,6 +138,7 @@ class DockerEnvs:
         """List the changes in a build container since its image."""
         return self._commands.script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
+    @parser
     def parse_diff(self, result: Result) -> FileChanges:
         """The changes."""
         self._check(result)
@@ -146,6 +150,7 @@ class DockerEnvs:
         """List the programs in a build container."""
         return self._commands.words("env-top.j2", container=container)
 
+    @parser
     def parse_programs(self, result: Result) -> tuple[str, ...]:
         """The programs there, without the idle loop."""
         self._check(result)
@@ -167,6 +172,7 @@ class DockerEnvs:
             blind=self._vendors.hiding(variable.partition("=")[0] for variable in image.env),
         )
 
+    @parser
     def parse_create(self, result: Result) -> str:
         """The id of the build container."""
         if not result.ok and re.search(r'exec: "?sh"?:', result.err):
@@ -224,12 +230,14 @@ class DockerEnvs:
             format=_FACTS,
         )
 
+    @parser
     def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
         """The version that was built. If the build failed, its output has the reason."""
         if not result.ok and not result.err.strip():
             raise RuntimeFailed(f"{self._node.name}: the build failed")
         return self.parse_named(ref, result)
 
+    @parser
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
         """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
@@ -246,6 +254,7 @@ class DockerEnvs:
         """Load the archive that is written to it once the mark has come; `parse_loaded` reads what follows."""
         return self._commands.script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
 
+    @parser
     def parse_loaded(self, result: Result) -> ImageFacts:
         """The image in the archive, which has a temporary name so far."""
         if result.exit_code == _TAKEN:

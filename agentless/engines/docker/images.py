@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import orjson
 
+from agentless.engines.answers import parser
 from agentless.engines.docker.commands import Commands
 from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
 from agentless.formats.tar_writing import padded
@@ -113,6 +114,7 @@ class DockerImages:
             layers_format=_LAYERS,
         )
 
+    @parser
     def parse_look(self, image: Image, result: Result) -> ImagePresence:
         """What the node has of the image; raises RuntimeFailed."""
         if not result.ok:
@@ -133,6 +135,7 @@ class DockerImages:
         """Ask for the names of the node's images."""
         return self._script("image-list.sh.j2", list_format=_LISTED)
 
+    @parser
     def parse_names(self, result: Result) -> tuple[ImageView, ...]:
         """The named images, envs left out; raises RuntimeFailed. Names that no registry allows are left out."""
         if not result.ok:

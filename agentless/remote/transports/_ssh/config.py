@@ -11,12 +11,15 @@ import hashlib
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+EXEC_WITHIN = 10.0
+"""Seconds for a program of `Match exec`."""
 _REPEATABLE = frozenset({"identityfile", "certificatefile"})
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*")
 _DEPTH = 16
@@ -137,7 +140,7 @@ class HostConfig:
                 met = self._canonical is not None
             elif criterion == "exec":
                 command = expand_tokens(next(rest, "false"), tokens)
-                met = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
+                met = _succeeds(command)
             elif criterion in subjects:
                 met = matches(tokens[subjects[criterion]], next(rest, "").split(","))
             else:
@@ -145,6 +148,17 @@ class HostConfig:
             if met == word.startswith("!"):
                 return False
         return True
+
+
+def _succeeds(command: str) -> bool:
+    """Whether a program of `Match exec` succeeds in time; one that hangs is killed with all it has started."""
+    null = subprocess.DEVNULL
+    with subprocess.Popen(["/bin/sh", "-c", command], stdin=null, stdout=null, stderr=null, process_group=0) as program:
+        try:
+            return program.wait(EXEC_WITHIN) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            return False
 
 
 def _is_address(name: str) -> bool:

@@ -167,7 +167,7 @@ def _host_key(node: NodeConfig, failure: HostKeyRejected) -> Check:
     forget += f" -f {shlex.quote(failure.file)}" if failure.file else ""
     why = "The node was reinstalled, or another machine pretends to be it. Compare the key first."
     return Check(
-        "host-key", "failed", failure.fingerprint, wrong, f"{forget}\n{trust}", why, here=True, words=str(failure)
+        "host-key", "failed", failure.fingerprint, wrong, f"# {forget}\n# {trust}", why, here=True, words=str(failure)
     )
 
 

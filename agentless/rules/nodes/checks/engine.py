@@ -27,7 +27,7 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
         return
     yield ok("command", found.program)
     if found.fault in ("denied", "sudo"):
-        yield _denied(node, found, user or "$USER")
+        yield _denied(node, found, user)
         return
     if found.socket:
         owner = found.socket.owner if found.socket.exists else "does not exist"
@@ -108,16 +108,17 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
 def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     engine = node.observation.engine
     error = (engine.error if engine else None) or ""
+    login, user = shlex.quote(user) if user else '"$(id -un)"', user or "the login"
     if found.fault == "sudo":
         fix = (
-            f"echo '{user} ALL=(root) NOPASSWD:SETENV: /usr/bin/docker' | sudo tee /etc/sudoers.d/agentless\n"
+            f"echo {login}' ALL=(root) NOPASSWD:SETENV: /usr/bin/docker' | sudo tee /etc/sudoers.d/agentless\n"
             "sudo chmod 440 /etc/sudoers.d/agentless"
         )
         why = "sudo cannot ask for a password without a terminal."
         return Check("socket", "failed", found.words, f"sudo does not let {user} run docker", fix, why, words=error)
     path = found.socket.path if found.socket else "the socket of Docker"
     owner = f" ({found.socket.owner})" if found.socket and found.socket.owner else ""
-    fix = f"sudo usermod -aG docker {user}"
+    fix = f"sudo usermod -aG docker {login}"
     why = "Only root and members of the group of the socket may use Docker. Members have root's rights on the node."
     wrong = f"{user} may not use {path}{owner}"
     return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, words=error)

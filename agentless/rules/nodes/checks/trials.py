@@ -23,7 +23,9 @@ def unfit(node: Node) -> str:
     seen = node.observation
     if seen.error is not None or seen.engine is None:
         return "skipped; the node does not answer"
-    return seen.engine.error or ""
+    if seen.engine.error:
+        return seen.engine.error
+    return f"skipped; {node.config.name} is drained" if node.drained else ""
 
 
 def in_use(gpu: Gpu) -> Check:
