@@ -53,6 +53,19 @@ def node(lab: Lab) -> Node:
     return lab.nodes["node1"]
 
 
+@pytest.fixture(scope="module")
+def user(lab):
+    """Makes logins of the nodes, each once."""
+    made = {}
+
+    def make(name, **how):
+        if name not in made:
+            made[name] = lab.add_user(name, **how)
+        return made[name]
+
+    return make
+
+
 @pytest.fixture
 def no_vps_left(agentless: Cli) -> Iterator[None]:
     """After a test, no VPS is left, and no snapshot."""

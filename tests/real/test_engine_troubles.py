@@ -24,19 +24,6 @@ def with_keys(lab):
     cli.close()
 
 
-@pytest.fixture(scope="module")
-def user(lab):
-    """Makes users of the nodes, each once."""
-    made = {}
-
-    def make(name, **how):
-        if name not in made:
-            made[name] = lab.add_user(name, **how)
-        return made[name]
-
-    return make
-
-
 def reason(cli, state="degraded"):
     """Why node1 is not online, once it is not, while node2 is."""
     node = until(lambda: (node := cli.node("node1"))["state"] == state and node)
