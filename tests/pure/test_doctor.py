@@ -49,7 +49,6 @@ ENGINE = EngineCheckup(
     socket=Socket("/var/run/docker.sock", True, True, "root:docker 660"),
     disk=Disk("/var/lib/docker", 100 << 30, 50 << 30),
     driver="overlay2",
-    store="classic",
     registry="docker.io",
 )
 WELL = Checkup(APPROACH, Contact(began=0.1, noise=0), MACHINE, ENGINE)

@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.controller.nodes.broken import broken
-from agentless.engines.docker.checkup import _docker, _podman
+from agentless.engines.dialect import Dialect
+from agentless.engines.docker import checkup
+from agentless.engines.docker.commands import Commands
+from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.envs import _quoted
+from agentless.engines.podman.dialect import PODMAN
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, labels_of_version
@@ -175,10 +179,12 @@ def test_other_answers_that_cannot_be_read() -> None:
             engine.parse_trial(Result(0, said_by_trial, b""))
 
 
-@pytest.mark.parametrize("has_podman", [False, True])
-@given(answer=st.dictionaries(st.sampled_from(["Warnings", "Runtimes", "host", "store", "DiscoveredDevices"]), JUNK))
-def test_facts_of_an_engine_of_the_wrong_types(has_podman: bool, answer: dict[str, Any]) -> None:
-    (_podman if has_podman else _docker)(answer)
+@pytest.mark.parametrize("dialect", [DOCKER, PODMAN], ids=lambda each: each.name)
+@given(answer=st.dictionaries(st.sampled_from(["Driver", "ServerErrors", "Warnings", "host", "store"]), JUNK))
+def test_facts_of_an_engine_of_the_wrong_types(dialect: Dialect, answer: dict[str, Any]) -> None:
+    commands = Commands(NodeConfig("node1", "h"), Renderer([template_dir()]), dialect)
+    said = Result(0, f"info {json.dumps(answer)}\n".encode())
+    assert checkup.parse(commands, {checkup.SECTION: said})
 
 
 @pytest.mark.parametrize("error", [RuntimeFailed("node1 gave an answer that cannot be read"), TypeError("x")])

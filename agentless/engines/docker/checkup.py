@@ -87,7 +87,6 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
     words = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else ""
     if not fields:
         words = words or " ".join(found["info"])
-    facts = (_docker if commands.dialect.is_docker else _podman)(fields)
     pulled = found["pull"]
     code = pulled[-1].removeprefix("code ") if pulled else ""
     said = " ".join(pulled[:-1])
@@ -102,9 +101,9 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         fault=_fault(words),
         words=cut(printable(words), 300),
         disk=_disk(found),
+        driver=_driver(fields, is_docker=commands.dialect.is_docker),
         registry=registry_of(commands.node.image),
         unreachable=unreachable or ("no answer" if code in _TIMED_OUT else None),
-        **facts,
     )
 
 
@@ -127,48 +126,10 @@ def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:
     return "down" if _DOWN.search(words) else "other"
 
 
-def _docker(fields: Mapping[str, Any]) -> dict[str, Any]:
-    runtimes = fields.get("Runtimes")
-    status = fields.get("DriverStatus")
-    security = fields.get("SecurityOptions")
-    devices = fields.get("DiscoveredDevices")
-    snapshotter = "io.containerd.snapshotter" in str(status)
-    return {
-        "driver": _word(fields.get("Driver")),
-        "store": "containerd" if snapshotter else "classic" if fields.get("Driver") else "",
-        "cgroups": _word(f"v{fields['CgroupVersion']}" if fields.get("CgroupVersion") else ""),
-        "runtimes": tuple(map(_word, list(runtimes)[:20])) if isinstance(runtimes, dict) else (),
-        "default_runtime": _word(fields.get("DefaultRuntime")),
-        "cdi": _devices(devices),
-        "is_rootless": "rootless" in str(security),
-        "warnings": tuple(cut(printable(str(each)), 200) for each in _list(fields.get("Warnings"))[:20]),
-    }
-
-
-def _podman(fields: Mapping[str, Any]) -> dict[str, Any]:
-    host, store = _map(fields.get("host")), _map(fields.get("store"))
-    return {
-        "driver": _word(store.get("graphDriverName")),
-        "store": "",
-        "cgroups": _word(host.get("cgroupVersion")),
-        "runtimes": (_word(_map(host.get("ociRuntime")).get("name")),),
-        "default_runtime": _word(_map(host.get("ociRuntime")).get("name")),
-        "is_rootless": bool(_map(host.get("security")).get("rootless")),
-    }
-
-
-def _devices(devices: object) -> tuple[str, ...]:
-    if not isinstance(devices, list):
-        return ()
-    return tuple(_word(each.get("ID")) for each in devices[:256] if isinstance(each, dict))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _driver(fields: Mapping[str, Any], *, is_docker: bool) -> str:
+    """The driver of its storage."""
+    store = fields.get("store")
+    return _word(fields.get("Driver") if is_docker else store.get("graphDriverName") if isinstance(store, dict) else "")
 
 
 def _word(value: object) -> str:

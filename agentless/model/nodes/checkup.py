@@ -122,7 +122,7 @@ class Socket:
 
 @dataclass(frozen=True, slots=True)
 class EngineCheckup:
-    """The engine, as it answers to `info`.
+    """The engine, as it answers to `info`, beside what `EngineFacts` has.
 
     `program` is the path of its command, None if that is not there; `elsewhere` is where it would be. `fault` is what
     keeps it from answering, and `words` are its own. `registry` is the one of the node's image, `unreachable` is what
@@ -136,13 +136,6 @@ class EngineCheckup:
     words: str = ""
     disk: Disk | None = None
     driver: str = ""
-    store: str = ""
-    cgroups: str = ""
-    runtimes: tuple[str, ...] = ()
-    default_runtime: str = ""
-    cdi: tuple[str, ...] = ()
-    is_rootless: bool = False
-    warnings: tuple[str, ...] = ()
     registry: str = ""
     unreachable: str | None = None
 

@@ -38,7 +38,7 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
         why = "The docker command is there, but nobody answers it."
         wrong = f"the Docker daemon on {name} does not answer{where}"
         fix = remedies.start(system, "docker")
-        if found.is_rootless or (found.socket and found.socket.path.startswith("/run/user/")):
+        if found.socket and found.socket.path.startswith("/run/user/"):
             fix = "systemctl --user enable --now docker"
         look = "journalctl -u docker -n 50" if system.has_systemd else "dockerd --debug"
         fix += f"\n# If it does not start: {look}"
@@ -51,20 +51,20 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
 
 def state(node: Node, found: EngineCheckup, system: System) -> Iterator[Check]:
     """How an engine that answers is set up."""
-    yield _storage(found)
+    yield _storage(node, found)
     if found.disk:
         yield _disk(node, found.disk)
     yield _registry(node, found, system)
 
 
-def limits(node: Node, system: System, *, is_rootless: bool) -> Iterator[Check]:
+def limits(node: Node, system: System) -> Iterator[Check]:
     """Limits that the engine cannot keep."""
     engine = node.observation.engine
     if engine and engine.lacks:
         words = what_it_lacks(node.config, engine.lacks)
         fix = "# In /etc/default/grub, add to GRUB_CMDLINE_LINUX: cgroup_enable=memory swapaccount=1\n"
         fix += f"{remedies.sudo(system)}update-grub && {remedies.sudo(system)}reboot"
-        if is_rootless:
+        if engine.rootless:
             fix = (
                 "sudo mkdir -p /etc/systemd/system/user@.service.d\n"
                 "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | "
@@ -124,8 +124,9 @@ def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, words=error)
 
 
-def _storage(found: EngineCheckup) -> Check:
-    store = " in containerd's store" if found.store == "containerd" else ""
+def _storage(node: Node, found: EngineCheckup) -> Check:
+    engine = node.observation.engine
+    store = " in containerd's store" if engine and engine.store == "containerd" else ""
     seen = f"{found.driver or 'not reported'}{store}"
     if problem := _SLOW_DRIVERS.get(found.driver):
         fix = '# In /etc/docker/daemon.json: {"storage-driver": "overlay2"}; images have to be pulled again.'

@@ -71,7 +71,7 @@ def _engine(node: Node, checkup: Checkup, system: System, before: Sequence[Check
         return
     if checkup.engine:
         yield from engine.state(node, checkup.engine, system)
-    yield from engine.limits(node, system, is_rootless=bool(checkup.engine and checkup.engine.is_rootless))
+    yield from engine.limits(node, system)
 
 
 def _gpus(node: Node, vendor: VendorChecks, before: Sequence[Check]) -> Iterator[Check]:
