@@ -133,6 +133,7 @@ class HostKeyRejected(Unreachable):
     `host` is the host field of a `known_hosts` line for it (`10.0.0.11`, `[gpu2.lab]:2222`), `key` the rest of that
     line (`ssh-ed25519 AAAA…`), `fingerprint` the presented key's `SHA256:…`; `recorded` are the fingerprints on
     record, empty for an unknown host; the first is in `file`. A `revoked` key is on record as one that nobody may show.
+    `address` is where it was shown, empty if that is `host`.
     """
 
     def __init__(
@@ -145,8 +146,10 @@ class HostKeyRejected(Unreachable):
         recorded: tuple[str, ...] = (),
         revoked: bool = False,
         file: str = "",
+        address: str = "",
     ) -> None:
         super().__init__(message)
+        self.address = address
         self.revoked = revoked
         self.file = file
         self.host = host

@@ -283,8 +283,8 @@ class Cluster:
             found = start["task"] and task(self._client, start["task"])
             if found and (found.ended_at is None or found.container or not start["exit_code"]):
                 tasks.append(found)
-                if start["message"]:
-                    _log.warning("%s", start["message"])
+                for line in start["message"].splitlines():
+                    _log.warning("%s", line)
             else:
                 errors.append(error_named("", start["message"], start["exit_code"]))
         return Batch(tuple(tasks), tuple(errors))

@@ -134,5 +134,8 @@ class Group(_Helped, TyperGroup):
                 if word in self.hints
                 else nearest(word, dict(self.shown_commands(ctx)))
             )
-            raise UsageError(f"unknown command {word!r}{hint}; see {ctx.command_path} --help")
+            listing = self.commands.get("list") if self.invoke_without_command else None
+            if hint or listing is None or not any(each.param_type_name == "argument" for each in listing.params):
+                raise UsageError(f"unknown command {word!r}{hint}; see {ctx.command_path} --help")
+            word, rest = "list", args
         return super().resolve_command(ctx, [word, *rest])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from agentless.cli.output import has_colours
+from agentless.cli.output import has_colours, say
 from agentless.model.text import printable
 
 _GAP = "  "
@@ -30,7 +30,8 @@ _COLOURS = {
 class Column:
     """A column: its title, and its text for a row. A column without text in any row is left out.
 
-    A `wide` one is shown with `-o wide` only. On a narrow terminal only `flexible` columns are cut. The text of a last
+    A `wide` one is shown with `-o wide` only. Then those with a `rank`, highest first, are left out on a terminal that
+    is too narrow for all. On a narrow terminal only `flexible` columns are cut. The text of a last
     column that `wraps` goes below its row if it does not fit beside it; then the widest column takes several lines.
     """
 
@@ -40,18 +41,29 @@ class Column:
     flexible: bool = False
     wraps: bool = False
     wide: bool = False
+    rank: int = 0
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
-    """Print the rows. On a terminal no line is wider than the screen; if `wide`, or to a pipe, each row is one line."""
+    """Print the rows. On a terminal no line is wider than the screen; to a pipe, or if `wide`, each row is one line.
+
+    A `wide` table whose columns have ranks fits the terminal, too.
+    """
     columns = [column for column in columns if wide or not column.wide]
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]
     table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
     widths = [max(map(width, cells)) for cells in zip(*table, strict=True)]
-    terminal = sys.stdout.isatty() and not wide
     screen = shutil.get_terminal_size().columns
+    ranked = wide and any(column.rank for column in columns)
+    terminal = sys.stdout.isatty() and (ranked or not wide)
+    left_out: list[str] = []
+    if terminal and ranked:
+        kept = _most_important(columns, widths, screen)
+        left_out = [column.title for at, column in enumerate(columns) if at not in kept]
+        columns, widths = [columns[at] for at in kept], [widths[at] for at in kept]
+        table = [tuple(row[at] for at in kept) for row in table]
     if terminal:
         widths = _fitted(columns, widths, screen)
         if not widths[-1]:
@@ -62,6 +74,22 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, wide: boo
         for line in _lines(columns, row, widths, screen) if terminal else (row,):
             cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
             print(_coloured(cells, is_title=number == 0))  # noqa: T201
+    if left_out:
+        say(f"Not shown in {screen} columns: {', '.join(left_out)}")
+
+
+def _most_important(columns: Sequence[Column], widths: Sequence[int], limit: int) -> list[int]:
+    """The places of the columns to show; a last one that wraps has room below its row."""
+    kept = list(range(len(columns)))
+
+    def over() -> bool:
+        shown = [widths[at] for at in kept if not columns[at].wraps]
+        return sum(shown) + len(_GAP) * (len(shown) - 1) > limit
+
+    for at in sorted((at for at in kept if columns[at].rank), key=lambda at: -columns[at].rank):
+        if over():
+            kept.remove(at)
+    return kept
 
 
 def line_of(cells: Sequence[str], widths: list[int]) -> str:
@@ -106,6 +134,13 @@ def _fit(column: Column, text: str, room: int) -> list[str]:
     if column.flexible and width(text) > room:
         return [_head(text, room - 1) + "…"]
     return _wrapped(text, room)
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """A text in lines that fit the terminal behind an indent; one line to a pipe."""
+    text = printable(" ".join(text.split()))
+    room = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 0
+    return _wrapped(text, max(20, room)) if room else [text]
 
 
 def _wrapped(text: str, room: int) -> list[str]:

@@ -182,17 +182,25 @@ def or_dash(value: object, unit: str = "") -> str:
 
 
 def in_use(used_mib: int | None, total_mib: int | None, between: str = "/") -> str:
-    """How much of memory or of a disk is in use, in the unit of the total: `61.2/512 GiB`; the total if unknown."""
+    """How much of memory or of a disk is in use, in the unit of the total: `61.2/512 GiB`; `-/512 GiB` if unknown."""
     total = memory(total_mib)
     if used_mib is None or total_mib is None:
-        return total
+        return f"-/{total}" if total_mib is not None and between == "/" else total
     return f"{(used_mib << 20) / SIZE_UNITS[total.rpartition(' ')[2]]:.1f}{between}{total}"
 
 
 def cores_in_use(node: dict[str, Any], between: str = "/") -> str:
-    """How many cores are busy: `12.3/64`; the number of cores if unknown."""
+    """How many cores are busy: `12.3/64`; `-/64` if unknown."""
     busy, cores = node["cores_busy"], or_dash(node["cores"])
-    return cores if busy is None else f"{busy:.1f}{between}{cores}"
+    if busy is None:
+        return f"-/{cores}" if node["cores"] is not None and between == "/" else cores
+    return f"{busy:.1f}{between}{cores}"
+
+
+def engine_version(node: dict[str, Any]) -> str:
+    """The engine of a node: `28.5.2 rootless`, `podman 5.8.6`; without what a distribution adds to its version."""
+    words = re.sub(r"[+~]\S*", "", node["docker"] or "-")
+    return words + (" rootless" if node.get("rootless") else "")
 
 
 def rate(bytes_per_second: float | None) -> str:

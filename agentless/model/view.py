@@ -195,6 +195,10 @@ class NodeView:
     node is requested alone; None without an SSH server. Values from `cores_busy` on are how busy the machine is, None
     while it is offline; `set_aside` is what tasks of all controllers have. `disk` is the file system of the engine's
     root, `disk_path`. `cards` says which GPUs on the PCI bus have no driver, empty if none.
+
+    Facts of the engine are None or empty while unknown: `image_store` is `classic` or `containerd`, `missing_cgroups`
+    are control groups without which it cannot limit. `cdi_devices` and `address_in_use`, the one of several that
+    answers, are filled if the node is requested alone.
     """
 
     name: str
@@ -230,6 +234,12 @@ class NodeView:
     network_out_bytes_per_second: float | None = None
     numa: tuple[NumaView, ...] = ()
     cards: str = ""
+    rootless: bool | None = None
+    image_store: str | None = None
+    cgroup_version: int | None = None
+    missing_cgroups: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] | None = None
+    address_in_use: str = ""
 
 
 @dataclass(frozen=True, slots=True)

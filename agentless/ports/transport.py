@@ -55,6 +55,10 @@ class Transport(Protocol):
     def sessions(self) -> Sessions | None:
         """What is in use of what the node allows, None where nothing limits it."""
 
+    @property
+    def address(self) -> str:
+        """Which of several addresses has answered, as `USER@HOST`; empty where there is one, or none has."""
+
     async def connect(self) -> None:
         """Reach the node, or raise Unreachable, AuthFailed or HostKeyRejected with a sentence. Idempotent."""
 

@@ -20,6 +20,8 @@ from agentless.remote.transports._ssh.route import Hop, SshFiles, routes
 
 WITHIN = 5.0
 """Seconds for each step."""
+USUAL = 22
+"""The port of SSH servers, looked at if the node has another one at which nobody answers."""
 _GREETING = b"SSH-2.0-agentless_doctor\r\n"
 """A server that is greeted does not log an attack."""
 _LINES, _LINE = 20, 255
@@ -49,7 +51,11 @@ async def _way(hops: Sequence[Hop]) -> Approach:
     found = Approach(first.name, first.host, first.port, last.user, via)
     if first.proxy_command is not None:
         return replace(found, proxied=True, via=", ".join(filter(None, ("a ProxyCommand", via))))
-    return await _steps(first, found)
+    found = await _steps(first, found)
+    if found.stopped == "tcp" and found.port != USUAL:
+        usual = await _steps(replace(first, port=USUAL), found)
+        return replace(found, usual=usual.banner)
+    return found
 
 
 async def _steps(hop: Hop, found: Approach) -> Approach:

@@ -13,7 +13,7 @@ Asked by `doctor` only. Output, line by line:
     cgroups v2                    v1, v2, hybrid
     kernel 6.1.0                  `uname -r`, and `machine` for `uname -m`
     NTPSynchronized=yes           as timedatectl says it
-    folder 1 missing              the problem of a folder, by its place in the question
+    folder 1 missing              the problem of a folder or file, by its place in the question
     now 1763980000                Unix seconds, the last line
 """
 
@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
 
 from agentless.model.command import Result, Section
-from agentless.model.nodes.checkup import MANAGERS, Folder, Machine, Manager, System
+from agentless.model.nodes.checkup import MANAGERS, Folder, Machine, Manager, Problem, System
 from agentless.model.text import cut, printable
 from agentless.render import Renderer
 
@@ -42,27 +43,27 @@ _WORD = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")
 """Names that a command may contain."""
 _NUMBER = re.compile(r"[0-9]{1,15}")
-_PROBLEMS: Mapping[str, Literal["missing", "not writable", "full"]] = {
-    "missing": "missing",
-    "readonly": "not writable",
-    "full": "full",
-}
+_PROBLEMS: Mapping[str, Problem] = {each.replace("not writable", "readonly"): each for each in get_args(Problem)}
 
 
-def sections(renderer: Renderer, folders: Mapping[str, str]) -> tuple[Section, ...]:
-    """The section to run on the node; it needs no root. `folders` are paths of the inventory, by their keys."""
-    script = renderer.script("node-checkup.sh.j2", programs=list(PROGRAMS), folders=list(folders.values()))
+def sections(renderer: Renderer, folders: Sequence[Folder]) -> tuple[Section, ...]:
+    """The section to run on the node; it needs no root. The `folders` are those of the inventory."""
+    script = renderer.script(
+        "node-checkup.sh.j2",
+        programs=list(PROGRAMS),
+        folders=[(each.path, each.writable) for each in folders],
+    )
     return (Section(SECTION, script, most=ANSWER),)
 
 
-def parse(sections: Mapping[str, Result], folders: Mapping[str, str], asked: float, answered: float) -> Machine | None:
+def parse(sections: Mapping[str, Result], folders: Sequence[Folder], asked: float, answered: float) -> Machine | None:
     """The machine in an answer between two moments (Unix seconds, our clock); None if it was cut off."""
     answer = sections.get(SECTION)
     lines = answer.out.split("\n")[:_LINES] if answer else []
     found: dict[str, str] = {}
     release: dict[str, str] = {}
     lacks: list[str] = []
-    problems: dict[int, Literal["missing", "not writable", "full"]] = {}
+    problems: dict[int, Problem] = {}
     for line in lines:
         key, _, value = printable(line[:4096]).partition(" ")
         match key, value.split():
@@ -96,7 +97,7 @@ def parse(sections: Mapping[str, Result], folders: Mapping[str, str], asked: flo
         cgroups=_word(found.get("cgroups")),
         kernel=_word(found.get("kernel")),
         architecture=_word(found.get("machine")),
-        folders=tuple(Folder(key, path, problems.get(at, "")) for at, (key, path) in enumerate(folders.items(), 1)),
+        folders=tuple(replace(each, problem=problems.get(at, "")) for at, each in enumerate(folders, 1)),
     )
 
 

@@ -69,6 +69,11 @@ class Session:
         """What is in use of what the node allows, None where nothing limits it."""
         return self._transport.sessions
 
+    @property
+    def address(self) -> str:
+        """Which of several addresses has answered; see `Transport.address`."""
+        return self._transport.address
+
     async def connect(self) -> None:
         """Reach the node; raises Unreachable, AuthFailed or HostKeyRejected. May be called again after a break."""
         if not self.connected:

@@ -14,6 +14,8 @@ from agentless.engines.docker.dialect import DOCKER
 from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
 from agentless.gpus.nvidia import checkup as nvidia_checkup
 from agentless.gpus.nvidia.checks import checks as nvidia_checks
+from agentless.gpus.nvidia.checks import install_toolkit
+from agentless.gpus.nvidia.complaints import LIST_DEVICES
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Result
 from agentless.model.nodes.check import Check, VendorChecks
@@ -32,9 +34,11 @@ from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.gpu import GpuFault, GpuSample
 from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
 from agentless.model.nodes.sessions import Sessions
+from agentless.model.tasks.spec import Mount
 from agentless.remote import checkup as machine_checkup
 from agentless.rules.nodes.checks import remedies
 from agentless.rules.nodes.checks.examine import examine
+from agentless.rules.nodes.checks.machine import named_folders
 from agentless.rules.views.publish import check_view
 from tests.engines import RENDERER
 from tests.pure.build import NOW, cluster, reading, seen
@@ -165,6 +169,24 @@ def test_the_first_step_that_fails_is_the_one_that_is_red(stopped: Any, check: s
     assert only(*unreached(Unreachable("no"), approach)).name == check
 
 
+def test_a_port_at_which_nobody_answers_is_compared_with_22() -> None:
+    approach = replace(APPROACH, port=2222, stopped="tcp", error="Connection refused")
+    assert "systemctl enable --now ssh" in only(*unreached(Unreachable("no"), approach)).fix
+    bad = only(*unreached(Unreachable("no"), replace(approach, usual="SSH-2.0-OpenSSH_9.2")))
+    assert bad.wrong == (
+        "port 2222 of node1.lab cannot be reached (Connection refused), but an SSH server answers at port 22 "
+        "(SSH-2.0-OpenSSH_9.2)"
+    )
+    assert (bad.here, bad.fix) == (
+        True, "# Set 'port: 22' for node1 in ~/.ssh/config (Port), or in the inventory."
+    )  # fmt: skip
+
+
+def test_the_address_that_answers_is_named() -> None:
+    checks = {check.name: check.seen for check in found(replace(WELL, contact=Contact(address="ann@vpn", began=0.1)))}
+    assert (checks["login"], checks["reach"]) == ("ann@vpn", "ann@vpn via asyncssh")
+
+
 def test_a_step_that_fails_is_no_trouble_while_the_node_answers() -> None:
     assert wrong(*found(replace(WELL, approach=replace(APPROACH, stopped="tcp", error="trouble")))) == {}
 
@@ -225,6 +247,8 @@ def test_few_sessions_are_a_warning() -> None:
         ({"folders": (Folder("local_temp", "/scratch", "missing"),)}, "local_temp", "failed"),
         ({"folders": (Folder("local_temp", "/scratch", "not writable"),)}, "local_temp", "failed"),
         ({"folders": (Folder("local_temp", "/scratch", "full"),)}, "local_temp", "failed"),
+        ({"folders": (Folder("shared_dir", "/nfs", "hangs"),)}, "shared_dir", "warning"),
+        ({"folders": (Folder("cuda", "/usr/local/cuda-1/.", "missing", writable=False),)}, "cuda", "warning"),
     ],
 )
 def test_each_trouble_of_the_machine_turns_its_line_red(change: dict[str, Any], check: str, verdict: str) -> None:
@@ -264,6 +288,7 @@ def test_each_trouble_with_the_engine_turns_its_line_red(change: dict[str, Any],
         ({"disk": Disk("/var/lib/docker", 9 << 30, 1 << 30)}, "disk", "warning"),
         ({"driver": "vfs"}, "storage", "warning"),
         ({"unreachable": "no such host"}, "registry", "warning"),
+        ({"network": "lab", "has_network": False}, "network", "failed"),
     ],
 )
 def test_each_trouble_of_an_engine_that_answers(change: dict[str, Any], check: str, verdict: str) -> None:
@@ -271,9 +296,153 @@ def test_each_trouble_of_an_engine_that_answers(change: dict[str, Any], check: s
     assert (bad.name, bad.verdict) == (check, verdict)
 
 
-def test_missing_control_groups_are_one_line() -> None:
+def test_missing_control_groups_are_one_warning() -> None:
+    """Placement goes by limits, so tasks without one run there."""
     facts = EngineFacts("28", containers=(), lacks=frozenset({"memory"}))
-    assert only(*found(engine=facts)).name == "limits"
+    limits = only(*found(engine=facts))
+    assert (limits.name, limits.verdict) == ("limits", "warning")
+
+
+def test_mounts_are_one_line_that_names_what_is_missing() -> None:
+    paths = ("/a", "/b", "/c")
+    mounts = [Folder("mounts", path, "missing" if path != "/b" else "", writable=False) for path in paths]
+    bad = only(*found(replace(WELL, machine=replace(MACHINE, folders=tuple(mounts)))))
+    assert (bad.verdict, bad.wrong) == ("failed", "/a does not exist, /c does not exist (mounts in the inventory)")
+    well = found(replace(WELL, machine=replace(MACHINE, folders=tuple(replace(each, problem="") for each in mounts))))
+    assert next(check.seen for check in well if check.name == "mounts") == "/a, /b, /c are there"
+
+
+def test_what_the_inventory_names_is_looked_for() -> None:
+    config = NodeConfig("n", "h", local_temp="/t", shared_dir="/s", cuda="/cuda", mounts=(Mount("/d", "/data"),))
+    assert [(each.key, each.path, each.writable) for each in named_folders(config)] == [
+        ("local_temp", "/t", True), ("shared_dir", "/s", True), ("mounts", "/d", False), ("cuda", "/cuda/.", False),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------- engines of other kinds
+
+
+ROOTLESS = EngineFacts("28.5.2", containers=(), rootless=True, cgroup_version=2, lacks=frozenset({"memory"}))
+OLD = EngineFacts("20.10.24+dfsg1", containers=())
+PODMAN = EngineFacts("podman 5.4.2", containers=())
+USER = replace(DEBIAN, is_root=False)
+
+
+def fix_of(check: str, facts: EngineFacts, system: System = DEBIAN, docker: str = "docker", **change: Any) -> str:
+    """What mends this check of an engine."""
+    node = cluster(seen(engine=facts)).nodes["node1"]
+    node = replace(node, config=replace(node.config, docker=(docker,)))
+    known = replace(WELL, machine=replace(MACHINE, system=system), engine=replace(ENGINE, **change))
+    return next(each.fix for each in examine(node, known, VendorChecks()) if each.name == check)
+
+
+@pytest.mark.parametrize(
+    ("facts", "docker", "place", "restart"),
+    [
+        (EngineFacts("28", containers=()), "docker", "/etc/docker/daemon.json", "# systemctl restart docker"),
+        (OLD, "docker", "/etc/systemd/system/docker.service.d/http-proxy.conf", "# systemctl restart docker"),
+        (ROOTLESS, "docker", "~/.config/docker/daemon.json", "# systemctl --user restart docker"),
+        (PODMAN, "podman", "/etc/containers/containers.conf", 'env = ["https_proxy=http://PROXY:3128"]'),
+        (replace(PODMAN, rootless=True), "podman", "~/.config/containers/containers.conf", "https_proxy"),
+    ],
+)
+def test_a_proxy_is_set_where_this_engine_reads_it(facts: EngineFacts, docker: str, place: str, restart: str) -> None:
+    fix = fix_of("registry", facts, docker=docker, unreachable="no such host")
+    assert f"in {place}" in fix
+    assert restart in fix
+    assert "docker" not in fix.partition("Behind a proxy")[2] or docker == "docker"
+
+
+@pytest.mark.parametrize(
+    ("facts", "docker", "place"),
+    [
+        (OLD, "docker", "/etc/docker/daemon.json"),
+        (ROOTLESS, "docker", "~/.config/docker/daemon.json"),
+        (PODMAN, "podman", "/etc/containers/storage.conf"),
+    ],
+)
+def test_a_storage_driver_is_set_where_this_engine_reads_it(facts: EngineFacts, docker: str, place: str) -> None:
+    assert f"In {place}" in fix_of("storage", facts, docker=docker, driver="vfs")
+
+
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [
+        ("apt", "sudo tee /etc/default/grub.d/agentless.cfg\nsudo update-grub\nsudo reboot"),
+        ("dnf", "sudo grubby --update-kernel=ALL --args='cgroup_enable=memory swapaccount=1'\nsudo reboot"),
+        ("zypper", "sudo grub2-mkconfig -o /boot/grub2/grub.cfg"),
+        ("pacman", "sudo grub-mkconfig -o /boot/grub/grub.cfg"),
+        ("apk", "sudo update-extlinux"),
+        ("", "# Add to the command line of the kernel: cgroup_enable=memory"),
+    ],
+)
+def test_a_control_group_is_switched_on_as_the_distribution_boots(manager: Any, words: str) -> None:
+    lacking = replace(OLD, lacks=frozenset({"memory"}))
+    assert words in fix_of("limits", lacking, replace(USER, manager=manager))
+
+
+def test_a_rootless_engine_gets_its_control_groups_by_delegation_and_needs_version_2() -> None:
+    fix = fix_of("limits", ROOTLESS, USER)
+    assert "Delegate=cpu cpuset io memory pids" in fix
+    assert "cgroup_enable" not in fix
+    assert "systemd.unified_cgroup_hierarchy=1" not in fix
+    assert "systemd.unified_cgroup_hierarchy=1" in fix_of("limits", replace(ROOTLESS, cgroup_version=1), USER)
+
+
+@pytest.mark.parametrize(
+    ("system", "socket", "fix"),
+    [
+        (
+            DEBIAN,
+            "/var/run/docker.sock",
+            "systemctl enable --now docker\n# If it does not start: journalctl -u docker -n 50",
+        ),
+        (replace(USER, has_systemd=False), "/var/run/docker.sock", "sudo service docker start\n"),
+        (
+            USER,
+            "/run/user/1000/docker.sock",
+            (
+                "systemctl --user enable --now docker\nsudo loginctl enable-linger ann\n"
+                "# If it does not start: journalctl --user -u docker -n 50"
+            ),
+        ),
+    ],
+)
+def test_a_daemon_is_started_as_its_service_is_kept(system: System, socket: str, fix: str) -> None:
+    gone = Socket(socket, exists=False, writable=False)
+    down = {"fault": "down", "words": "Cannot connect", "socket": gone}
+    assert fix in fix_of("docker", EngineFacts(error="down"), system, **down)
+    known = replace(WELL, engine=replace(ENGINE, **down))
+    checks = {check.name: check for check in found(known, engine=EngineFacts(error="down"))}
+    assert checks["docker"].wrong.endswith(f"does not answer at {socket}, which does not exist")
+    assert checks["socket"].verdict == "skipped"
+
+
+def test_who_may_not_use_an_engine_is_told_what_helps_with_that_one() -> None:
+    denied = {"fault": "denied", "words": "permission denied"}
+    theirs = Socket("/run/user/7/docker.sock", exists=True, writable=False)
+    error = EngineFacts(error="denied")
+    assert "'user:' of node1" in fix_of("socket", error, **denied, socket=theirs)
+    assert fix_of("socket", error, docker="podman", **denied).startswith("podman info")
+    sudo = {"fault": "sudo", "words": "sudo: a password is required"}
+    assert "NOPASSWD:SETENV: /usr/bin/podman'" in fix_of(
+        "socket", error, docker="podman", program="/x;y/podman", **sudo
+    )
+    assert "NOPASSWD:SETENV: /opt/bin/docker'" in fix_of("socket", error, program="/opt/bin/docker", **sudo)
+
+
+def test_the_toolkit_is_told_to_the_engine_that_is_there() -> None:
+    def install(facts: EngineFacts, docker: str = "docker", system: System = USER) -> str:
+        node = cluster(seen(engine=facts)).nodes["node1"]
+        return install_toolkit(replace(node, config=replace(node.config, docker=(docker,))), system)
+
+    assert "sudo nvidia-ctk runtime configure --runtime=docker\n" in install(OLD)
+    rootless = install(ROOTLESS)
+    assert "--config=$HOME/.config/docker/daemon.json" in rootless
+    assert "nvidia-container-cli.no-cgroups" in rootless
+    assert rootless.endswith("\nsystemctl --user restart docker")
+    assert install(PODMAN, "podman").endswith("\nsudo " + LIST_DEVICES.removeprefix("sudo "))
+    assert install(PODMAN, "podman", DEBIAN).endswith("\n" + LIST_DEVICES.removeprefix("sudo "))
 
 
 # ---------------------------------------------------------------------- GPUs
@@ -368,8 +537,11 @@ def test_each_distribution_has_its_own_command(release: str, manager: str, insta
     assert remedies.install(machine.system, "util-linux") == install
 
 
+FOLDERS = (Folder("shared_dir", "/s"), Folder("mounts", "/d", writable=False))
+
+
 def parsed(output: str) -> Machine:
-    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, output.encode())}, {"shared": "/s"}, 99, 101)
+    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, output.encode())}, FOLDERS, 99, 101)
     assert machine
     return machine
 
@@ -378,14 +550,14 @@ def test_a_machine_is_read_and_what_makes_no_sense_is_left_out() -> None:
     machine = parsed(
         'os ID=debian\nos PRETTY_NAME="Debian 12"\ninit systemd\nuser 0 root\nshell /bin/bash\npath /bin\n'
         "lacks timeout\nlacks rm -rf /\nflock no\nMemTotal: 1024\nMemAvailable: x\ncgroups v2\nkernel $(reboot)\n"
-        "machine x86_64\nNTPSynchronized=yes\nfolder 1 missing\nfolder 9 missing\nnow 160\n"
+        "machine x86_64\nNTPSynchronized=yes\nfolder 1 readonly\nfolder 2 hangs\nfolder 9 missing\nnow 160\n"
     )
     assert machine == Machine(
         System("debian", (), "Debian 12", "apt", has_systemd=True, is_root=True),
         *("root", "/bin/bash", "/bin", ("timeout",), False, 60.5, 1.5, True, 1 << 20, None, "v2", "", "x86_64"),
-        (Folder("shared", "/s", "missing"),),
+        (replace(FOLDERS[0], problem="not writable"), replace(FOLDERS[1], problem="hangs")),
     )  # fmt: skip
-    assert machine_checkup.parse({}, {}, 0, 0) is None
+    assert machine_checkup.parse({}, (), 0, 0) is None
 
 
 COMMANDS = Commands(NodeConfig("node1", "h", image="ghcr.io/a/b"), RENDERER, DOCKER)
@@ -468,6 +640,6 @@ def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:
 @pytest.mark.parametrize("user", ["ann;reboot", "$(reboot)", "a'b", "-x", "a b"])
 def test_a_login_that_could_be_a_command_is_not_printed(user: str) -> None:
     answer = f"user 1000 {user}\nnow 1763980000\n".encode()
-    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, answer, b"")}, {}, 0.0, 0.0)
+    machine = machine_checkup.parse({machine_checkup.SECTION: Result(0, answer, b"")}, (), 0.0, 0.0)
     assert machine is not None
     assert machine.user == ""

@@ -98,7 +98,7 @@ def verdict(error: Any = None, found: Any = None, **changes: Any) -> tuple[str, 
 
 
 def test_each_end_of_a_container_has_its_verdict() -> None:
-    assert verdict(found=Proof("ok", "sees it")) == ("run 0", "ok", "sees it (started in 0.50 s)")
+    assert verdict(found=Proof("ok", "sees it")) == ("run 0", "ok", "sees it")
     assert verdict(found=Proof("failed", "sees two")) == ("run 0", "failed", "sees two")
     assert verdict(Held("in use by bob")) == ("run 0", "skipped", "in use by bob")
     assert verdict(NodeBroken("no hook", "gpus")) == ("run 0", "failed", "no hook")

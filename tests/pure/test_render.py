@@ -247,6 +247,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "socket": maybe,
         "root_key": st.sampled_from(["DockerRootDir", "graphRoot"]),
         "registry": values,
+        "network": maybe,
         "pull_within": st.just(5),
     },
     "docker-trial.sh.j2": {
@@ -259,7 +260,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "times_format": values,
     },
     "docker-trial-clear.sh.j2": {"docker": lists, "label": values, "image": values},
-    "node-checkup.sh.j2": {"programs": lists, "folders": lists},
+    "node-checkup.sh.j2": {"programs": lists, "folders": st.lists(st.tuples(values, st.booleans()), max_size=2)},
     "nvidia-checkup.sh.j2": {"cdi": values, "questions": some},
     "nvidia-look.sh.j2": {},
     "docker-facts.sh.j2": {"docker": lists, "format": values, "toolkits": toolkits},

@@ -149,7 +149,7 @@ def test_what_is_not_known_of_a_node_is_left_out() -> None:
     unknown = {**dict.fromkeys(NODE), "cores": 64, "memory_mib": 515932, "cores_set_aside": 0.0}
     shown = {key: line for key, line in host_lines(unknown).items() if line is not None}
     assert shown == {"cores": "64", "memory": "503.8 GiB"}
-    assert (cores_in_use(unknown), in_use(None, 515932), in_use(None, None)) == ("64", "503.8 GiB", "-")
+    assert (cores_in_use(unknown), in_use(None, 515932), in_use(None, None)) == ("-/64", "-/503.8 GiB", "-")
     assert not any(host_lines({**dict.fromkeys(NODE), "cores_set_aside": 0.0}).values())
 
 

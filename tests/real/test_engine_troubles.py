@@ -76,7 +76,7 @@ def test_a_socket_at_which_nobody_listens(with_keys, node):
     said = reason(with_keys('docker: "docker --host unix:///run/user/4711/docker.sock"'))
     assert said == (
         "the Docker daemon on node1 is not running or listens elsewhere than unix:///run/user/4711/docker.sock; "
-        "on the node, run: sudo systemctl start docker"
+        "on the node, run: systemctl enable --now docker"
     )
 
 

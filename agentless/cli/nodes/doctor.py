@@ -68,8 +68,8 @@ def print_lines(text: str) -> None:
 
 
 def failed(checks: list[dict[str, Any]]) -> str:
-    """Why a node with these checks cannot run tasks, empty if it can. Without a control group it can."""
-    bad = [check for check in checks if check["check"] != "limits" and check["ok"] is False]
+    """Why a node with these checks cannot run tasks, empty if it can."""
+    bad = [check for check in checks if check["ok"] is False]
     open_ = [check for check in checks if check["ok"] is None]
     return next((f"{check['check']}: {check['detail']}" for check in (*bad, *open_)), "")
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from agentless.cli.output import has_colours, print_line
+from agentless.cli.table import wrapped
 from agentless.model.text import printable
+from agentless.model.units import format_indices
 
 Row = dict[str, Any]
 _MARKS = {"ok": "ok", "warning": "warn", "failed": "FAIL", "skipped": "-"}
 _COLOURS = {"ok": 32, "warn": 33, "FAIL": 31, "-": 90}
 _SUM = "reach"
 """The sum of the checks before it: a node that fails one of those fails it, too."""
+_RUN = "run "
+"""The checks of GPUs by a container begin with it, and have the index of the GPU after it."""
+_LONG = 40
+"""Characters of a text that is not repeated for each node."""
 
 
 def by_node(found: Iterable[Row]) -> dict[str, list[Row]]:
@@ -36,6 +40,7 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
     """Print the checks; without `in_full` only those that are not ok, below a line for each node."""
     nodes = by_node(found)
     wide = max(map(len, nodes))
+    said: dict[tuple[str, ...], str] = {}
     for at, (node, checks) in enumerate(nodes.items()):
         verdicts = [verdict_of(check) for check in checks]
         shown = [check for check in checks if not _is_sum(check, verdicts)]
@@ -45,8 +50,8 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
         worst = next(each for each in ("failed", "warning", "skipped", "ok") if each in verdicts)
         _line(f"{node:{wide}}  ", _MARKS[worst], _counts(verdicts))
         if not in_full:
-            shown = [check for check in shown if verdict_of(check) in ("failed", "warning") or _is_trial(check)]
-        _checks(shown, in_full=in_full)
+            shown = [check for check in shown if is_bad(check) or _is_trial(check)]
+        _checks(_as_before(_joined(shown), said), in_full=in_full)
     if not in_full and any(verdict_of(check) != "ok" for check in found):
         print_line("Details: agentless doctor NODE; scripts with fixes: agentless doctor --fix")
 
@@ -74,24 +79,63 @@ def _counts(verdicts: Sequence[str]) -> str:
     return ", ".join(f"{count} {words[each]}{plural.get(each, '')}" for each, count in counts.items() if count)
 
 
+def _joined(checks: Iterable[Row]) -> Iterator[Row]:
+    """The checks; those of GPUs that say the same are one, and so are others that were skipped for the same reason."""
+
+    def alike(check: Row) -> tuple[str, str, str]:
+        verdict, name = verdict_of(check), check["check"]
+        kind = _RUN if name.startswith(_RUN) else "" if verdict == "skipped" else name
+        return kind, verdict, _text(check)
+
+    for (kind, _, text), same in groupby(checks, alike):
+        first, *others = same
+        names = [check["check"] for check in (first, *others)]
+        if not others:
+            yield first
+        elif kind:
+            yield {**first, "check": _RUN + format_indices(int(name.removeprefix(_RUN)) for name in names)}
+        else:
+            yield {**first, "check": "others", "seen": f"{', '.join(names)}: {text}"}
+
+
+def _as_before(checks: Iterable[Row], said: dict[tuple[str, ...], str]) -> list[Row]:
+    """The checks; what was `said` of a node before at length is only mentioned."""
+    found = []
+    for check in checks:
+        text, node = _text(check), check["node"]
+        before = said.setdefault((check["check"], text, check.get("fix") or ""), node)
+        is_long = is_bad(check) and len(text) > _LONG
+        found.append(
+            {**check, "wrong": f"as on {before}", "fix": "", "why": ""} if is_long and before != node else check
+        )
+    return found
+
+
+def is_bad(check: Mapping[str, Any]) -> bool:
+    """Whether something is wrong."""
+    return verdict_of(check) in ("failed", "warning")
+
+
+def _text(check: Row) -> str:
+    return str((check.get("wrong") if is_bad(check) else check.get("seen")) or check["detail"])
+
+
 def _checks(checks: Sequence[Row], *, in_full: bool) -> None:
     names = max((len(check["check"]) for check in checks), default=0)
     for check in checks:
         verdict = verdict_of(check)
-        is_bad = verdict in ("failed", "warning")
-        text = (check.get("wrong") or check["detail"]) if is_bad else check.get("seen") or check["detail"]
         indent = names + 10
-        first, *others = _wrapped(text, indent)
+        first, *others = wrapped(_text(check), indent)
         _line(f"  {check['check']:{names}}  ", f"{_MARKS[verdict]:4}", first)
         for line in others:
             print_line(" " * indent + line)
-        if verdict == "failed" or (is_bad and in_full):
+        if verdict == "failed" or (is_bad(check) and in_full):
             _remedy(check, " " * indent, in_full=in_full)
 
 
 def _remedy(check: Row, indent: str, *, in_full: bool) -> None:
     """The commands, which are not wrapped because they are there to be copied, and why it matters."""
-    for line in _wrapped(check.get("why") or "", len(indent)) if in_full else ():
+    for line in wrapped(check.get("why") or "", len(indent)) if in_full else ():
         print_line((indent + line).rstrip())
     fix = (check.get("fix") or "").splitlines()
     if fix:
@@ -99,13 +143,6 @@ def _remedy(check: Row, indent: str, *, in_full: bool) -> None:
         print_line(f"{indent}{place}")
         for line in fix:
             print_line(f"{indent}  {line}")
-
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    room = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 0
-    text = printable(" ".join(text.split()))
-    lines = textwrap.wrap(text, max(20, room), break_on_hyphens=False) if room else [text]
-    return lines or [""]
 
 
 def _line(before: str, mark: str, after: str) -> None:

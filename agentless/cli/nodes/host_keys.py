@@ -23,7 +23,7 @@ Keys = list[dict[str, Any]]
 class Verdict(NamedTuple):
     """What became of a node's host key: a `problem` with its exit code, or none.
 
-    `recorded`: only just. `changed`: another one is on record.
+    `recorded`: only just. `changed`: another one is on record. `address` is the one of several that answers.
     """
 
     node: str
@@ -31,6 +31,7 @@ class Verdict(NamedTuple):
     code: int = 0
     recorded: bool = False
     changed: bool = False
+    address: str = ""
 
 
 def trust(
@@ -66,7 +67,8 @@ def trust(
             code = code or verdict.code
         else:
             known = "host key recorded" if verdict.recorded else "host key already trusted"
-            print_line(f"{verdict.node}: {known}, node reachable")
+            place = f" at {verdict.address}" if verdict.address else ""
+            print_line(f"{verdict.node}: {known}, node reachable{place}")
     return code
 
 
@@ -86,7 +88,7 @@ def settled(served: Client, found: Keys, agree: Callable[[Keys], bool], *, chang
             if not problem and not key["trusted"]:
                 ask.append(key)
             else:
-                yield Verdict(key["node"], problem, code, key["node"] in shown, bool(key["recorded"]))
+                yield Verdict(key["node"], problem, code, key["node"] in shown, bool(key["recorded"]), key["address"])
         if not ask:
             return
         if not agree(ask):
@@ -126,7 +128,8 @@ def _untrustworthy(key: dict[str, Any], *, changed_too: bool) -> tuple[str, int]
 
 def _show(keys: Keys) -> None:
     for key in distinct(keys):
-        print_line(f"{key['node']}: {key['host']} presents host key {key['fingerprint']}")
+        place = f" at {key['address']}" if key["address"] else ""
+        print_line(f"{key['node']}: {key['host']}{place} presents host key {key['fingerprint']}")
         if key["recorded"]:
             warn(
                 f"WARNING: the recorded key is {', '.join(key['recorded'])}. Either the node was reinstalled, or "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 
-from agentless.cli.arguments import Json, NodeArgument
+from agentless.cli.arguments import Json, ManyNodes, NodeArgument
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
 from agentless.cli.nodes.drain import drain, resume
@@ -14,13 +15,26 @@ from agentless.cli.nodes.gpus import GPU_COLUMNS
 from agentless.cli.nodes.host_keys import trust
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
-from agentless.cli.table import Column, show
-from agentless.client.words import cores_in_use, host_lines, in_use, local, numa_lines, or_dash, rate, ssh_sessions
+from agentless.cli.table import Column, show, wrapped
+from agentless.client.words import (
+    cores_in_use,
+    engine_version,
+    host_lines,
+    in_use,
+    local,
+    numa_lines,
+    or_dash,
+    rate,
+    ssh_sessions,
+)
+from agentless.model.units import counted
 
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="List nodes; show, trust, drain or resume them.", epilog="Alias: nodes list", invoke_without_command=True
+        help="List nodes; show, trust, drain or resume them.",
+        epilog="Alias: nodes list. Some nodes only: nodes NODE...",
+        invoke_without_command=True,
     )
     group.callback()(nodes)
     group.command("list", hidden=True)(show_list)
@@ -34,13 +48,20 @@ def add_to(app: typer.Typer) -> None:
 def nodes(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
     """List the nodes in the inventory."""
     if context.invoked_subcommand is None:
-        show_list(context, as_json, output)
+        _list(context, [], as_json, output)
 
 
-def show_list(context: typer.Context, as_json: Json = False, output: Output = None) -> None:
+def show_list(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False, output: Output = None) -> None:
     """List the nodes in the inventory."""
+    before = context.parent.params if context.parent else {}
+    _list(context, nodes or [], as_json or before["as_json"], output or before["output"])
+
+
+def _list(context: typer.Context, nodes: Sequence[str], as_json: bool, output: str | None) -> None:
     style = _NODES.format(as_json, output)
-    style.show(client(context).get("/v1/nodes"), _COLUMNS, "No nodes in the inventory")
+    served = client(context)
+    found = [served.get(f"/v1/nodes/{node}") for node in nodes] or served.get("/v1/nodes")
+    style.show(found, _COLUMNS, "No nodes in the inventory")
 
 
 def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False, output: Output = None) -> None:
@@ -62,8 +83,9 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         "state": found["state"],
         "reason": found["reason"],
         "address": f"{found['address']} by {found['connection']}",
+        "reached": found["address_in_use"],
         **host_lines(found),
-        "docker": found["docker"],
+        "docker": _engine(found),
         "driver": found["driver"],
         "cards": found["cards"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
@@ -72,12 +94,31 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
     }
     for key, value in lines.items():
         if value not in (None, ""):
-            print_line(f"{key:>8}  {value}")
+            first, *others = wrapped(str(value), 10)
+            print_line(f"{key:>8}  {first}")
+            for line in others:
+                print_line(f"{'':>8}  {line}")
     for number, line in enumerate(numa_lines(found)):
         print_line(f"{'' if number else 'NUMA':>8}  {line}")
     if found["gpu_list"]:
         print_line("")
         show(GPU_COLUMNS[1:], found["gpu_list"], wide=wide)
+
+
+def _engine(found: dict[str, Any]) -> str | None:
+    """The engine, and what about it is not as usual."""
+    if not found["docker"]:
+        return None
+    missing = ", ".join(found["missing_cgroups"])
+    groups = f"cgroup v{found['cgroup_version']}" + (f" without {missing}" if missing else "")
+    words = (
+        found["docker"],
+        "rootless" if found["rootless"] else "",
+        "containerd's image store" if found["image_store"] == "containerd" else "",
+        groups if found["cgroup_version"] else "",
+        f"{counted(len(found['cdi_devices']), 'CDI device')}" if found["cdi_devices"] else "",
+    )
+    return ", ".join(filter(None, words))
 
 
 _NODES = Kind("view.NodeView", lambda node: str(node["name"]))
@@ -87,16 +128,18 @@ _COLUMNS = [
     Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
     Column("CORES", cores_in_use, right=True),
     Column("MEMORY", lambda node: in_use(node["memory_used_mib"], node["memory_mib"]), right=True),
-    Column("DOCKER", lambda node: or_dash(node["docker"])),
-    Column("DRIVER", lambda node: or_dash(node["driver"])),
-    Column("LOAD", lambda node: or_dash(node["load_1m"]), right=True, wide=True),
-    Column("DISK", lambda node: in_use(node["disk_used_mib"], node["disk_total_mib"]), right=True, wide=True),
-    Column("TEMP", lambda node: or_dash(node["temperature_c"], "C"), right=True, wide=True),
-    Column("IN", lambda node: rate(node["network_in_bytes_per_second"]), right=True, wide=True),
-    Column("OUT", lambda node: rate(node["network_out_bytes_per_second"]), right=True, wide=True),
-    Column("TASKS", lambda node: or_dash(node["tasks"]), right=True, wide=True),
-    Column("ADDRESS", lambda node: node["address"], wide=True),
-    Column("BY", lambda node: node["connection"], wide=True),
-    Column("LABELS", lambda node: ",".join(f"{key}={value}" for key, value in node["labels"].items()), wide=True),
+    Column("DOCKER", engine_version),
+    Column("DRIVER", lambda node: or_dash(node["driver"]), rank=2),
+    Column("TASKS", lambda node: or_dash(node["tasks"]), right=True, wide=True, rank=1),
+    Column("LOAD", lambda node: or_dash(node["load_1m"]), right=True, wide=True, rank=4),
+    Column("DISK", lambda node: in_use(node["disk_used_mib"], node["disk_total_mib"]), right=True, wide=True, rank=3),
+    Column("TEMP", lambda node: or_dash(node["temperature_c"], "C"), right=True, wide=True, rank=7),
+    Column("IN", lambda node: rate(node["network_in_bytes_per_second"]), right=True, wide=True, rank=8),
+    Column("OUT", lambda node: rate(node["network_out_bytes_per_second"]), right=True, wide=True, rank=8),
+    Column("ADDRESS", lambda node: node["address"], wide=True, rank=6),
+    Column("BY", lambda node: node["connection"], wide=True, rank=9),
+    Column(
+        "LABELS", lambda node: ",".join(f"{key}={value}" for key, value in node["labels"].items()), wide=True, rank=5
+    ),
     Column("REASON", lambda node: node["reason"], wraps=True),
 ]

@@ -73,7 +73,7 @@ def _complain_of(asked: TaskRequest, starts: list[dict[str, Any]]) -> None:
     which: dict[str, list[str]] = {}
     combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
     for each, start in zip(combinations, starts, strict=False):  # an answer of another make may have fewer
-        if message := start["message"]:
+        for message in start["message"].splitlines():
             name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
             if task := start["task"]:
                 name = "" if task["id"] in message or not start["exit_code"] else f"task {task['id']}"

@@ -115,7 +115,7 @@ def create(
     if as_json:
         print_json(task)
     elif start["message"]:
-        say(f"{called}  {start['message']}")
+        say(*(f"{called}  {line}" for line in start["message"].splitlines()))
     elif task["state"] == "pending":
         reason = why(task) or "waiting for resources"
         say(f"{called}  pending: {reason}. To see what it waits for: agentless explain {called}")

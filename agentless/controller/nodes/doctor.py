@@ -21,6 +21,7 @@ from agentless.remote import approach, checkup
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.nodes.checks.examine import examine
+from agentless.rules.nodes.checks.machine import named_folders
 from agentless.rules.views.publish import check_view
 
 ASKED_WITHIN = 60.0
@@ -80,7 +81,7 @@ class Doctor:
         await link.ready()
         answer: dict[str, Result] = {}
         machine = engine = None
-        folders = {"local_temp": link.node.local_temp} if link.node.local_temp else {}
+        folders = named_folders(link.node)
         if link.online:
             sections = (
                 *checkup.sections(self._renderer, folders),
@@ -99,6 +100,7 @@ class Doctor:
         contact = Contact(
             failure=None if link.online else link.failure,
             logged_in=link.connection.logged_in,
+            address=link.session.address,
             sessions=link.session.sessions,
             noise=link.session.noise,
             began=link.session.began,

@@ -18,7 +18,8 @@ class HostKey:
     """The host key of a node.
 
     `trusted`: your `known_hosts` or that of agentless has it. `recorded`: fingerprints that are recorded instead.
-    `revoked`: the key is marked as revoked. `error`: why the node did not answer.
+    `revoked`: the key is marked as revoked. `error`: why the node did not answer. `address` is where it was shown, of a
+    trusted one with several addresses the one that answers; else empty.
     """
 
     node: str
@@ -28,6 +29,7 @@ class HostKey:
     recorded: tuple[str, ...] = ()
     revoked: bool = False
     error: str = ""
+    address: str = ""
 
 
 class HostKeys:
@@ -42,10 +44,10 @@ class HostKeys:
         failure = link.failure
         if isinstance(failure, HostKeyRejected):
             shown = (failure.fingerprint, failure.host, failure.recorded, failure.revoked)
-            return HostKey(link.node.name, False, *shown)
+            return HostKey(link.node.name, False, *shown, address=failure.address)
         if failure is not None and link.observation.error is not None:
             raise failure
-        return HostKey(link.node.name, True)
+        return HostKey(link.node.name, True, address=link.session.address)
 
     async def record(self, link: NodeLink, fingerprint: str) -> HostKey:
         """Record the shown key if it is the one with this fingerprint, and connect."""

@@ -111,9 +111,9 @@ class Trials:
         self, link: NodeLink, node: Node, wanted: Sequence[Gpu | None], by: Caller
     ) -> list[tuple[Check, TrialAnswer | None]]:
         """Start a container on each of them, by the first image in which something can be started at all."""
-        sections = (*checkup.sections(self._renderer, {}), *self._vendors.checkup(self._renderer))
+        sections = (*checkup.sections(self._renderer, ()), *self._vendors.checkup(self._renderer))
         asked = split_sections((await link.run(Command(join_sections(sections), timeout=ASKED_WITHIN))).stdout)
-        machine = checkup.parse(asked, {}, 0.0, 0.0)
+        machine = checkup.parse(asked, (), 0.0, 0.0)
         found: list[tuple[Check, TrialAnswer | None]] = []
         for image in await self._images(link, machine.architecture if machine else ""):
             tasks = [self._task(node, gpu, image, by) for gpu in wanted]

@@ -65,8 +65,8 @@ class TaskBuilder:
         return self._built(replace(request, specs=specs))
 
     def notice(self, specs: Sequence[TaskSpec]) -> str:
-        """What to tell about these specs although they are built; empty if there is nothing."""
-        return "; ".join((*self._assumed(specs), *self._unmounted(specs)))
+        """What to tell about these specs although they are built, a line for each; empty if there is nothing."""
+        return "\n".join((*self._assumed(specs), *self._unmounted(specs)))
 
     # ------------------------------------------------------------------ inside
 

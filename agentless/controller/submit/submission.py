@@ -97,7 +97,7 @@ class Submission:
 
 
 def _noticed(starts: list[StartView], notice: str) -> list[StartView]:
-    """Add a notice about all tasks to the first answer."""
+    """Add a notice about all tasks to the first answer, in lines of its own."""
     if not notice or not starts:
         return starts
-    return [replace(starts[0], message="; ".join(filter(None, (starts[0].message, notice)))), *starts[1:]]
+    return [replace(starts[0], message="\n".join(filter(None, (starts[0].message, notice)))), *starts[1:]]

@@ -9,6 +9,7 @@ Output of `docker-checkup.sh.j2`, line by line:
     info {"ID":…}                 the answer to `info` as JSON, and complaints
     df /dev/sda1 … 41 % /         a line of `df -Pk` for the folder of the engine
     root /var/lib/docker          that folder
+    network yes                   whether the network of the inventory is there
     pull …                        what a pull of an image that does not exist says, and `code` with its exit code
 
 Nothing here is trusted: values are cut, and what makes no sense is left out.
@@ -46,12 +47,19 @@ _UNREACHABLE = re.compile(
 )
 _TIMED_OUT = frozenset({"124", "137", "143"})
 _HUB = "docker.io"
+_BUILT_IN = frozenset({"host", "none", "bridge", "default", "private", "slirp4netns", "pasta"})
+"""Networks that are there without having been created."""
 
 
 def registry_of(image: str | None) -> str:
     """The registry of an image's name."""
     first, slash, _ = (image or "").partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else _HUB
+
+
+def _network(name: str | None) -> str:
+    """The network of the inventory, empty if it is none that somebody has to create."""
+    return "" if not name or ":" in name or name in _BUILT_IN else name
 
 
 def section(commands: Commands) -> Section:
@@ -66,6 +74,7 @@ def section(commands: Commands) -> Section:
         socket=(hosts[0] if hosts else "") if commands.dialect.is_docker else None,
         root_key="DockerRootDir" if commands.dialect.is_docker else "graphRoot",
         registry=registry_of(commands.node.image),
+        network=_network(commands.node.network) or None,
         pull_within=PULL_WITHIN,
     )
     return Section(SECTION, script, most=ANSWER)
@@ -90,10 +99,6 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
     pulled = found["pull"]
     code = pulled[-1].removeprefix("code ") if pulled else ""
     said = " ".join(pulled[:-1])
-    # The cause is behind the address that was asked for.
-    unreachable = (
-        cut(printable(said.rpartition('": ')[2]), 200) if _UNREACHABLE.search(said) or code in _TIMED_OUT else None
-    )
     return EngineCheckup(
         program=cut(printable(programs[-1]), 300) if programs and all(programs) else None,
         elsewhere=cut(printable(" ".join(found["elsewhere"][:1])), 300),
@@ -103,7 +108,9 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         disk=_disk(found),
         driver=_driver(fields, is_docker=commands.dialect.is_docker),
         registry=registry_of(commands.node.image),
-        unreachable=unreachable or ("no answer" if code in _TIMED_OUT else None),
+        network=_network(commands.node.network),
+        has_network={"yes": True, "no": False}.get("".join(found["network"][:1])),
+        unreachable=_unreachable(said) or ("no answer" if code in _TIMED_OUT else None),
     )
 
 
@@ -124,6 +131,16 @@ def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:
     if _DENIED.search(words):
         return "denied"
     return "down" if _DOWN.search(words) else "other"
+
+
+def _unreachable(said: str) -> str | None:
+    """Why a registry was not reached: the cause at the end of a chain, without addresses of no meaning here."""
+    causes = list(_UNREACHABLE.finditer(said))
+    if not causes:
+        return None
+    looked_up = re.search(r"lookup ([A-Za-z0-9.-]{1,100})", said)
+    cause = causes[-1][0]
+    return f"its name {looked_up[1]} cannot be looked up ({cause})" if looked_up else cause
 
 
 def _driver(fields: Mapping[str, Any], *, is_docker: bool) -> str:

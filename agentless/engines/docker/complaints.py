@@ -75,13 +75,21 @@ _CALLING = (
         "engine",
     ),
     Known(
+        r"unix:///run/user/[0-9]+/docker\.sock.*(daemon running|connect: (no such file|connection refused))",
+        (
+            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run as {user}: "
+            "systemctl --user enable --now docker"
+        ),
+        "engine",
+    ),
+    Known(
         (
             r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
             r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
         ),
         (
-            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run: sudo "
-            "systemctl start docker"
+            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run: {sudo}"
+            "systemctl enable --now docker"
         ),
         "engine",
     ),
@@ -192,7 +200,7 @@ _LAUNCHING = (
             r"(?P<what>failed to create endpoint \S+ on network bridge|iptables failed|iptables: No chain|"
             r"no available IPv4 addresses on this network's address pools: bridge)"
         ),
-        "Docker on {node} cannot connect containers to a network ({what}); on the node, run: sudo systemctl restart "
+        "Docker on {node} cannot connect containers to a network ({what}); on the node, run: {sudo}systemctl restart "
         "docker",
     ),
     Known(
@@ -200,7 +208,10 @@ _LAUNCHING = (
             r"(?P<what>failed to start shim|containerd\.sock: connect: [\w ]+|ttrpc: closed|"
             r"failed to create (shim )?task[\w ]*: context deadline exceeded)"
         ),
-        "Docker on {node} cannot start containers ({what}); on the node, run: sudo systemctl restart containerd docker",
+        (
+            "Docker on {node} cannot start containers ({what}); on the node, run: {sudo}systemctl restart containerd "
+            "docker"
+        ),
     ),
     Known(
         r"(?P<what>Failed to connect to bus|Failed to start transient service unit: (Connection|Transport)[\w ]+)",
@@ -257,6 +268,7 @@ def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> 
             node=node.name,
             engine=node.engine_title,
             user=node.user or "the user",
+            sudo="" if node.user == "root" else "sudo ",
             socket=f" than {socket}" if socket else "",
             what=found[1],
         )

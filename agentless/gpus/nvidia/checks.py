@@ -13,6 +13,7 @@ from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.units import counted, format_indices
 from agentless.rules.nodes.checks import remedies
+from agentless.rules.nodes.checks.engine_remedies import setup_of
 
 _HOT = 90
 """°C from which data centre cards slow down."""
@@ -43,7 +44,7 @@ def checks(node: Node, found: NvidiaCheckup, system: System) -> VendorChecks:
 
 def install_toolkit(node: Node, system: System) -> str:
     """The commands that install the container toolkit and tell the engine of it."""
-    root, package = remedies.sudo(system), "nvidia-container-toolkit"
+    root, package, setup = remedies.sudo(system), "nvidia-container-toolkit", setup_of(node, system)
     sources = {
         "apt": (
             f"curl -fsSL {_SOURCE}/gpgkey | {root}gpg --dearmor -o {_KEYRING}",
@@ -61,10 +62,21 @@ def install_toolkit(node: Node, system: System) -> str:
         ),
         "zypper": (f"{root}zypper addrepo {_SOURCE}/stable/rpm/nvidia-container-toolkit.repo",),
     }
-    engine = [LIST_DEVICES]
-    if not node.config.has_podman:
-        engine = [f"{root}nvidia-ctk runtime configure --runtime=docker", remedies.restart_docker(system)]
+    engine = [list_devices(system)]
+    if setup.rootless and not setup.has_podman:
+        engine = [
+            "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json",
+            f"{root}nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+            setup.restart(),
+        ]
+    elif not setup.has_podman:
+        engine = [f"{root}nvidia-ctk runtime configure --runtime=docker", setup.restart()]
     return "\n".join((*sources.get(system.manager, ()), remedies.install(system, package), *engine))
+
+
+def list_devices(system: System) -> str:
+    """The command that makes the CDI list of GPUs."""
+    return LIST_DEVICES.removeprefix("sudo ") if system.is_root else LIST_DEVICES
 
 
 def _bus(found: NvidiaCheckup, sample: GpuSample, system: System) -> Iterator[Check]:
@@ -228,7 +240,7 @@ def _runtime(node: Node, found: NvidiaCheckup, sample: GpuSample, system: System
     if found.mode == "cdi" or (toolkit and toolkit.way == "cdi"):
         missing = [gpu for gpu in sample.gpus if gpu.uuid not in found.cdi_names] if found.cdi_names else []
         if missing:
-            fix = LIST_DEVICES.removeprefix("sudo ") if system.is_root else LIST_DEVICES
+            fix = list_devices(system)
             why = "The file was made before these cards were there, or by their numbers instead of their UUIDs."
             yield Check("cdi", "failed", files, f"{files} does not name {_named(missing)}", fix, why)
             return

@@ -21,7 +21,8 @@ class Approach:
     `name`, `host` and `port` are of the first machine on the way, which is the only one that can be looked at: the node
     itself, or a jump host. `via` is what stands between, in words. `proxied`: a program connects, so nothing can be
     looked at. `addresses` are those of the host, `banner` is the server's greeting. `stopped` is the step that failed,
-    with its `error`. `login` is the user.
+    with its `error`. `login` is the user. `usual` is the greeting of an SSH server at port 22, if `port` is another one
+    at which nobody answers.
     """
 
     name: str = ""
@@ -34,30 +35,38 @@ class Approach:
     banner: str = ""
     stopped: Step = ""
     error: str = ""
+    usual: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
     """How far the controller has come with a node. `failure` is why no further, None if it answers.
 
-    `logged_in`: the last try got through the login. `noise` is how many bytes its login shell prints before the first
-    command, `began` how many seconds it takes until then; None if not known.
+    `logged_in`: the last try got through the login. `address` is the one of several at which it answers, else empty.
+    `noise` is how many bytes its login shell prints before the first command, `began` how many seconds it takes until
+    then; None if not known.
     """
 
     failure: AgentlessError | None = None
     logged_in: bool = False
+    address: str = ""
     sessions: Sessions | None = None
     noise: int | None = None
     began: float | None = None
 
 
+Problem = Literal["", "missing", "not writable", "full", "hangs"]
+"""What keeps tasks from a folder or file, empty if nothing does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of the node that the inventory names under `key`. `problem` is empty, or what keeps tasks from it."""
+    """A folder of the node, or a file, that the inventory names under `key`. A `writable` one is for the login."""
 
     key: str
     path: str
-    problem: Literal["", "missing", "not writable", "full"] = ""
+    problem: Problem = ""
+    writable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,8 @@ class EngineCheckup:
 
     `program` is the path of its command, None if that is not there; `elsewhere` is where it would be. `fault` is what
     keeps it from answering, and `words` are its own. `registry` is the one of the node's image, `unreachable` is what
-    the engine says of it, None if it answers.
+    the engine says of it, None if it answers. `network` is that of the inventory, empty if every engine has it, and
+    `has_network` whether it is there, None if unknown.
     """
 
     program: str | None = None
@@ -138,6 +148,8 @@ class EngineCheckup:
     driver: str = ""
     registry: str = ""
     unreachable: str | None = None
+    network: str = ""
+    has_network: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

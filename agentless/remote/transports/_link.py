@@ -51,6 +51,11 @@ class SshTransport(Generic[C]):
         """As `Transport.sessions`."""
         return self._pool.sessions if self._pool is not None and self._pool.alive else None
 
+    @property
+    def address(self) -> str:
+        """As `Transport.address`."""
+        return self._last.address if self._last and self._node.addresses and self.alive else ""
+
     async def connect(self) -> None:
         """As `Transport.connect`; reads the SSH configuration each time, since it may have changed."""
         async with self._connecting:

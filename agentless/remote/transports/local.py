@@ -42,6 +42,11 @@ class LocalTransport:
     def sessions(self) -> None:
         """As `Transport.sessions`: there is no limit."""
 
+    @property
+    def address(self) -> str:
+        """As `Transport.address`: there is none."""
+        return ""
+
     async def connect(self) -> None:
         """There is nothing to reach."""
         self._connected = True

@@ -179,6 +179,7 @@ def node_view(node: Node) -> NodeView:
     seen, config = node.observation, node.config
     load = (seen.load if seen.error is None else None) or HostLoad()
     averages = load.load or (None, None, None)
+    works = seen.engine if seen.engine and not seen.engine.error else None
     return NodeView(
         name=node.name,
         state=node.state,
@@ -212,6 +213,10 @@ def node_view(node: Node) -> NodeView:
         network_out_bytes_per_second=load.network_out_bytes_per_second,
         numa=_numa(node),
         cards=without_driver(seen.host, seen.sample),
+        rootless=works.rootless if works else None,
+        image_store=works.store if works else None,
+        cgroup_version=works.cgroup_version if works else None,
+        missing_cgroups=tuple(sorted(works.lacks)) if works else (),
     )
 
 

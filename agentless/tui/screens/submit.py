@@ -260,7 +260,7 @@ class SubmitForm(Screen[None]):
             self.call_later(self._answered, [], [str(error)])
             return
         tasks = [start["task"] for start in starts if start["task"]]
-        self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
+        self.call_later(self._answered, tasks, [line for start in starts for line in start["message"].splitlines()])
 
     def _send(self, request: Row) -> list[Row]:
         """Send the request; what became of each task."""

@@ -56,7 +56,13 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
         """Show a node."""
         link = known.link(node)
         await known.heard([node])
-        return replace(node_view(known.cluster([node]).nodes[node]), sessions=link.session.sessions)
+        engine = link.observation.engine
+        return replace(
+            node_view(known.cluster([node]).nodes[node]),
+            sessions=link.session.sessions,
+            cdi_devices=tuple(sorted(engine.cdi)) if engine and not engine.error else None,
+            address_in_use=link.session.address,
+        )
 
     @app.get("/v1/nodes/{node}/images")
     async def images(node: str) -> tuple[ImageView, ...]:

@@ -31,7 +31,8 @@ class KnownHosts:
 
     `host` is its name as in a `known_hosts` line; `keys` are those recorded under that name, with their files.
     `portless` are those of the same machine's port 22: they are accepted on another port, too, but a new key there does
-    not contradict them. `authorities` sign host certificates; `revoked` keys are always refused.
+    not contradict them. `authorities` sign host certificates; `revoked` keys are always refused. `address` is where the
+    server is, empty if it is on record by that.
     """
 
     host: str
@@ -39,6 +40,7 @@ class KnownHosts:
     portless: tuple[str, ...] = ()
     authorities: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
+    address: str = ""
 
     def algorithms(self) -> list[str]:
         """All host key algorithms, those for which a key is on record first.
@@ -51,12 +53,13 @@ class KnownHosts:
 
     def check(self, key: str, node: str) -> None:
         """Return if `key` is the server's, else raise HostKeyRejected; `node` is what the user has to trust."""
-        shown = fingerprint(key)
+        shown, place = fingerprint(key), self.host + (f" at {self.address}" if self.address else "")
         if key in self.revoked:
             raise HostKeyRejected(
-                f"{node}: the host key {shown} of {self.host} is marked as revoked; another machine may be "
+                f"{node}: the host key {shown} of {place} is marked as revoked; another machine may be "
                 "impersonating it; do not connect",
                 host=self.host,
+                address=self.address,
                 key=key,
                 fingerprint=shown,
                 recorded=(shown,),
@@ -66,18 +69,20 @@ class KnownHosts:
             return
         if not self.keys:
             raise HostKeyRejected(
-                f"{node}: unknown host key of {self.host} ({key.split(maxsplit=1)[0]} {shown}); to trust it, run: "
+                f"{node}: unknown host key of {place} ({key.split(maxsplit=1)[0]} {shown}); to trust it, run: "
                 f"agentless nodes trust {node}",
                 host=self.host,
+                address=self.address,
                 key=key,
                 fingerprint=shown,
             )
         recorded = tuple(dict.fromkeys(fingerprint(known) for known, _ in self.keys))  # it may be in several files
         raise HostKeyRejected(
-            f"{node}: WARNING: the host key of {self.host} has changed from {', '.join(recorded)} to {shown}; "
+            f"{node}: WARNING: the host key of {place} has changed from {', '.join(recorded)} to {shown}; "
             f"another machine may be impersonating it; if you reinstalled it, run: ssh-keygen -R '{self.host}' -f "
             f"{self.keys[0][1]} && agentless nodes trust {node}",
             host=self.host,
+            address=self.address,
             key=key,
             fingerprint=shown,
             recorded=recorded,
@@ -111,7 +116,15 @@ def read(files: Iterable[Path], host: str, port: int, alias: str | None) -> Know
                     keys.append((key, path))
             elif not alias and not marker and _is_for(patterns, host.lower()):
                 portless.append(key)
-    return KnownHosts(name, tuple(keys), tuple(portless), tuple(marked["@cert-authority"]), tuple(marked["@revoked"]))
+    place = host_field(host, port)
+    return KnownHosts(
+        name,
+        tuple(keys),
+        tuple(portless),
+        tuple(marked["@cert-authority"]),
+        tuple(marked["@revoked"]),
+        "" if place == name else place,
+    )
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str, str]]:

@@ -71,6 +71,11 @@ class Hop:
         return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
 
     @property
+    def address(self) -> str:
+        """Its address, as a user writes it: `ubuntu@10.0.0.11`."""
+        return f"{self.user}@{self.host}" + ("" if self.port == 22 else f":{self.port}")
+
+    @property
     def by_hand(self) -> str:
         """The command that logs in there."""
         port = "" if self.port == 22 else f"-p {self.port} "

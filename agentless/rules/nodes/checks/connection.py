@@ -46,7 +46,7 @@ def way(node: NodeConfig, approach: Approach, contact: Contact) -> Iterator[Chec
     if failure and not contact.logged_in:
         yield _login(node, contact)
         return
-    yield ok("login", address_of(node) if node.user else f"{approach.login}@{node.host}")
+    yield ok("login", contact.address or (address_of(node) if node.user else f"{approach.login}@{node.host}"))
 
 
 def shell(node: NodeConfig, contact: Contact, login_shell: str = "") -> Check:
@@ -93,10 +93,10 @@ def sessions(contact: Contact) -> Check | None:
     return Check("sessions", "warning", seen, f"the SSH server allows only {seen} (MaxSessions)", fix, why)
 
 
-def reach(node: NodeConfig, error: str | None) -> Check:
-    """All of it in one check, by the name under which it was published first."""
+def reach(node: NodeConfig, error: str | None, address: str) -> Check:
+    """All of it in one check, by the name under which it was published first. `address` is the one that answers."""
     if error is None:
-        return ok("reach", f"{address_of(node)} via {node.connection}")
+        return ok("reach", f"{address or address_of(node)} via {node.connection}")
     return Check("reach", "failed", "cannot be reached", error, words=error)
 
 
@@ -129,14 +129,22 @@ def _name(node: NodeConfig, approach: Approach) -> Check:
 
 def _tcp(node: NodeConfig, approach: Approach) -> Check:
     place = f"port {approach.port} of {approach.host}"
+    seen, wrong = f"{place}: {approach.error}", f"{place} cannot be reached ({approach.error})"
+    if approach.usual:
+        wrong += f", but an SSH server answers at port 22 ({approach.usual})"
+        file = "the inventory" if node.port else "~/.ssh/config (Port), or in the inventory"
+        fix = f"# Set 'port: 22' for {node.name} in {file}."
+        why = "The port is probably a wrong one."
+        return Check("tcp", "failed", seen, wrong, fix, why, here=True)
     return Check(
         "tcp",
         "failed",
-        f"{place}: {approach.error}",
-        f"{place} cannot be reached ({approach.error})",
-        "# On the node, by its console: start the SSH server (its service is ssh on Debian and Ubuntu, else sshd)\n"
+        seen,
+        wrong,
+        "# By the console of the node; the service is ssh on Debian and Ubuntu:\n"
         "sudo systemctl enable --now ssh || sudo systemctl enable --now sshd\n"
-        f"# Or the port is another one: set 'port:' of {node.name} in the inventory; or a firewall blocks it.",
+        f"# If its port is another one, set 'port:' of {node.name} in the inventory.\n"
+        "# Or a firewall blocks it.",
         "Nothing answers at that address and port, so SSH cannot begin.",
     )
 
@@ -155,14 +163,15 @@ def _ssh(node: NodeConfig, approach: Approach) -> Check:
 
 def _host_key(node: NodeConfig, failure: HostKeyRejected) -> Check:
     trust = f"agentless nodes trust {node.name}"
+    place = failure.host + (f" at {failure.address}" if failure.address else "")
     if failure.revoked:
         why = "Whoever has this key can impersonate the node."
         return Check("host-key", "failed", failure.fingerprint, "the host key is revoked", "", why, words=str(failure))
     if not failure.recorded:
-        wrong = f"the host key {failure.fingerprint} of {failure.host} is not known"
+        wrong = f"the host key {failure.fingerprint} of {place} is not known"
         why = "Without a recorded key, another machine could pretend to be the node. Compare it first."
         return Check("host-key", "failed", failure.fingerprint, wrong, trust, why, here=True, words=str(failure))
-    wrong = f"the host key of {failure.host} has changed from {', '.join(failure.recorded)} to {failure.fingerprint}"
+    wrong = f"the host key of {place} has changed from {', '.join(failure.recorded)} to {failure.fingerprint}"
     forget = f"ssh-keygen -R {shlex.quote(failure.host)}"
     forget += f" -f {shlex.quote(failure.file)}" if failure.file else ""
     why = "The node was reinstalled, or another machine pretends to be it. Compare the key first."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from agentless.model.nodes.node import EngineFacts
 from agentless.model.units import format_size
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.nodes.checks import remedies
+from agentless.rules.nodes.checks.engine_remedies import Setup, setup_of
 
 NAMES = ("command", "socket", "docker", "storage", "disk")
 _FULL, _NEARLY = 256 << 20, 2 << 30
@@ -21,7 +23,7 @@ _SLOW_DRIVERS = {"vfs": "copies every layer for each container", "devicemapper":
 
 def access(node: Node, found: EngineCheckup, system: System, user: str) -> Iterator[Check]:
     """Whether the login, which is `user`, may ask the engine. After a check that failed, the others are missing."""
-    title, name = node.config.engine_title, node.config.name
+    title = node.config.engine_title
     if found.program is None:
         yield _command(node, found, system)
         return
@@ -29,20 +31,11 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
     if found.fault in ("denied", "sudo"):
         yield _denied(node, found, user)
         return
-    if found.socket:
-        owner = found.socket.owner if found.socket.exists else "does not exist"
-        yield ok("socket", f"{found.socket.path} {owner}")
+    if found.socket and found.socket.exists:
+        yield ok("socket", f"{found.socket.path} {found.socket.owner}")
     error = node.observation.engine.error if node.observation.engine else None
     if found.fault == "down" and not node.config.has_podman:
-        where = f" at {found.socket.path}" if found.socket else ""
-        why = "The docker command is there, but nobody answers it."
-        wrong = f"the Docker daemon on {name} does not answer{where}"
-        fix = remedies.start(system, "docker")
-        if found.socket and found.socket.path.startswith("/run/user/"):
-            fix = "systemctl --user enable --now docker"
-        look = "journalctl -u docker -n 50" if system.has_systemd else "dockerd --debug"
-        fix += f"\n# If it does not start: {look}"
-        yield Check("docker", "failed", found.words, wrong, fix, why, words=error or "")
+        yield _down(node, found, setup_of(node, system, found), user)
     elif error:
         yield Check("docker", "failed", error, error, words=error)
     elif found.fault:
@@ -51,10 +44,13 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
 
 def state(node: Node, found: EngineCheckup, system: System) -> Iterator[Check]:
     """How an engine that answers is set up."""
-    yield _storage(node, found)
+    setup = setup_of(node, system, found)
+    yield _storage(node, found, setup)
     if found.disk:
         yield _disk(node, found.disk)
-    yield _registry(node, found, system)
+    if found.network and found.has_network is not None:
+        yield _network(node, found)
+    yield _registry(node, found, setup)
 
 
 def limits(node: Node, system: System) -> Iterator[Check]:
@@ -62,18 +58,10 @@ def limits(node: Node, system: System) -> Iterator[Check]:
     engine = node.observation.engine
     if engine and engine.lacks:
         words = what_it_lacks(node.config, engine.lacks)
-        fix = "# In /etc/default/grub, add to GRUB_CMDLINE_LINUX: cgroup_enable=memory swapaccount=1\n"
-        fix += f"{remedies.sudo(system)}update-grub && {remedies.sudo(system)}reboot"
-        if engine.rootless:
-            fix = (
-                "sudo mkdir -p /etc/systemd/system/user@.service.d\n"
-                "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | "
-                "sudo tee /etc/systemd/system/user@.service.d/delegate.conf\n"
-                "sudo systemctl daemon-reload  # then log in again"
-            )
-        why = "Tasks with such a limit are started on other nodes only."
+        fix = setup_of(node, system).control_groups(frozenset(engine.lacks))
+        why = "Tasks with such a limit are started on other nodes only. Tasks without one run here."
         wrong = f"missing control groups: {', '.join(sorted(engine.lacks))}"
-        yield Check("limits", "failed", wrong, wrong, fix, why, words=words)
+        yield Check("limits", "warning", wrong, wrong, fix, why, words=words)
 
 
 def version(seen: EngineFacts | None) -> str:
@@ -105,33 +93,51 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
     return Check("command", "failed", "not found", f"there is no {program} command", fix, why, words=error)
 
 
+def _down(node: Node, found: EngineCheckup, setup: Setup, user: str) -> Check:
+    engine = node.observation.engine
+    socket = found.socket
+    where = f" at {socket.path}" + ("" if socket.exists else ", which does not exist") if socket else ""
+    wrong = f"the Docker daemon on {node.config.name} does not answer{where}"
+    fix = f"{setup.start(user)}\n# If it does not start: {setup.look()}"
+    why = "The docker command is there, but nobody answers it."
+    return Check("docker", "failed", found.words, wrong, fix, why, words=(engine.error if engine else None) or "")
+
+
 def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     engine = node.observation.engine
     error = (engine.error if engine else None) or ""
     login, user = shlex.quote(user) if user else '"$(id -un)"', user or "the login"
+    program = "podman" if node.config.has_podman else "docker"
     if found.fault == "sudo":
+        path = found.program if re.fullmatch(rf"/[\w./-]+/{program}", found.program or "") else f"/usr/bin/{program}"
         fix = (
-            f"echo {login}' ALL=(root) NOPASSWD:SETENV: /usr/bin/docker' | sudo tee /etc/sudoers.d/agentless\n"
+            f"echo {login}' ALL=(root) NOPASSWD:SETENV: {path}' | sudo tee /etc/sudoers.d/agentless\n"
             "sudo chmod 440 /etc/sudoers.d/agentless"
         )
         why = "sudo cannot ask for a password without a terminal."
-        return Check("socket", "failed", found.words, f"sudo does not let {user} run docker", fix, why, words=error)
+        return Check("socket", "failed", found.words, f"sudo does not let {user} run {program}", fix, why, words=error)
+    if node.config.has_podman:
+        wrong, fix = f"{user} may not use podman: {found.words}", f"{' '.join(node.config.docker)} info"
+        return Check("socket", "failed", found.words, wrong, f"{fix}  # shows what it is about", words=error)
     path = found.socket.path if found.socket else "the socket of Docker"
     owner = f" ({found.socket.owner})" if found.socket and found.socket.owner else ""
+    wrong = f"{user} may not use {path}{owner}"
+    if path.startswith("/run/user/"):
+        fix = f"# Set 'user:' of {node.config.name} in the inventory to the user of this engine."
+        why = "A rootless engine can be used by its own user only."
+        return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, here=True, words=error)
     fix = f"sudo usermod -aG docker {login}"
     why = "Only root and members of the group of the socket may use Docker. Members have root's rights on the node."
-    wrong = f"{user} may not use {path}{owner}"
     return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, words=error)
 
 
-def _storage(node: Node, found: EngineCheckup) -> Check:
+def _storage(node: Node, found: EngineCheckup, setup: Setup) -> Check:
     engine = node.observation.engine
     store = " in containerd's store" if engine and engine.store == "containerd" else ""
     seen = f"{found.driver or 'not reported'}{store}"
     if problem := _SLOW_DRIVERS.get(found.driver):
-        fix = '# In /etc/docker/daemon.json: {"storage-driver": "overlay2"}; images have to be pulled again.'
         wrong = f"storage driver {found.driver} {problem}"
-        return Check("storage", "warning", seen, wrong, fix, "Containers start slowly.")
+        return Check("storage", "warning", seen, wrong, setup.overlay(), "Containers start slowly.")
     return ok("storage", seen)
 
 
@@ -147,15 +153,24 @@ def _disk(node: Node, disk: Disk) -> Check:
     return Check("disk", "failed" if is_full else "warning", seen, wrong, fix, why)
 
 
-def _registry(node: Node, found: EngineCheckup, system: System) -> Check:
+def _network(node: Node, found: EngineCheckup) -> Check:
+    if found.has_network:
+        return ok("network", found.network)
+    wrong = f"there is no network {found.network} (network in the inventory)"
+    fix = f"{' '.join(node.config.docker)} network create {shlex.quote(found.network)}"
+    why = "Every container on this node is attached to it, so none starts."
+    return Check("network", "failed", "does not exist", wrong, fix, why)
+
+
+def _registry(node: Node, found: EngineCheckup, setup: Setup) -> Check:
     name = found.registry
     if found.unreachable is None:
         return ok("registry", f"{name} answers")
     host = "registry-1.docker.io" if name == "docker.io" else name
     wrong = f"{node.config.engine_title} cannot reach {name}: {found.unreachable}"
     fix = f"curl -sI https://{host}/v2/  # 401 or 200: the machine reaches it, only the engine does not\n"
-    fix += "# Behind a proxy, in /etc/docker/daemon.json:\n"
-    fix += '#   {"proxies": {"https-proxy": "http://PROXY:3128"}}\n'
-    fix += "\n".join(f"# {line.removeprefix('# ')}" for line in remedies.restart_docker(system).splitlines())
-    why = "Images that the node lacks cannot be pulled. Images that it has, and envs, work."
+    fix += setup.proxies()
+    why = "Images that the node lacks cannot be pulled. Images that it has work" + (
+        "." if setup.has_podman else ", and so do envs."
+    )
     return Check("registry", "warning", f"{name} does not answer", wrong, fix, why)

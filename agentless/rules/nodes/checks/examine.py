@@ -41,7 +41,7 @@ def _connection(node: Node, checkup: Checkup) -> Iterator[Check]:
         yield connection.shell(node.config, contact, checkup.machine.shell if checkup.machine else "")
     if error is None and (sessions := connection.sessions(contact)):
         yield sessions
-    yield connection.reach(node.config, error)
+    yield connection.reach(node.config, error, contact.address)
 
 
 def _expected(checkup: Checkup) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from agentless.model.nodes.check import Check, ok
-from agentless.model.nodes.checkup import Folder, Machine
+from agentless.model.nodes.check import Check, Verdict, ok
+from agentless.model.nodes.checkup import Folder, Machine, Problem
+from agentless.model.nodes.node import NodeConfig
 from agentless.model.units import format_duration, format_size
 from agentless.rules.nodes.checks import remedies
 
@@ -17,6 +18,19 @@ _LITTLE = 512 << 20
 """Bytes of memory, below which a container hardly starts."""
 _PACKAGES = {"grep": "grep", "sed": "sed"}
 """Of programs that are not in coreutils."""
+_WORDS: Mapping[Problem, str] = {
+    "missing": "does not exist",
+    "not writable": "is not writable for the login",
+    "full": "is full",
+    "hangs": "does not answer, as a network mount whose server is away",
+}
+_MATTERS: Mapping[str, tuple[Verdict, str]] = {
+    "local_temp": ("failed", "Tasks on this node get this folder."),
+    "shared_dir": ("warning", "Images and files that nodes share are kept there."),
+    "mounts": ("failed", "Every container on this node gets these mounts, so none starts."),
+    "cuda": ("warning", "Tasks without a container are started with this CUDA."),
+}
+"""By the key in the inventory: whether a task without that can run, and why it matters."""
 
 
 def checks(machine: Machine) -> Iterator[Check]:
@@ -26,8 +40,17 @@ def checks(machine: Machine) -> Iterator[Check]:
     yield _memory(machine)
     yield _flock(machine)
     yield _cgroups(machine)
-    for folder in machine.folders:
-        yield _folder(machine, folder)
+    for key in dict.fromkeys(folder.key for folder in machine.folders):
+        yield _folders(machine, key, [folder for folder in machine.folders if folder.key == key])
+
+
+def named_folders(node: NodeConfig) -> tuple[Folder, ...]:
+    """What the inventory names of a node and tasks need."""
+    found = [Folder(key, path) for key in ("local_temp", "shared_dir") if (path := getattr(node, key))]
+    found += [Folder("mounts", mount.source, writable=False) for mount in node.mounts]
+    if node.cuda:
+        found.append(Folder("cuda", f"{node.cuda}/.", writable=False))  # a file is none
+    return tuple(found)
 
 
 def _path(machine: Machine) -> Check:
@@ -84,18 +107,33 @@ def _cgroups(machine: Machine) -> Check:
     return Check("cgroups", "warning", "none mounted", "no control groups are mounted at /sys/fs/cgroup", fix, why)
 
 
-def _folder(machine: Machine, folder: Folder) -> Check:
-    if not folder.problem:
-        return ok(folder.key, f"{folder.path} is writable")
-    path, root = shlex.quote(folder.path), remedies.sudo(machine.system)
-    fixes = {
-        "missing": f"{root}mkdir -p {path} && {root}chown {shlex.quote(machine.user)} {path}",
-        "not writable": f"{root}chown {shlex.quote(machine.user)} {path} && {root}chmod u+rwx {path}",
-        "full": f"du -xh --max-depth=1 {path} | sort -h | tail  # what fills it",
-    }
-    words = {"missing": "does not exist", "not writable": "is not writable for the login", "full": "is full"}
-    fix = fixes[folder.problem]
-    if folder.problem == "missing":
-        fix = f"# If it is a network mount, mount it first: {root}mount {path}\n{fix}"
-    wrong = f"{folder.path} ({folder.key} in the inventory) {words[folder.problem]}"
-    return Check(folder.key, "failed", folder.problem, wrong, fix, "Tasks on this node get this folder.")
+def _folders(machine: Machine, key: str, folders: Sequence[Folder]) -> Check:
+    """The check of those that the inventory names under one key."""
+    bad = [folder for folder in folders if folder.problem]
+    if not bad:
+        word = "writable" if folders[0].writable else "there"
+        return ok(key, f"{', '.join(_path_of(each) for each in folders)} {'is' if len(folders) == 1 else 'are'} {word}")
+    words = [f"{_path_of(folder)} {_WORDS[folder.problem]}" for folder in bad]
+    wrong = f"{', '.join(words)} ({key} in the inventory)"
+    fix = "\n".join(dict.fromkeys(_fix(machine, folder) for folder in bad))
+    verdict, why = _MATTERS[key]
+    return Check(key, verdict, ", ".join(words), wrong, fix, why)
+
+
+def _fix(machine: Machine, folder: Folder) -> str:
+    path, root = shlex.quote(_path_of(folder)), remedies.sudo(machine.system)
+    user = shlex.quote(machine.user)
+    if folder.problem == "full":
+        return f"du -xh --max-depth=1 {path} | sort -h | tail  # what fills it"
+    if folder.problem == "hangs":
+        return f"{root}umount --force --lazy {path}\n{root}mount {path}"
+    if folder.problem == "not writable":
+        return f"{root}chown {user} {path} && {root}chmod u+rwx {path}"
+    if folder.key == "cuda":
+        return "ls -d /usr/local/cuda*  # what is there\n# Correct 'cuda:' in the inventory, or remove it."
+    owner = f" && {root}chown {user} {path}" if folder.writable else ""
+    return f"# If it is a network mount, mount it first: {root}mount {path}\n{root}mkdir -p {path}{owner}"
+
+
+def _path_of(folder: Folder) -> str:
+    return folder.path.removesuffix("/.")

@@ -17,6 +17,7 @@ _DOCKER: Mapping[Manager, str] = {"apt": "docker.io", "dnf": "moby-engine"}
 _RHEL = ("rhel", "centos", "rocky", "almalinux", "ol")
 _TOOLKIT = "nvidia-container-toolkit"
 """The name of NVIDIA's package in all distributions that have it."""
+ENDS_CONTAINERS = "# This ends running containers, unless Docker has live-restore:"
 
 
 def sudo(system: System) -> str:
@@ -48,19 +49,41 @@ def install_docker(system: System) -> str:
 
 def start(system: System, service: str) -> str:
     """Start a service, also after each boot."""
-    if system.manager == "apk" and not system.has_systemd:
-        return f"{sudo(system)}rc-update add {service} default\n{sudo(system)}rc-service {service} start"
-    return f"{sudo(system)}systemctl enable --now {service}"
+    root = sudo(system)
+    if system.has_systemd:
+        return f"{root}systemctl enable --now {service}"
+    if system.manager == "apk":
+        return f"{root}rc-update add {service} default\n{root}rc-service {service} start"
+    return f"{root}service {service} start"
 
 
 def restart_docker(system: System) -> str:
     """Restart Docker."""
-    words = (
-        "rc-service docker restart"
-        if system.manager == "apk" and not system.has_systemd
-        else ("systemctl restart docker")
-    )
-    return f"# This ends running containers, unless Docker has live-restore:\n{sudo(system)}{words}"
+    words = "rc-service docker restart" if system.manager == "apk" else "service docker restart"
+    words = "systemctl restart docker" if system.has_systemd else words
+    return f"{ENDS_CONTAINERS}\n{sudo(system)}{words}"
+
+
+def kernel_argument(system: System, words: str) -> str:
+    """Add words to the command line of the kernel; a reboot has to follow."""
+    root = sudo(system)
+    boot = {
+        "apt": (
+            f"printf 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"\\n' | "
+            f"{root}tee /etc/default/grub.d/agentless.cfg\n{root}update-grub"
+        ),
+        "dnf": f"{root}grubby --update-kernel=ALL --args='{words}'",
+        "zypper": (
+            f"# In /etc/default/grub, add to GRUB_CMDLINE_LINUX_DEFAULT: {words}\n"
+            f"{root}grub2-mkconfig -o /boot/grub2/grub.cfg"
+        ),
+        "pacman": (
+            f"# In /etc/default/grub, add to GRUB_CMDLINE_LINUX_DEFAULT: {words}\n"
+            f"{root}grub-mkconfig -o /boot/grub/grub.cfg"
+        ),
+        "apk": f"# In /etc/update-extlinux.conf, add to default_kernel_opts: {words}\n{root}update-extlinux",
+    }
+    return boot.get(system.manager, f"# Add to the command line of the kernel: {words}")
 
 
 def rebuild_initramfs(system: System) -> str:
