@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import stat
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentless.cli.nodes.doctor_script import script_of
+from agentless.cli.nodes.doctor_script import Script, script_of, write
 from agentless.engines.docker import checkup as engine_checkup
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
-from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
+from agentless.errors import AuthFailed, HostKeyRejected, Refused, Unreachable
 from agentless.gpus.nvidia import checkup as nvidia_checkup
 from agentless.gpus.nvidia.checks import checks as nvidia_checks
 from agentless.gpus.nvidia.checks import install_toolkit
@@ -601,22 +603,45 @@ def test_a_registry_that_refuses_an_image_has_answered(said: str, reached: bool)
 
 
 def views(*checks: Check) -> list[dict[str, Any]]:
-    return [
-        {**dict.fromkeys(("wrong", "fix", "why"), ""), **each}
-        for each in (
-            {"node": "node1", "check": c.name, "wrong": c.wrong, "fix": c.fix, "why": c.why, "here": c.here}
-            for c in checks
-        )
-    ]
+    return [asdict(check_view("node1", check)) for check in checks]
 
 
 def test_nothing_to_mend_is_no_script() -> None:
-    assert script_of(views(Check("a", "ok", "fine"))) == ""
+    assert script_of(views(Check("a", "ok", "fine")), warnings=True) is None
+
+
+def test_warnings_are_mended_if_that_is_wanted() -> None:
+    """Failed checks are, in any case."""
+    checks = views(Check("a", "warning", "", "slow", "tune"), Check("b", "failed", "", "broken", "mend"))
+    assert "tune" not in text_of(*checks, warnings=False)
+    assert "\n# a (warning): slow\ntune\n\n# b: broken\nmend\n" in text_of(*checks, warnings=True)
+    assert script_of(checks[:1], warnings=False) is None
+
+
+def text_of(*checks: dict[str, Any], warnings: bool = True) -> str:
+    script = script_of(checks, warnings=warnings)
+    assert script
+    return script.text
+
+
+def test_a_script_is_written_for_its_owner_alone_and_over_nothing(tmp_path: Path) -> None:
+    one, two = Script("node1", "on node1", "#!/bin/sh\n"), Script("node2", "on node2", "#!/bin/sh\ntrue\n")
+    folder = tmp_path / "new" / "fixes"
+    assert [path.name for path, _ in write(folder, [two])] == ["node2.sh"]
+    assert stat.S_IMODE((folder / "node2.sh").stat().st_mode) == 0o700
+    with pytest.raises(Refused, match=r"node2\.sh exists already, nothing written"):
+        list(write(folder, [one, two]))
+    assert [path.name for path in folder.iterdir()] == ["node2.sh"]
+    (folder / "node1.sh").symlink_to("elsewhere")
+    with pytest.raises(Refused, match=r"node1\.sh exists already"):
+        list(write(folder, [one]))
+    with pytest.raises(Refused, match=r"cannot write .*: File exists"):
+        list(write(folder / "node2.sh", [one]))
 
 
 def test_a_script_explains_itself_and_reboots_last_and_only_by_hand() -> None:
-    script = script_of(
-        views(
+    script = text_of(
+        *views(
             Check("bus", "failed", "", "nouveau holds it", "one\nsudo reboot", "because"),
             Check("disk", "failed", "", "full\nrm -rf /", "two"),
         )
@@ -632,9 +657,9 @@ def test_a_script_explains_itself_and_reboots_last_and_only_by_hand() -> None:
 
 
 def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:
-    script = script_of(views(Check("a", "failed", "", "x", "one"), Check("b", "failed", "", "y", "two", here=True)))
+    script = text_of(*views(Check("a", "failed", "", "x", "one"), Check("b", "failed", "", "y", "two", here=True)))
     assert "\n# Run here, where agentless runs:\n# two\n" in script
-    assert "where agentless runs. agentless" in script_of(views(Check("b", "failed", "", "y", "two", here=True)))
+    assert "where agentless runs. agentless" in text_of(*views(Check("b", "failed", "", "y", "two", here=True)))
 
 
 @pytest.mark.parametrize("user", ["ann;reboot", "$(reboot)", "a'b", "-x", "a b"])

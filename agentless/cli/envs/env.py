@@ -132,11 +132,12 @@ def rm(
     found = served.get(f"/v1/envs/{ref.name}")
     if not force:
         option = "--build-container " if build_container else ""
+        what = _container(found) if build_container else _what(ref, found)
         confirm(
-            f"Remove {_container(found) if build_container else _what(ref, found)}",
+            f"Remove {what}",
             "Nothing removed",
             unattended=Refused(
-                "Cannot ask for confirmation without a terminal. To remove without asking: agentless env rm "
+                f"Cannot ask for confirmation without a terminal. To remove {what} without asking: agentless env rm "
                 f"--yes {option}{ref}"
             ),
         )

@@ -53,12 +53,12 @@ def _say_assumed(envs: list[dict[str, Any]]) -> None:
 def _builder(env: dict[str, Any]) -> str:
     if env["node"] is None:
         return "-"
-    state = env["state"] or "unreachable"
+    state = env["state"] or "unknown"
     return f"{env['node']} ({_STATES.get(state, state)})"
 
 
 def _holders(env: dict[str, Any]) -> str:
-    return ", ".join(f"{node} (offline)" if node in env["offline"] else node for node in env["nodes"]) or "-"
+    return ", ".join(f"{node} (no answer)" if node in env["offline"] else node for node in env["nodes"]) or "-"
 
 
 _STATES = {"exited": "stopped", "created": "stopped"}

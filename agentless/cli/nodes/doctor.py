@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli.arguments import Json, ManyNodes
 from agentless.cli.client import client
-from agentless.cli.formats import Kind, Output
+from agentless.cli.formats import NAMED, Kind
 from agentless.cli.nodes import doctor_report
-from agentless.cli.nodes.doctor_script import script_of
-from agentless.cli.output import print_line, say
+from agentless.cli.nodes.doctor_script import Script, script_of, write
+from agentless.cli.output import confirm_done, print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.progress import progress
 from agentless.cli.table import Column
 from agentless.errors import UsageError
 
 Run = Annotated[bool, typer.Option("--run", help="Also start a container on each free GPU, and look what it sees")]
-Fix = Annotated[bool, typer.Option("--fix", help="Print a script for each node that mends it; runs nothing")]
-All = Annotated[bool, typer.Option("--all", "-v", help="Show every check of every node")]
+Fix = Annotated[
+    bool, typer.Option("--fix", help="Print a script for each node that mends what failed, or write it; run nothing")
+]
+All = Annotated[bool, typer.Option("--all", "-v", help="Show every check of every node; with --fix, mend warnings too")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT|DIR",
+        help="json, yaml, name, wide, or JSON fields to show as columns; with --fix, the folder for the scripts",
+        autocompletion=lambda incomplete: [word for word in NAMED if word.startswith(incomplete)],
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,32 +52,41 @@ def doctor(
 
     Shows what is wrong and how to mend it. Exits with code 1 if a check fails.
     """
-    style = _CHECKS.format(as_json, output)
-    if fix and (as_json or output):
-        raise UsageError("--fix prints scripts; omit --json and -o")
+    if fix and (as_json or output in NAMED):
+        raise UsageError("--fix makes scripts; omit --json, and use -o with a folder, like -o ./fixes")
+    style = _CHECKS.format(as_json, None if fix else output)
     served = client(context)
     with progress("Checking nodes"):
         found = served.get("/v1/doctor", node=nodes)
     if run:
         with progress("Starting a container on each free GPU"):
             found = doctor_report.merged(found, served.post("/v1/doctor/run", {"nodes": nodes or []}))
+    in_full = show_all or bool(nodes)
     if fix:
-        for text in filter(None, map(script_of, doctor_report.by_node(found).values())):
-            print_lines(text)
+        _mend(found, output, warnings=in_full)
     elif style.word:
         style.show(found, _COLUMNS, "No nodes in the inventory")
     elif found:
         with paged():
-            doctor_report.show(found, in_full=show_all or bool(nodes))
+            doctor_report.show(found, in_full=in_full)
     else:
         say("No nodes in the inventory")
     return int(any(check["ok"] is False for check in found))
 
 
-def print_lines(text: str) -> None:
-    """Print a text of several lines."""
-    for line in text.splitlines():
-        print_line(line)
+def _mend(found: list[dict[str, Any]], folder: str | None, *, warnings: bool) -> None:
+    """Print the scripts, or write them into a folder."""
+    made = (script_of(checks, warnings=warnings) for checks in doctor_report.by_node(found).values())
+    scripts: list[Script] = [script for script in made if script]
+    if not scripts:
+        say("Nothing to mend" if warnings else "Nothing has failed. For warnings, too: agentless doctor --fix --all")
+    if folder is not None:
+        for path, script in write(Path(folder), scripts):
+            confirm_done(f"Wrote {path}: read it, then run it {script.place}")
+        return
+    for script in scripts:
+        for line in script.text.splitlines():
+            print_line(line)
 
 
 def failed(checks: list[dict[str, Any]]) -> str:

@@ -53,7 +53,7 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
             shown = [check for check in shown if is_bad(check) or _is_trial(check)]
         _checks(_as_before(_joined(shown), said), in_full=in_full)
     if not in_full and any(verdict_of(check) != "ok" for check in found):
-        print_line("Details: agentless doctor NODE; scripts with fixes: agentless doctor --fix")
+        print_line("Details: agentless doctor NODE; scripts that mend: agentless doctor --fix (with warnings: --all)")
 
 
 def verdict_of(check: Mapping[str, Any]) -> str:

@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 class Envs:
     """The records of envs, as true as the last look at the nodes; `sights` is what each had then.
 
-    `programs` counts what is open in the build container of an env.
+    `silent` are nodes whose engine did not answer the last look: their sight is an earlier one. `programs` counts what
+    is open in the build container of an env.
     """
 
     def __init__(self, store: EnvStore, nodes: Nodes, ledger: Ledger, lookup: Lookup, clock: Clock) -> None:
@@ -48,6 +49,7 @@ class Envs:
         self._lookup = lookup
         self.records: dict[str, EnvRecord] = store.load()
         self.sights: dict[str, Sight] = {}
+        self.silent: set[str] = set()
         self.programs: Counter[str] = Counter()
         self._looked = 0.0
         self._asking = asyncio.Lock()
@@ -73,6 +75,7 @@ class Envs:
         asked = {link.node.name: link for link in links}
         answers = await asyncio.gather(*map(_seen, asked.values()))
         seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
+        self.silent = (self.silent | asked.keys()) - seen.keys()
         keeping = {name for name, link in self.nodes.links.items() if link.runtime.envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
@@ -203,16 +206,19 @@ class Envs:
             )
             for number, each in sorted(record.versions.items())
         )
+        away = [
+            link.node.name for link in self.nodes.links.values() if not link.online or link.node.name in self.silent
+        ]
         container = self.sights.get(record.home or "", Sight()).container(name)
         current = next((each for each in versions if each.current), None)
         return EnvView(
             name=name,
             node=record.home,
-            state=container.state if container else None,
+            state=container.state if container and record.home not in away else None,
             version=current.version if current else None,
             size_bytes=current.size_bytes if current else None,
             nodes=current.nodes if current else (),
-            offline=tuple(link.node.name for link in self.nodes.links.values() if not link.online),
+            offline=tuple(away),
             versions=versions,
             assumed=record.assumed,
         )

@@ -99,8 +99,24 @@ class Prune:
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})
         else:
-            why = _ended_in_it(link, result.err) or envs_of(link).complaint(result.err)
+            why = self._kept_by(link, result.err) or envs_of(link).complaint(result.err)
             stays.append({"node": link.node.name, "what": image, "why": why})
+
+    def _kept_by(self, link: NodeLink, words: str) -> str:
+        """Whose container keeps an image by these words of the engine, and what to do; empty if none does."""
+        if "dependent child images" in words:
+            return "another image there was made from it"
+        if not (named := re.search("container ([0-9a-f]{12})", words)):
+            return ""
+        for each in link.containers:
+            if each.id.startswith(named[1]) and (task := named_task(each)) and is_task_id(task):
+                return f"the container of task {task} uses it; remove the task first: agentless rm {task}"
+        for made in self._envs.sights.get(link.node.name, Sight()).containers:
+            if made.id.startswith(named[1]):
+                again = f"agentless env rm --build-container {made.env}"
+                return f"the build container of env {made.env} was made from it; remove that first: {again}"
+        remove = f"{' '.join(link.node.docker)} rm -f {named[1]}"
+        return f"container {named[1]}, which is not one of agentless, uses it; to remove that, run there: {remove}"
 
     async def prune(self, by: Caller, *, dry_run: bool) -> dict[str, Any]:
         """Remove unused versions before the current one, and leftovers of interrupted work."""
@@ -132,14 +148,3 @@ class Prune:
             await envs.look_at(*envs.online())
             envs.publish("", "pruned", f"{len(removed)} images and containers, by {by}")
         return {"removed": removed, "stays": stays, "dry_run": dry_run}
-
-
-def _ended_in_it(link: NodeLink, words: str) -> str:
-    """Which task's container, kept since its end, keeps an image by these words of the engine; empty if none does."""
-    named = re.search("container ([0-9a-f]{12})", words)
-    tasks = [
-        task
-        for each in link.containers
-        if named and each.id.startswith(named[1]) and (task := named_task(each)) and is_task_id(task)
-    ]
-    return f"the container of task {tasks[0]} uses it; remove the task first: agentless rm {tasks[0]}" if tasks else ""
