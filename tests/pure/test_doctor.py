@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import stat
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,13 +40,16 @@ from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.tasks.spec import Mount
 from agentless.remote import checkup as machine_checkup
-from agentless.rules.nodes.checks import remedies
+from agentless.rules.nodes.checks import connection, gpus, remedies
+from agentless.rules.nodes.checks import engine as engine_checks
+from agentless.rules.nodes.checks import machine as machine_checks
 from agentless.rules.nodes.checks.examine import examine
 from agentless.rules.nodes.checks.machine import named_folders
 from agentless.rules.views.publish import check_view
 from tests.engines import RENDERER
 from tests.pure.build import NOW, cluster, reading, seen
 
+ROOT = Path(__file__).parents[2]
 DEBIAN = System("debian", (), "Debian GNU/Linux 12", "apt", is_root=True)
 APPROACH = Approach("node1", "node1.lab", 22, "ann", addresses=("10.0.0.1",), banner="SSH-2.0-OpenSSH_9.2")
 MACHINE = Machine(
@@ -412,7 +417,7 @@ def test_a_rootless_engine_gets_its_control_groups_by_delegation_and_needs_versi
 )
 def test_a_daemon_is_started_as_its_service_is_kept(system: System, socket: str, fix: str) -> None:
     gone = Socket(socket, exists=False, writable=False)
-    down = {"fault": "down", "words": "Cannot connect", "socket": gone}
+    down: dict[str, Any] = {"fault": "down", "words": "Cannot connect", "socket": gone}
     assert fix in fix_of("docker", EngineFacts(error="down"), system, **down)
     known = replace(WELL, engine=replace(ENGINE, **down))
     checks = {check.name: check for check in found(known, engine=EngineFacts(error="down"))}
@@ -421,12 +426,12 @@ def test_a_daemon_is_started_as_its_service_is_kept(system: System, socket: str,
 
 
 def test_who_may_not_use_an_engine_is_told_what_helps_with_that_one() -> None:
-    denied = {"fault": "denied", "words": "permission denied"}
+    denied: dict[str, Any] = {"fault": "denied", "words": "permission denied"}
     theirs = Socket("/run/user/7/docker.sock", exists=True, writable=False)
     error = EngineFacts(error="denied")
     assert "'user:' of node1" in fix_of("socket", error, **denied, socket=theirs)
     assert fix_of("socket", error, docker="podman", **denied).startswith("podman info")
-    sudo = {"fault": "sudo", "words": "sudo: a password is required"}
+    sudo: dict[str, Any] = {"fault": "sudo", "words": "sudo: a password is required"}
     assert "NOPASSWD:SETENV: /usr/bin/podman'" in fix_of(
         "socket", error, docker="podman", program="/x;y/podman", **sudo
     )
@@ -597,6 +602,32 @@ def test_a_registry_that_refuses_an_image_has_answered(said: str, reached: bool)
     answer = engine_checkup.parse(COMMANDS, {engine_checkup.SECTION: Result(0, output.encode())})
     assert answer
     assert (answer.registry, answer.unreachable is None) == ("ghcr.io", reached)
+
+
+# ---------------------------------------------------------------------- the documentation
+
+
+def names_in_the_code() -> set[str]:
+    """The name of each check that is made anywhere."""
+    names = {*connection.NAMES, *machine_checks.NAMES, *engine_checks.NAMES, *machine_checks.KEYS, gpus.DRIVER}
+    folders = ("rules/nodes/checks", "gpus", "controller/nodes")
+    for file in (file for folder in folders for file in (ROOT / "agentless" / folder).rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args:
+                made = {"Check": 0, "ok": 0, "skipped": 0, "broken": 0, "CheckView": 1}.get(call.func.id)
+                name = None if made is None else call.args[made]
+                if isinstance(name, ast.Constant):
+                    names.add(str(name.value))
+    return names
+
+
+def test_the_page_has_a_row_for_each_check() -> None:
+    page = (ROOT / "docs/how-to/nodes/doctor.md").read_text()
+    table = page.partition("## All checks\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ((?:`[a-z_-]+` ?)+)\| \S", table, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(names_in_the_code())
+    obstacles = page.partition("## The usual obstacles\n")[2]
+    assert set(re.findall(r"^\| `([a-z_-]+)`:", obstacles, re.MULTILINE)) <= names_in_the_code()
 
 
 # ---------------------------------------------------------------------- the script

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +98,31 @@ def test_a_pipe_gets_one_whole_line_a_row_and_one_long_command_pushes_no_other_r
     lines = in_pipe(row(command="x" * 500, reason=LONG), row(reason="stopping"))
     assert [re.split(" {2,}", line)[2:] for line in lines[1:]] == [["x" * 500, LONG], ["sleep 60", "stopping"]]
     assert len(lines[2]) < 100
+
+
+RANKED = [
+    Column("NODE", lambda row: row["id"]),
+    Column("DISK", lambda _: "32.1/252 GiB", wide=True, rank=1),
+    Column("ADDRESS", lambda _: "root@gpu-server-02.example.org", wide=True, rank=2),
+    Column("REASON", lambda row: row["reason"], wraps=True),
+]
+
+
+@pytest.mark.parametrize(("wide", "left_out"), [(80, ""), (40, "ADDRESS"), (12, "DISK, ADDRESS")])
+def test_a_wide_table_leaves_out_what_matters_least_until_it_fits(
+    wide: int, left_out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Terminal()
+    with mock.patch.dict(os.environ, {"COLUMNS": str(wide), "NO_COLOR": "1"}), contextlib.redirect_stdout(out):
+        show(RANKED, [row("node1", reason="cannot be reached, for a reason that is longer than a line")], wide=True)
+    lines = out.getvalue().splitlines()
+    assert max(map(width, lines)) <= wide
+    assert [title for title in ("DISK", "ADDRESS") if title not in lines[0]] == left_out.split(", ") * bool(left_out)
+    assert capsys.readouterr().err == (f"Not shown in {wide} columns: {left_out}\n" if left_out else "")
+
+
+def test_a_wide_table_to_a_pipe_is_whole() -> None:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        show(RANKED, [row("node1", reason=LONG)], wide=True)
+    assert out.getvalue().splitlines()[1] == f"node1  32.1/252 GiB  root@gpu-server-02.example.org  {LONG}"

@@ -172,6 +172,33 @@ def test_a_port_at_which_nobody_listens(world, node):
     turns_green(world)
 
 
+def test_a_port_that_is_not_the_one_of_the_ssh_server(world):
+    world.inventory(port="2222")
+    found = turns_red(world, "tcp")
+    assert "but an SSH server answers at port 22 (SSH-2.0-" in found["wrong"]
+    assert found["fix"] == "# Set 'port: 22' for node1 in the inventory."
+    lines = world.cli("doctor", "node1", code=1).out.splitlines()
+    (others,) = [line for line in lines if "skipped; fix" in line]
+    assert others.split()[:6] == ["others", "-", "ssh,", "host-key,", "login,", "shell,"]
+    world.inventory(port="22")
+    turns_green(world)
+
+
+@pytest.mark.slow
+def test_the_address_that_answers_is_shown(world, node):
+    world.leave()
+    world.inventory(host="node1.invalid", address=f"['{node.host}']")
+    assert f"of node1.invalid at {node.host} is not known" in turns_red(world, "host-key")["wrong"]
+    said = world.cli("nodes", "trust", "--yes", "node1").out
+    assert f"node1: node1.invalid at {node.host} presents host key SHA256:" in said
+    assert said.endswith(f"node1: host key recorded, node reachable at root@{node.host}\n")
+    assert f" reached  root@{node.host}\n" in world.cli("nodes", "show", "node1").out
+    assert world.cli.json("nodes", "show", "node1")["address_in_use"] == f"root@{node.host}"
+    checks = {check["check"]: check["seen"] for check in world.cli.json("doctor", "node1")}
+    assert (checks["login"], checks["reach"]) == (f"root@{node.host}", f"root@{node.host} via asyncssh")
+    (world.cli.config / "known_hosts").unlink()
+
+
 @pytest.mark.slow
 def test_a_port_of_something_else(world, lab):
     host, port = lab.add_closing_server()
@@ -307,13 +334,50 @@ def test_a_folder_of_the_inventory_that_is_missing(world, node):
     folder.rmdir()
 
 
+@pytest.mark.slow
+def test_what_else_the_inventory_names_and_the_node_lacks(world, node):
+    """Exactly what a task would miss: mounts that were once there, a CUDA, a shared folder."""
+    mount, cuda, shared = (node.dir / name for name in ("data", "cuda-9", "shared"))
+    world.inventory(mounts=f"['{mount}:/data:ro', '/etc:/etc2:ro']")
+    found = turns_red(world, "mounts")
+    assert found["wrong"] == f"{mount} does not exist (mounts in the inventory)"
+    assert f"cannot mount {mount}" in world.cli("submit", "node1::0", "--", "true", code=1).err
+    world.run(found["fix"])
+    turns_green(world)
+    world.inventory(cuda=f"{{path: {cuda}}}")
+    cuda.write_text("not a folder")
+    assert "ls -d /usr/local/cuda*" in turns_red(world, "cuda", "warning")["fix"]
+    cuda.unlink()
+    cuda.mkdir()
+    turns_green(world)
+    text = world.cli.inventory.read_text()
+    world.cli.write_inventory(text.replace("nodes:", f"defaults: {{shared_dir: {shared}}}\nnodes:"))
+    world.run(turns_red(world, "shared_dir", "warning")["fix"])
+    turns_green(world)
+    for folder in (mount, cuda, shared):
+        folder.rmdir()
+
+
 # ---------------------------------------------------------------------- the engine
+
+
+def test_a_network_that_is_not_there(world, node):
+    world.inventory(network="doctors")
+    fix = turns_red(world, "network")["fix"]
+    assert fix == "docker network create doctors"
+    node.sh(fix).check_returncode()
+    turns_green(world)
+    node.sh("docker network rm doctors").check_returncode()
 
 
 @pytest.mark.slow
 def test_a_daemon_that_does_not_run(world, node):
     node.stop_docker()
-    assert "systemctl enable --now docker" in turns_red(world, "docker")["fix"]
+    found = turns_red(world, "docker")
+    assert found["fix"].startswith("service docker start\n")  # a node of the lab was not booted by systemd
+    assert found["wrong"].endswith(f"does not answer at {node.docker_socket}, which does not exist")
+    assert found["detail"].endswith("run: systemctl enable --now docker")
+    assert "socket" not in {check["check"] for check in world.cli.json("doctor", "node1", code=1) if check["ok"]}
     node.start_docker()
     turns_green(world)
 
@@ -358,7 +422,7 @@ def test_a_disk_that_is_full(world, node):
 def test_a_control_group_that_is_missing(world, node):
     node.stop_docker()
     node.start_docker(["memory"])
-    assert "cgroup_enable=memory" in turns_red(world, "limits")["fix"]
+    assert "cgroup_enable=memory" in turns_red(world, "limits", "warning")["fix"]
     node.stop_docker()
     node.start_docker()
     turns_green(world)
@@ -610,6 +674,12 @@ def test_a_script_is_printed_and_nothing_of_it_is_run(world, node):
     turns_red(world, "local_temp")
     script = world.cli("doctor", "--fix", code=1).out
     assert not folder.exists()
+    scripts = node.dir / "scripts"
+    said = world.cli("doctor", "--fix", "-o", str(scripts), code=1).out
+    assert said == f"Wrote {scripts}/node1.sh: read it, then run it on node1\n"
+    assert (scripts / "node1.sh").read_text() == script
+    assert "node1.sh exists already" in world.cli("doctor", "--fix", "-o", str(scripts), code=3).err
+    shutil.rmtree(scripts)
     done = node.sh(script)
     assert done.returncode == 0, done
     turns_green(world)

@@ -105,6 +105,37 @@ def test_a_build_container_is_stopped_and_what_is_run_in_it_starts_it(agentless,
 
 
 @pytest.mark.slow
+def test_what_is_kept_by_a_container_is_said_and_whose_it_is(agentless, node1):
+    made(agentless, "base", "echo 1 >/x")
+    build = node1.ask_docker("GET", "/containers/agentless-env-base/json")["Id"][:12]
+    said = agentless("env", "rm", "--yes", "base:1", code=1).err
+    assert "the build container of env base was made from it; remove that first: agentless env rm --build-" in said, (
+        build
+    )
+    stranger = node1.sh("docker run -d agentless/base:1 sleep 600").stdout[:12]
+    agentless("env", "rm", "--build-container", "--yes", "base")
+    said = agentless("env", "rm", "--yes", "base", code=1).err
+    assert (
+        f"container {stranger}, which is not one of agentless, uses it; to remove that, run there: docker rm -f" in said
+    )
+    node1.sh(f"docker rm -f {stranger}").check_returncode()
+    agentless("env", "rm", "--yes", "base")
+
+
+@pytest.mark.slow
+def test_the_state_of_a_build_container_is_unknown_while_its_engine_does_not_answer(agentless, node1):
+    agentless("env", "create", "dark", "--from", "busybox", "--on", "node1")
+    asked = agentless("env", "rm", "--build-container", "dark", code=3).err
+    assert "the whole env, which has no version" in asked
+    node1.stop_docker()
+    assert "node1 (unknown)" in agentless("env", "list").out
+    assert agentless.json("env", "list")[0]["state"] is None
+    node1.start_docker()
+    until(lambda: "node1 (stopped)" in agentless("env", "list").out)
+    agentless("env", "rm", "--yes", "dark")
+
+
+@pytest.mark.slow
 def test_a_build_container_in_which_somebody_works_is_neither_stopped_nor_removed(agentless):
     agentless("env", "create", "idle", "--from", "busybox", "--on", "node1")
     agentless("env", "stop", "idle")

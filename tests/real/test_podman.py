@@ -72,6 +72,9 @@ def test_doctor_says_that_it_is_podman_that_hands_out_gpus(agentless):
     found = {check["check"]: (check["ok"], check["detail"]) for check in agentless.json("doctor")}
     assert found["docker"] == (True, "version podman 4.3.1")
     assert found["toolkit"] == (True, "podman can use GPUs")
+    fixes = {check["check"]: check["fix"] for check in agentless.json("doctor")}
+    assert "/etc/containers/containers.conf" in fixes["registry"]
+    assert "docker" not in fixes["registry"].partition("\n")[2]
     assert {ok for ok, _ in found.values()} == {True}
 
 

@@ -135,8 +135,9 @@ def _checks(checks: Sequence[Row], *, in_full: bool) -> None:
 
 def _remedy(check: Row, indent: str, *, in_full: bool) -> None:
     """The commands, which are not wrapped because they are there to be copied, and why it matters."""
-    for line in wrapped(check.get("why") or "", len(indent)) if in_full else ():
-        print_line((indent + line).rstrip())
+    if in_full and (why := check.get("why")):
+        for line in wrapped(why, len(indent)):
+            print_line(indent + line)
     fix = (check.get("fix") or "").splitlines()
     if fix:
         place = "Run here:" if check.get("here") else f"Run on {check['node']}:"

@@ -31,6 +31,8 @@ _MATTERS: Mapping[str, tuple[Verdict, str]] = {
     "cuda": ("warning", "Tasks without a container are started with this CUDA."),
 }
 """By the key in the inventory: whether a task without that can run, and why it matters."""
+KEYS = tuple(_MATTERS)
+"""The checks of what the inventory names."""
 
 
 def checks(machine: Machine) -> Iterator[Check]:
