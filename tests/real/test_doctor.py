@@ -5,12 +5,15 @@ Not made here are distributions other than Debian, and GPUs: what a driver says 
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from agentless.formats import look_image
 from tests.lab import Lab, Node
 from tests.real.cli import Cli, containers, finish, until
 
@@ -591,6 +595,77 @@ def test_nothing_is_left_when_somebody_leaves_in_the_middle(world, node, how, ho
     seen.unlink()
     turns_green(world)
     assert [gpu["state"] for gpu in cli.json("gpus", "node1")] == ["free", "free"]
+
+
+@pytest.mark.slow
+def test_what_a_broken_off_trial_has_left_is_removed_and_nothing_else(world, node):
+    """Its script was killed, as when the node went down: by the mark, it began more than an hour ago."""
+    recent = f"{int(time.time())}-0123abcd"
+    marks = {"old": "1000000000-0123abcd", "recent": recent, "others": "yes", "like": "1000000000-0123abcdz"}
+    for name, mark in marks.items():
+        tag = f"agentless-doctor:{mark}"
+        image = look_image.archive(platform.machine(), mark)
+        assert image
+        loaded = node.dir / "look.tar"
+        loaded.write_bytes(image)
+        labels = f"--label agentless.task=doctor-{name} --label agentless.doctor={mark}"
+        made = node.sh(f"docker load -i {loaded} && docker create --name {name} {labels} {tag}")
+        assert made.returncode == 0, made
+    node.sh("docker create --name user --label agentless.doctor=1000000000-0123abcd busybox").check_returncode()
+    node.sh("docker tag busybox agentless-doctor:1000000000-ffffffff").check_returncode()
+    found = runs(world.cli.json("doctor", "--run", "node1"))
+    assert {verdict for verdict, _ in found.values()} == {"ok"}, found
+    assert set(containers(node)) == {"recent", "others", "like", "user"}
+    tags = node.sh("docker images --format '{{.Tag}}' agentless-doctor").stdout.split()
+    assert set(tags) == {"1000000000-ffffffff", *(marks[name] for name in ("recent", "others", "like"))}
+    node.sh(
+        "docker rm recent others like user; docker images --format '{{.Repository}}:{{.Tag}}' agentless-doctor | "
+        "xargs docker rmi"
+    ).check_returncode()
+    assert left_over(node) == []
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_taken_after_the_look_is_said_to_be_held_and_by_whom(world, node, hook):
+    """Two controllers try a node at once: the first comes to GPU 1 when the second has a container there."""
+    node.dir.joinpath("gates").mkdir()
+    hook(GATED.format(python=sys.executable, gates=node.dir / "gates", uuids=node.gpu_uuids))
+    first, second = world.cli, Cli(world.lab, "second")
+    second.write_inventory(first.inventory.read_text())
+    for cli in (first, second):
+        cli.get("/v1/nodes")
+    out = {}
+    for at, cli in enumerate((first, second)):
+        out[at] = cli.start("doctor", "--run", "node1", "--json", stdout=subprocess.PIPE)
+        until(node.dir.joinpath(f"gates/at{at}").exists)
+    node.dir.joinpath("gates/open0").touch()
+    found = runs(json.loads(out[0].communicate(timeout=120)[0]))
+    holder = next(name for name in containers(node) if name.startswith("agentless-doctor-"))
+    assert found["run 0"][0] == "ok"
+    assert found["run 1"][0] == "skipped"
+    assert f"GPU 1 is held by task {holder.removeprefix('agentless-')} of " in found["run 1"][1]
+    node.dir.joinpath("gates/open1").touch()
+    found = runs(json.loads(out[1].communicate(timeout=120)[0]))
+    assert found["run 0"][0] == "skipped"
+    assert found["run 1"][0] == "ok"
+    assert left_over(node) == []
+    shutil.rmtree(node.dir / "gates")
+    second.close()
+
+
+GATED = """#!{python}
+import json, pathlib, sys, time
+state = json.load(sys.stdin)
+config = json.load(open(state["bundle"] + "/config.json"))
+told = [word for word in config["process"]["env"] if word.startswith("NVIDIA_VISIBLE_DEVICES=")]
+for number, uuid in enumerate({uuids}):
+    if uuid in told[0]:
+        gates = pathlib.Path("{gates}")
+        gates.joinpath("at" + str(number)).touch()
+        while not gates.joinpath("open" + str(number)).exists():
+            time.sleep(0.05)
+"""
+"""Holds the start of the container on each GPU until its gate is open."""
 
 
 # ---------------------------------------------------------------------- what is printed

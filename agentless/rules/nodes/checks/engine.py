@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Disk, EngineCheckup, System
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.text import shell_word
 from agentless.model.units import format_size
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.nodes.checks import remedies
@@ -92,9 +92,8 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
     error = (engine.error if engine else None) or ""
     if found.elsewhere:
         wrong = f"{program} is {found.elsewhere}, which is not on the PATH of a login without a terminal"
-        new = " ".join((*words[:-1], found.elsewhere)) if len(words) == 1 else found.elsewhere
-        fix = f"# In the inventory, for {node.config.name}:\n#   docker: {new}\n"
-        fix += f"{remedies.sudo(system)}ln -s {shlex.quote(found.elsewhere)} /usr/local/bin/"
+        fix = f"# In the inventory, for {node.config.name}:\n#   docker: {shell_word(found.elsewhere)}\n"
+        fix += f"{remedies.sudo(system)}ln -s -- {shell_word(found.elsewhere)} /usr/local/bin/"
         why = "SSH gives commands another PATH than a terminal."
         return Check("command", "failed", "not on PATH", wrong, fix, why, words=error)
     install = remedies.install_docker(system)
@@ -108,7 +107,7 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
 def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     engine = node.observation.engine
     error = (engine.error if engine else None) or ""
-    login, user = shlex.quote(user) if user else '"$(id -un)"', user or "the login"
+    login, user = shell_word(user) if user else '"$(id -un)"', user or "the login"
     if found.fault == "sudo":
         fix = (
             f"echo {login}' ALL=(root) NOPASSWD:SETENV: /usr/bin/docker' | sudo tee /etc/sudoers.d/agentless\n"
@@ -140,7 +139,7 @@ def _disk(node: Node, disk: Disk) -> Check:
     if disk.free >= _NEARLY:
         return ok("disk", seen)
     is_full = disk.free < _FULL
-    docker = " ".join(node.config.docker)
+    docker = " ".join(map(shell_word, node.config.docker))
     fix = f"{docker} system df  # what could go\n{docker} container prune\n{docker} image prune"
     wrong = f"the disk of {node.config.engine_title} is {'full' if is_full else 'nearly full'}: {seen}"
     why = "A container writes there, and images are kept there."
@@ -153,7 +152,7 @@ def _registry(node: Node, found: EngineCheckup, system: System) -> Check:
         return ok("registry", f"{name} answers")
     host = "registry-1.docker.io" if name == "docker.io" else name
     wrong = f"{node.config.engine_title} cannot reach {name}: {found.unreachable}"
-    fix = f"curl -sI https://{host}/v2/  # 401 or 200: the machine reaches it, only the engine does not\n"
+    fix = f"curl -sI {shell_word(f'https://{host}/v2/')}  # 401 or 200: the machine reaches it, only the engine does not\n"
     fix += "# Behind a proxy, in /etc/docker/daemon.json:\n"
     fix += '#   {"proxies": {"https-proxy": "http://PROXY:3128"}}\n'
     fix += "\n".join(f"# {line.removeprefix('# ')}" for line in remedies.restart_docker(system).splitlines())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Folder, Machine
+from agentless.model.text import shell_word
 from agentless.model.units import format_duration, format_size
 from agentless.rules.nodes.checks import remedies
 
@@ -87,10 +87,10 @@ def _cgroups(machine: Machine) -> Check:
 def _folder(machine: Machine, folder: Folder) -> Check:
     if not folder.problem:
         return ok(folder.key, f"{folder.path} is writable")
-    path, root = shlex.quote(folder.path), remedies.sudo(machine.system)
+    path, user, root = shell_word(folder.path), shell_word(machine.user), remedies.sudo(machine.system)
     fixes = {
-        "missing": f"{root}mkdir -p {path} && {root}chown {shlex.quote(machine.user)} {path}",
-        "not writable": f"{root}chown {shlex.quote(machine.user)} {path} && {root}chmod u+rwx {path}",
+        "missing": f"{root}mkdir -p {path} && {root}chown {user} {path}",
+        "not writable": f"{root}chown {user} {path} && {root}chmod u+rwx {path}",
         "full": f"du -xh --max-depth=1 {path} | sort -h | tail  # what fills it",
     }
     words = {"missing": "does not exist", "not writable": "is not writable for the login", "full": "is full"}
