@@ -186,6 +186,7 @@ def test_two_trials_have_images_of_their_own() -> None:
 
 
 def member(archive: bytes, name: str) -> bytes:
-    file = tarfile.open(fileobj=io.BytesIO(archive)).extractfile(name)
-    assert file
-    return file.read()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        file = tar.extractfile(name)
+        assert file
+        return file.read()

@@ -149,5 +149,5 @@ def test_no_word_has_a_control_character_and_its_line_is_told(tmp_path: Path, co
 def test_a_mount_that_gives_gpus_is_refused(tmp_path: Path, target: str) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(f"version: 1\nnodes:\n  n1: {{host: h, mounts: [/dev/null:{target}]}}\n")
-    with pytest.raises(InventoryError, match="a mount at .* would give tasks GPUs"):
+    with pytest.raises(InventoryError, match=r"a mount at .* would give tasks GPUs"):
         load(file)

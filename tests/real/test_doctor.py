@@ -636,7 +636,7 @@ def test_a_gpu_that_is_taken_after_the_look_is_said_to_be_held_and_by_whom(world
         cli.get("/v1/nodes")
     out = {}
     for at, cli in enumerate((first, second)):
-        out[at] = cli.start("doctor", "--run", "node1", "--json", stdout=subprocess.PIPE)
+        out[at] = cli.start("doctor", "--run", "node1", "--json")
         until(node.dir.joinpath(f"gates/at{at}").exists)
     node.dir.joinpath("gates/open0").touch()
     found = runs(json.loads(out[0].communicate(timeout=120)[0]))

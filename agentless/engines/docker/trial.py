@@ -29,14 +29,15 @@ def command(commands: Commands, scripts: Sequence[str], label: str, image: str |
 
     `image` is one that comes as an archive on stdin, and is removed at the end.
     """
+    key = label.partition("=")[0]
     return commands.script(
         "docker-trial.sh.j2",
         timeout=EACH * (len(scripts) + 1),
         scripts=list(scripts),
         label=label,
         image=image or "",
-        key=label.partition("=")[0],
-        mark_format=f'{{{{index .Config.Labels "{label.partition("=")[0]}"}}}}',
+        key=key,
+        mark_format="{{.ID}}|" + commands.dialect.formats.label % key,
         name_format="{{.Repository}}:{{.Tag}}",
         repository=look_image.REPOSITORY,
         image_key=look_image.LABEL,

@@ -345,7 +345,8 @@ def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_node
 
 def check_no_device_mounts(spec: TaskSpec, forbidden: Sequence[str]) -> None:
     """Refuse mounts that a GPU's software takes for the request of a GPU: paths that begin so; raises UsageError."""
-    for mount in (*spec.mounts, *spec.volumes):
+    seen: tuple[Mount | Volume, ...] = (*spec.mounts, *spec.volumes)
+    for mount in seen:
         if within("/", mount.target).startswith(tuple(forbidden)):
             raise UsageError(f"mount {mount}: a mount there requests GPUs, and agentless gives them; use --gpus")
 

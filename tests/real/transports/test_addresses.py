@@ -93,7 +93,8 @@ async def test_a_key_recorded_without_a_port_is_that_of_the_machine_on_any_port(
     """As OpenSSH has it: what `ssh node1` has recorded holds for `ssh -p 2222 node1`, and for its other addresses."""
     server = start()
     server.known_hosts.write_text(f"127.0.0.1 {public(server.host_keys[0])}\n")
-    by_hand = subprocess.run(
+    by_hand = await asyncio.to_thread(
+        subprocess.run,
         [
             *("ssh", "-F", "none", "-p", str(server.port), "-i", server.key, "-o", "BatchMode=yes"),
             *("-o", "StrictHostKeyChecking=yes", "-o", f"UserKnownHostsFile={server.known_hosts}"),

@@ -152,7 +152,8 @@ def _registry(node: Node, found: EngineCheckup, system: System) -> Check:
         return ok("registry", f"{name} answers")
     host = "registry-1.docker.io" if name == "docker.io" else name
     wrong = f"{node.config.engine_title} cannot reach {name}: {found.unreachable}"
-    fix = f"curl -sI {shell_word(f'https://{host}/v2/')}  # 401 or 200: the machine reaches it, only the engine does not\n"
+    url = shell_word(f"https://{host}/v2/")
+    fix = f"curl -sI {url}  # 401 or 200: the machine reaches it, only the engine does not\n"
     fix += "# Behind a proxy, in /etc/docker/daemon.json:\n"
     fix += '#   {"proxies": {"https-proxy": "http://PROXY:3128"}}\n'
     fix += "\n".join(f"# {line.removeprefix('# ')}" for line in remedies.restart_docker(system).splitlines())
