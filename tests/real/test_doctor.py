@@ -626,31 +626,31 @@ def test_what_a_broken_off_trial_has_left_is_removed_and_nothing_else(world, nod
 
 
 @pytest.mark.slow
-def test_a_gpu_that_is_taken_after_the_look_is_said_to_be_held_and_by_whom(world, node, hook):
+def test_a_gpu_that_is_taken_after_the_look_is_said_to_be_held_and_by_whom(agentless, lab, node, hook):
     """Two controllers try a node at once: the first comes to GPU 1 when the second has a container there."""
-    node.dir.joinpath("gates").mkdir()
-    hook(GATED.format(python=sys.executable, gates=node.dir / "gates", uuids=node.gpu_uuids))
-    first, second = world.cli, Cli(world.lab, "second")
-    second.write_inventory(first.inventory.read_text())
-    for cli in (first, second):
-        cli.get("/v1/nodes")
-    out = {}
-    for at, cli in enumerate((first, second)):
-        out[at] = cli.start("doctor", "--run", "node1", "--json")
-        until(node.dir.joinpath(f"gates/at{at}").exists)
-    node.dir.joinpath("gates/open0").touch()
-    found = runs(json.loads(out[0].communicate(timeout=120)[0]))
-    holder = next(name for name in containers(node) if name.startswith("agentless-doctor-"))
-    assert found["run 0"][0] == "ok"
-    assert found["run 1"][0] == "skipped"
-    assert f"GPU 1 is held by task {holder.removeprefix('agentless-')} of " in found["run 1"][1]
-    node.dir.joinpath("gates/open1").touch()
-    found = runs(json.loads(out[1].communicate(timeout=120)[0]))
-    assert found["run 0"][0] == "skipped"
-    assert found["run 1"][0] == "ok"
-    assert left_over(node) == []
-    shutil.rmtree(node.dir / "gates")
-    second.close()
+    gates = node.dir / "gates"
+    gates.mkdir()
+    hook(GATED.format(python=sys.executable, gates=gates, uuids=node.gpu_uuids))
+    second = Cli(lab, "second")
+    try:
+        asked = []
+        for at, cli in enumerate((agentless, second)):
+            asked.append(cli.start("doctor", "--run", "node1", "--json"))
+            until(gates.joinpath(f"at{at}").exists)
+        gates.joinpath("open0").touch()
+        found = runs(json.loads(asked[0].communicate(timeout=120)[0]))
+        assert [found["run 0"][0], found["run 1"][0]] == ["ok", "skipped"]
+        (holder,) = containers(node)
+        assert f"GPU 1 is held by task {holder.removeprefix('agentless-')} of " in found["run 1"][1]
+        gates.joinpath("open1").touch()
+        found = runs(json.loads(asked[1].communicate(timeout=120)[0]))
+        assert [found["run 0"][0], found["run 1"][0]] == ["skipped", "ok"]
+        assert left_over(node) == []
+    finally:
+        for at in (0, 1):
+            gates.joinpath(f"open{at}").touch()
+        second.close()
+    shutil.rmtree(gates)
 
 
 GATED = """#!{python}
