@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from agentless.formats.tar_writing import END, file, header
 
-NAME = "agentless-doctor:1"
+REPOSITORY = "agentless-doctor"
+LABEL = "agentless.doctor.image"
+"""The label of such an image. A container inherits it, so it is not that of the containers of a trial."""
 PROGRAM = "/look"
 _BASE = 0x400000
 
@@ -61,8 +63,16 @@ def program(machine: str) -> bytes | None:
     return ident + elf + segment + code
 
 
-def archive(machine: str) -> bytes | None:
-    """The image as `docker load` takes it; None for a processor without a program."""
+def name(mark: str) -> str:
+    """The name of the image of one trial."""
+    return f"{REPOSITORY}:{mark}"
+
+
+def archive(machine: str, mark: str) -> bytes | None:
+    """The image of one trial as `docker load` takes it; None for a processor without a program.
+
+    Two trials share neither name nor id, so that neither removes the image of the other.
+    """
     code = program(machine)
     if code is None:
         return None
@@ -71,11 +81,11 @@ def archive(machine: str) -> bytes | None:
         "architecture": _PROCESSORS[machine].name,
         "os": "linux",
         "created": "2024-01-01T00:00:00Z",
-        "config": {"Cmd": [PROGRAM]},
+        "config": {"Cmd": [PROGRAM], "Labels": {LABEL: mark}},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "agentless doctor"}],
     }
-    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]
+    manifest = [{"Config": "config.json", "RepoTags": [name(mark)], "Layers": ["layer.tar"]}]
     return b"".join((
         file("config.json", json.dumps(config).encode()),
         file("manifest.json", json.dumps(manifest).encode()),

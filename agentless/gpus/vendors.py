@@ -106,6 +106,11 @@ class GpuVendors:
         """The variables of all vendors that a task of this engine may not set itself."""
         return tuple(name for vendor in self._vendors for name in vendor.reserved(engine))
 
+    @property
+    def device_mounts(self) -> tuple[str, ...]:
+        """How paths in a container begin at which a mount gives devices of any vendor."""
+        return tuple(path for vendor in self._vendors for path in vendor.device_mounts)
+
     def hiding(self, variables: Iterable[str]) -> dict[str, str]:
         """Variables that hide all GPUs from a container whose image has these variables and would show them."""
         there = frozenset(variables)

@@ -48,6 +48,8 @@ MAX_VALUE = 32 * 1024
 """The largest value of a variable, in bytes. All of them are arguments of one command."""
 _GIVES_GPUS = "VISIBLE_DEVICES"
 """What the variables of all vendors have in their names by which a task is given its GPUs."""
+_DEVICE_MOUNTS = "-container-devices"
+"""What the paths in a container have in their names at which a mount gives a GPU, of all vendors."""
 _PLACES = {"/": "the image", LOCAL_TEMP: "local_temp", SHARED: "shared_dir"}
 """Paths in a container that no mount may have, and what sets them."""
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
@@ -113,6 +115,8 @@ def _mount(text: object) -> Mount:
     except UsageError:
         raise ValueError("must be /path/on/node:/path/in/container, or …:ro for read-only") from None
     place = within("/", mount.target)
+    if _DEVICE_MOUNTS in place:
+        raise ValueError(f"a mount at {place} would give tasks GPUs that they were not given; remove it")
     if place in _PLACES:
         raise ValueError(f"{place} in a task is set by {_PLACES[place]}; choose another path in the container")
     return mount
@@ -155,7 +159,7 @@ def _shell_words(text: str) -> str:
         words = shlex.split(text)
     except ValueError as error:
         raise ValueError("has no closing quote") from error
-    if not words:
+    if not words or words[0].startswith("-"):
         raise ValueError("must be the command for Docker, like 'sudo docker'")
     return text
 

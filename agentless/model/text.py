@@ -6,6 +6,8 @@ begin a line that looks like one of agentless. Only the output of a task is show
 
 from __future__ import annotations
 
+import shlex
+
 _END = 2000
 """Bytes that are kept of each end of an error message."""
 
@@ -18,6 +20,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a POSIX shell, in one line, whatever is in it."""
+    return shlex.quote(printable(text))
 
 
 def shown(name: str) -> str:

@@ -118,9 +118,10 @@ class ContainerEngine(Engine, Protocol):
         """The answer to that; None if it was cut off."""
 
     def trial(self, wanted: Sequence[Launch], label: str, image: str | None) -> Command:
-        """Launch containers with this label one after the other, print what each prints, and remove it.
+        """Launch containers with this label, `KEY=SECONDS-TOKEN`, one after the other; print what each prints.
 
-        The script ends by itself and leaves nothing. `image` is one that comes as an archive on its stdin.
+        The script ends by itself and leaves nothing, also of older trials that were broken off. `image` is one that
+        comes as an archive on its stdin.
         """
 
     def clear_trial(self, label: str, image: str | None) -> Command:

@@ -70,6 +70,13 @@ class GpuVendor(Probe, Protocol):
     def exposing(self) -> frozenset[str]:
         """Variables of an image that may show all GPUs to its containers."""
 
+    @property
+    def device_mounts(self) -> tuple[str, ...]:
+        """How paths in a container begin at which its software takes a mount for the request of a device.
+
+        They contain `-container-devices`, by which the inventory knows them.
+        """
+
     def reserved(self, engine: EngineName) -> tuple[str, ...]:
         """Variables that say which devices a task of this engine has; a task may not set them itself."""
 

@@ -33,6 +33,7 @@ class Acme:
     pci = ("0xacac:0x12",)
     toolkit: Toolkit | None = None
     exposing: frozenset[str] = frozenset()
+    device_mounts: tuple[str, ...] = ()
 
     def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
         del renderer, topology  # one line for all

@@ -275,7 +275,7 @@ def test_a_clock_within_what_the_question_took_is_right() -> None:
     ("change", "check", "fix"),
     [
         ({"program": None}, "command", "apt-get install -y docker.io\nsystemctl enable --now docker"),
-        ({"program": None, "elsewhere": "/snap/bin/docker"}, "command", "ln -s /snap/bin/docker /usr/local/bin/"),
+        ({"program": None, "elsewhere": "/snap/bin/docker"}, "command", "ln -s -- /snap/bin/docker /usr/local/bin/"),
         ({"fault": "denied", "words": "permission denied"}, "socket", "sudo usermod -aG docker ann"),
         ({"fault": "sudo", "words": "sudo: a password is required"}, "socket", "NOPASSWD"),
         ({"fault": "down", "words": "Cannot connect"}, "docker", "systemctl enable --now docker"),

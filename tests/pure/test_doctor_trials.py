@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import platform
 import shutil
 import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,9 @@ from agentless.gpus.nvidia.proof import proof
 from agentless.model.command import Result
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.nodes.trial import Proof, TrialAnswer
+from agentless.model.scheduling.reservation import Reservation
 from agentless.rules.nodes.checks import trials
-from tests.pure.build import cluster, reading, seen
+from tests.pure.build import NOW, cluster, reading, seen
 
 GPU, OTHER = (replace(reading("node1", at), uuid=f"GPU-5d1c0000-0000-0000-0000-00000000000{at}") for at in (0, 1))
 NODE = NvidiaCheckup(minors={GPU.uuid: 0, OTHER.uuid: 1}, devices=frozenset({"nvidia0", "nvidia1"}))
@@ -67,7 +71,7 @@ saw nvidia0
 saw A=1
 times "2026-01-01T10:00:00.5Z" "2026-01-01T10:00:01.75Z"
 @launch
-said held|GPU-1|2aaaaaaaaaa|bob
+said  held|GPU-1|2aaaaaaaaaa|bob
 code 75
 @launch
 said  {CID}
@@ -142,10 +146,47 @@ def test_our_program_is_what_its_source_says(machine: str, tmp_path: Path) -> No
 
 
 def test_a_processor_without_a_program_has_no_image() -> None:
-    assert look_image.archive("riscv64") is None
-    assert len(look_image.archive("aarch64") or b"") < 8192
+    assert look_image.archive("riscv64", "1-a") is None
+    assert len(look_image.archive("aarch64", "1-a") or b"") < 8192
 
 
 def test_nothing_is_started_on_a_drained_node() -> None:
     node = replace(cluster(seen("node1", gpus=0)).nodes["node1"], drained=True)
     assert trials.unfit(node) == "skipped; node1 is drained"
+
+
+def kept(index: int | None, asked_by: str, **changes: Any) -> str | None:
+    fields: dict[str, Any] = {"gpus": (0,), "owner": "ann", "begin": NOW - 1, "end": NOW + 3600, "reason": "deadline"}
+    node = cluster(seen("node1", gpus=0 if index is None else 2)).nodes["node1"]
+    node = replace(node, reservations=(Reservation("r", "node1", **{**fields, **changes}),))
+    check = trials.left_alone(node, None if index is None else node.gpus[index], asked_by, NOW)
+    return check.seen if check and check.verdict == "skipped" else None
+
+
+def test_what_is_reserved_for_others_is_left_alone_and_it_is_said_for_whom() -> None:
+    assert (kept(0, "bob@desk") or "").startswith("GPU 0 is reserved for ann from ")
+    assert (kept(0, "bob@desk") or "").endswith("(deadline)")
+    assert (kept(None, "bob@desk", gpus=()) or "").startswith("node1 is reserved for ann from ")
+    assert kept(1, "bob@desk", gpus=(), owner=None)
+    # It would begin while the containers run.
+    assert kept(0, "bob@desk", begin=NOW + 60)
+    assert not kept(0, "bob@desk", begin=NOW + 600)
+    assert not kept(0, "ann@desk")
+    assert not kept(1, "bob@desk")
+    assert not kept(None, "bob@desk")
+
+
+def test_two_trials_have_images_of_their_own() -> None:
+    """Neither by its name nor by its id: whoever removes one takes nothing from the other."""
+    for entry in ("manifest.json", "config.json"):
+        one, two = (member(look_image.archive("x86_64", mark) or b"", entry) for mark in ("1-aaaaaaaa", "1-bbbbbbbb"))
+        assert one != two
+    [manifest] = json.loads(member(look_image.archive("x86_64", "1-aaaaaaaa") or b"", "manifest.json"))
+    assert manifest["RepoTags"] == ["agentless-doctor:1-aaaaaaaa"]
+
+
+def member(archive: bytes, name: str) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        file = tar.extractfile(name)
+        assert file
+        return file.read()

@@ -14,7 +14,7 @@ from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import Injection, ToolkitFacts
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
 from agentless.model.nodes.node import EngineFacts
-from agentless.model.tasks.spec import TaskSpec, check_devices_are_ours
+from agentless.model.tasks.spec import Mount, TaskSpec, Volume, check_devices_are_ours, check_no_device_mounts
 from agentless.rules.nodes.gpu_findings import find_faults
 from tests.engines import RENDERER
 from tests.fleet.acme import Acme
@@ -126,3 +126,18 @@ def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> Non
     (found,) = find_faults(GpuSample((gpu,)), (gpu,), (fault,))
     assert (found.gpu, found.key, found.reason) == ("ACME-a", "ras 7 12.5", "RAS 7: the memory cannot be trusted")
     assert find_faults(GpuSample((gpu,)), (gpu,), (replace(fault, meaning=None),)) == ()
+
+
+@pytest.mark.parametrize("target", ["/all", "", "/../nvidia-container-devices/0", "0", "/cdi/nvidia.com/gpu/0"])
+def test_a_mount_that_requests_gpus_is_not_for_tasks_to_set(target: str) -> None:
+    path = f"/var//run/nvidia-container-devices{target}"
+    for fields in ({"mounts": (Mount("/dev/null", path),)}, {"volumes": (Volume("data", path),)}):
+        with pytest.raises(UsageError, match="requests GPUs, and agentless gives them; use --gpus"):
+            check_no_device_mounts(TaskSpec(("true",), **fields), BOTH.device_mounts)  # type: ignore[arg-type]
+    beside = TaskSpec(("true",), mounts=(Mount("/dev/null", f"/data{path}"),))
+    check_no_device_mounts(beside, BOTH.device_mounts)
+
+
+def test_the_inventory_knows_such_paths_of_every_vendor_by_their_names() -> None:
+    assert BOTH.device_mounts
+    assert all("-container-devices" in path for path in BOTH.device_mounts)

@@ -177,3 +177,35 @@ def test_a_blob_that_is_not_there_was_damaged_if_it_was_sent(missing, error, wor
     said = f"agentless: incomplete\nError unpacking image : content digest {missing}: not found\n"
     with pytest.raises(error, match=words):
         IMAGES.check_load(MANIFEST, Result(1, b"", said.encode()), {COMMITTED})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"image \n",
+        b"image sha256:i " + b"9" * 5000 + b"\n",
+        b"layers [{]\n",
+        b"layers [" + b"9" * 5000 + b"]\n",
+    ],
+)
+def test_a_look_that_cannot_be_read_is_one_sentence(image, said):
+    with pytest.raises(RuntimeFailed, match="gave an answer that cannot be read"):
+        IMAGES.parse_look(image, Result(0, said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\0" * 9,
+        b'layers ["\xff"]\n',
+        b"layers []\n",
+        b"layers [null, 1, true]\n",
+        b"layers [[]]\n",
+        b"image\n",
+        b"tool \x1b[2J\n" * 9999,
+    ],
+)
+def test_a_look_that_says_nothing_of_use_is_that_the_node_has_nothing(image, said):
+    place = IMAGES.parse_look(image, Result(0, said))
+    assert (place.present, place.size, place.kept, place.nearest) == (False, 0, 0, "")

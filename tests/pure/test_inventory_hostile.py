@@ -125,3 +125,29 @@ def test_nothing_but_an_inventory_or_an_inventory_error_comes_of_any_file(
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     with contextlib.suppress(InventoryError):
         assert load(path).nodes
+
+
+CONTROLS = ["\\n", "\\r", "\\t", "\\0", "\\e[31m", "\\x7f", "\\u0085", "\\u2028", "\\u202e"]
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_no_word_has_a_control_character_and_its_line_is_told(tmp_path: Path, control: str) -> None:
+    words = ("host", "user", "jump", "identity_file", "docker", "image", "network", "local_temp")
+    lists = ("mounts", "address", "accept_engines")
+    lines = ["version: 1", 'defaults: {shared_dir: "/a{}b"}', "nodes:", "  n1:", '    cuda: {path: "/a{}b"}']
+    lines += [f'    {key}: "/a{{}}b"' for key in words] + [f'    {key}: ["/a{{}}b:/c"]' for key in lists]
+    file = tmp_path / "inventory.yaml"
+    file.write_text("\n".join(lines).replace("{}", control) + "\n")
+    with pytest.raises(InventoryError) as raised:
+        load(file)
+    told = {int(line.split(":")[1]) for line in str(raised.value).splitlines()}
+    assert told == {2, *range(5, len(lines) + 1)}
+    assert str(raised.value).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("target", ["/var/run/nvidia-container-devices", "/var/run/nvidia-container-devices/all"])
+def test_a_mount_that_gives_gpus_is_refused(tmp_path: Path, target: str) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(f"version: 1\nnodes:\n  n1: {{host: h, mounts: [/dev/null:{target}]}}\n")
+    with pytest.raises(InventoryError, match=r"a mount at .* would give tasks GPUs"):
+        load(file)

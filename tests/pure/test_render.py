@@ -238,6 +238,11 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "image": values,
     "image_id": st.none(),
 }
+TRIALS_OVER = {
+    **dict.fromkeys(("key", "mark_format", "name_format", "image_key"), values),
+    "repository": st.just("agentless-doctor"),
+    "over_after": st.just(3600),
+}
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "cp-packed.sh.j2": {"copy": some},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
@@ -258,7 +263,9 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "is_sent": st.booleans(),
         "within": st.just(15),
         "times_format": values,
+        **TRIALS_OVER,
     },
+    "docker-trial-over.sh.j2": {"docker": lists, **TRIALS_OVER},
     "docker-trial-clear.sh.j2": {"docker": lists, "label": values, "image": values},
     "node-checkup.sh.j2": {"programs": lists, "folders": st.lists(st.tuples(values, st.booleans()), max_size=2)},
     "nvidia-checkup.sh.j2": {"cdi": values, "questions": some},

@@ -5,12 +5,15 @@ Not made here are distributions other than Debian, and GPUs: what a driver says 
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from agentless.formats import look_image
 from tests.lab import Lab, Node
 from tests.real.cli import Cli, containers, finish, until
 
@@ -655,6 +659,77 @@ def test_nothing_is_left_when_somebody_leaves_in_the_middle(world, node, how, ho
     seen.unlink()
     turns_green(world)
     assert [gpu["state"] for gpu in cli.json("gpus", "node1")] == ["free", "free"]
+
+
+@pytest.mark.slow
+def test_what_a_broken_off_trial_has_left_is_removed_and_nothing_else(world, node):
+    """Its script was killed, as when the node went down: by the mark, it began more than an hour ago."""
+    recent = f"{int(time.time())}-0123abcd"
+    marks = {"old": "1000000000-0123abcd", "recent": recent, "others": "yes", "like": "1000000000-0123abcdz"}
+    for name, mark in marks.items():
+        tag = f"agentless-doctor:{mark}"
+        image = look_image.archive(platform.machine(), mark)
+        assert image
+        loaded = node.dir / "look.tar"
+        loaded.write_bytes(image)
+        labels = f"--label agentless.task=doctor-{name} --label agentless.doctor={mark}"
+        made = node.sh(f"docker load -i {loaded} && docker create --name {name} {labels} {tag}")
+        assert made.returncode == 0, made
+    node.sh("docker create --name user --label agentless.doctor=1000000000-0123abcd busybox").check_returncode()
+    node.sh("docker tag busybox agentless-doctor:1000000000-ffffffff").check_returncode()
+    found = runs(world.cli.json("doctor", "--run", "node1"))
+    assert {verdict for verdict, _ in found.values()} == {"ok"}, found
+    assert set(containers(node)) == {"recent", "others", "like", "user"}
+    tags = node.sh("docker images --format '{{.Tag}}' agentless-doctor").stdout.split()
+    assert set(tags) == {"1000000000-ffffffff", *(marks[name] for name in ("recent", "others", "like"))}
+    node.sh(
+        "docker rm recent others like user; docker images --format '{{.Repository}}:{{.Tag}}' agentless-doctor | "
+        "xargs docker rmi"
+    ).check_returncode()
+    assert left_over(node) == []
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_taken_after_the_look_is_said_to_be_held_and_by_whom(agentless, lab, node, hook):
+    """Two controllers try a node at once: the first comes to GPU 1 when the second has a container there."""
+    gates = node.dir / "gates"
+    gates.mkdir()
+    hook(GATED.format(python=sys.executable, gates=gates, uuids=node.gpu_uuids))
+    second = Cli(lab, "second")
+    try:
+        asked = []
+        for at, cli in enumerate((agentless, second)):
+            asked.append(cli.start("doctor", "--run", "node1", "--json"))
+            until(gates.joinpath(f"at{at}").exists)
+        gates.joinpath("open0").touch()
+        found = runs(json.loads(asked[0].communicate(timeout=120)[0]))
+        assert [found["run 0"][0], found["run 1"][0]] == ["ok", "skipped"]
+        (holder,) = containers(node)
+        assert f"GPU 1 is held by task {holder.removeprefix('agentless-')} of " in found["run 1"][1]
+        gates.joinpath("open1").touch()
+        found = runs(json.loads(asked[1].communicate(timeout=120)[0]))
+        assert [found["run 0"][0], found["run 1"][0]] == ["skipped", "ok"]
+        assert left_over(node) == []
+    finally:
+        for at in (0, 1):
+            gates.joinpath(f"open{at}").touch()
+        second.close()
+    shutil.rmtree(gates)
+
+
+GATED = """#!{python}
+import json, pathlib, sys, time
+state = json.load(sys.stdin)
+config = json.load(open(state["bundle"] + "/config.json"))
+told = [word for word in config["process"]["env"] if word.startswith("NVIDIA_VISIBLE_DEVICES=")]
+for number, uuid in enumerate({uuids}):
+    if uuid in told[0]:
+        gates = pathlib.Path("{gates}")
+        gates.joinpath("at" + str(number)).touch()
+        while not gates.joinpath("open" + str(number)).exists():
+            time.sleep(0.05)
+"""
+"""Holds the start of the container on each GPU until its gate is open."""
 
 
 # ---------------------------------------------------------------------- what is printed

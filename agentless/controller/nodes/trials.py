@@ -18,6 +18,7 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.nodes.check import Check, skipped
+from agentless.model.nodes.checkup import Machine
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.trial import Proof, TrialAnswer
 from agentless.model.scheduling.needs import Needs
@@ -33,7 +34,10 @@ from agentless.rules.nodes.checks import trials
 from agentless.rules.views.publish import check_view
 
 LABEL = "agentless.doctor"
-"""The label of such a container. Its others are those of a task, so that everybody sees its claim."""
+"""The label of such a container; its value is the mark of the trial, SECONDS-TOKEN.
+
+Its others are those of a task, so that everybody sees its claim.
+"""
 ASKED_WITHIN = 60.0
 """Seconds for the node to say what it is."""
 CLOSED_WITHIN = 30.0
@@ -94,10 +98,10 @@ class Trials:
         node = self._nodes.cluster([link.node.name]).nodes[link.node.name]
         if reason := trials.unfit(node):
             return [skipped("run", reason)]
-        wanted: list[Gpu | None] = [gpu for gpu in node.gpus if gpu.state == "free"]
-        checks = [trials.in_use(gpu) for gpu in node.gpus if gpu.state != "free"]
-        if not node.gpus:
-            wanted = [None]
+        now = self._clock.now()
+        places = [(gpu, trials.left_alone(node, gpu, by.name, now)) for gpu in node.gpus or (None,)]
+        checks = [check for _, check in places if check]
+        wanted = [gpu for gpu, check in places if check is None]
         took: list[float] = []
         if wanted:
             found = await self._try_gpus(link, node, wanted, by)
@@ -112,22 +116,24 @@ class Trials:
     ) -> list[tuple[Check, TrialAnswer | None]]:
         """Start a container on each of them, by the first image in which something can be started at all."""
         sections = (*checkup.sections(self._renderer, ()), *self._vendors.checkup(self._renderer))
+        began = self._clock.now()
         asked = split_sections((await link.run(Command(join_sections(sections), timeout=ASKED_WITHIN))).stdout)
-        machine = checkup.parse(asked, (), 0.0, 0.0)
+        machine = checkup.parse(asked, (), began, self._clock.now()) or Machine()
+        mark = f"{self._clock.now() + (machine.ahead or 0.0):.0f}-{secrets.token_hex(4)}"
         found: list[tuple[Check, TrialAnswer | None]] = []
-        for image in await self._images(link, machine.architecture if machine else ""):
-            tasks = [self._task(node, gpu, image, by) for gpu in wanted]
-            answers = await self._run(link, node, tasks, image)
+        for image in await self._images(link, machine.architecture, mark):
+            tasks = [self._task(node, gpu, image, by, mark) for gpu in wanted]
+            answers = await self._run(link, node, tasks, image, mark)
             errors = [_error(link, task, answer) for task, answer in zip(tasks, answers, strict=True)]
             found = [
                 (trials.verdict(gpu, answer, error, self._proof(gpu, answer, error, asked), image.name), answer)
                 for gpu, answer, error in zip(wanted, answers, errors, strict=True)
             ]
-            if not all(isinstance(error, RuntimeFailed) for error in errors):
+            if None in errors or not any(isinstance(error, RuntimeFailed) for error in errors):
                 break
         return found
 
-    async def _images(self, link: NodeLink, machine: str) -> list[_Image]:
+    async def _images(self, link: NodeLink, machine: str, mark: str) -> list[_Image]:
         """The node's default image if it is there, and ours, which has no shell but needs none."""
         found: list[_Image] = []
         with contextlib.suppress(RuntimeFailed):
@@ -136,8 +142,8 @@ class Trials:
             name = link.node.image or ""
             if {name, f"{name}:latest"} & names:
                 found.append(_Image(name, ("-c", self._vendors.look(self._renderer)), "sh"))
-        if archive := look_image.archive(machine):
-            found.append(_Image(look_image.NAME, (look_image.PROGRAM,), archive=archive))
+        if archive := look_image.archive(machine, mark):
+            found.append(_Image(look_image.name(mark), (look_image.PROGRAM,), archive=archive))
         if not found:
             raise RuntimeFailed(
                 f"{link.node.name} does not have its default image, and agentless has none for its processor "
@@ -145,36 +151,39 @@ class Trials:
             )
         return found
 
-    def _task(self, node: Node, gpu: Gpu | None, image: _Image, by: Caller) -> Task:
+    def _task(self, node: Node, gpu: Gpu | None, image: _Image, by: Caller, mark: str) -> Task:
         """A task that no queue and no state has ever seen."""
         index = (gpu.reading.index,) if gpu else ()
-        token = secrets.token_hex(4)
         needs = Needs(gpus=len(index), nodes=(node.name,), indices=index)
-        spec = TaskSpec(image.command, image=image.name, needs=needs, labels={LABEL: token})
+        spec = TaskSpec(image.command, image=image.name, needs=needs, labels={LABEL: mark})
         uuids = (gpu.reading.uuid,) if gpu else ()
         placement = Placement(node.name, index, uuids, vendor=gpu.reading.vendor if gpu else None)
         now = self._clock.now()
         return Task(
-            id=f"doctor-{token}", spec=spec, batch="", owner=by.name, created_at=now, status=Assigning(placement, now)
+            id=f"doctor-{secrets.token_hex(4)}",
+            spec=spec,
+            batch="",
+            owner=by.name,
+            created_at=now,
+            status=Assigning(placement, now),
         )
 
     async def _run(
-        self, link: NodeLink, node: Node, tasks: Sequence[Task], image: _Image
+        self, link: NodeLink, node: Node, tasks: Sequence[Task], image: _Image, mark: str
     ) -> Sequence[TrialAnswer | None]:
         launches = [
             Launch(task, task.placement, engine=node.observation.engine, entrypoint=image.entrypoint)
             for task in tasks
             if task.placement
         ]
-        sent = image.name if image.archive else None
-        command = link.runtime.trial(launches, LABEL, sent)
+        sent, label = image.name if image.archive else None, f"{LABEL}={mark}"
+        command = link.runtime.trial(launches, label, sent)
         try:
             answers = link.runtime.parse_trial(await link.session.feed(command, pieces(image.archive or b"")))
         except NoAnswer:
             # The script may have been ended in the middle.
-            for task in tasks:
-                with contextlib.suppress(AgentlessError):
-                    await link.run(link.runtime.clear_trial(f"{LABEL}={task.spec.labels[LABEL]}", sent))
+            with contextlib.suppress(AgentlessError):
+                await link.run(link.runtime.clear_trial(label, sent))
             raise
         return [*answers, *([None] * (len(tasks) - len(answers)))]
 

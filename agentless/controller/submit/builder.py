@@ -15,7 +15,14 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
 from agentless.model.owner import check_owner
-from agentless.model.tasks.spec import SHARED, Mount, TaskSpec, check_devices_are_ours, check_spec
+from agentless.model.tasks.spec import (
+    SHARED,
+    Mount,
+    TaskSpec,
+    check_devices_are_ours,
+    check_no_device_mounts,
+    check_spec,
+)
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
@@ -88,6 +95,7 @@ class TaskBuilder:
     def _check_spec(self, spec: TaskSpec) -> None:
         check_spec(spec)
         check_devices_are_ours(spec, self._vendors.reserved("docker"), self._vendors.reserved("systemd"))
+        check_no_device_mounts(spec, self._vendors.device_mounts)
 
     async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
         """The specs with the current version of their env, and its image.

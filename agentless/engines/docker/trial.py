@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agentless.engines.docker.commands import Commands
 from agentless.engines.times import seconds
 from agentless.errors import RuntimeFailed
+from agentless.formats import look_image
 from agentless.model.command import Command, Result
 from agentless.model.nodes.trial import TrialAnswer
 
@@ -15,6 +16,8 @@ WITHIN = 15
 """Seconds for a container to print what it sees and to end."""
 EACH = 60.0
 """Seconds for one of the containers, from the lock to its removal."""
+OVER_AFTER = 3600
+"""Seconds after which a trial is surely over, on a node with many GPUs, too."""
 _TIMES = "{{json .Created}} {{json .State.StartedAt}}"
 _TIME = re.compile(r'"([^"]{1,64})"')
 _LATE = "saw agentless: late"
@@ -22,13 +25,23 @@ _CODE = re.compile(r"code ([0-9]{1,3})")
 
 
 def command(commands: Commands, scripts: Sequence[str], label: str, image: str | None) -> Command:
-    """Run these scripts, each a launch; `image` is one that comes as an archive on stdin, and is removed at the end."""
+    """Run these scripts, each a launch of a container with this label, `KEY=SECONDS-TOKEN`.
+
+    `image` is one that comes as an archive on stdin, and is removed at the end.
+    """
+    key = label.partition("=")[0]
     return commands.script(
         "docker-trial.sh.j2",
         timeout=EACH * (len(scripts) + 1),
         scripts=list(scripts),
         label=label,
         image=image or "",
+        key=key,
+        mark_format="{{.ID}}|" + commands.dialect.formats.label % key,
+        name_format="{{.Repository}}:{{.Tag}}",
+        repository=look_image.REPOSITORY,
+        image_key=look_image.LABEL,
+        over_after=OVER_AFTER,
         is_sent=image is not None,
         within=WITHIN,
         times_format=_TIMES,
@@ -44,7 +57,8 @@ def parse(result: Result) -> list[TrialAnswer]:
 
 
 def _answer(lines: Sequence[str]) -> TrialAnswer:
-    said = "\n".join(line[5:] for line in lines if line.startswith("said ")).encode()
+    # The lock prints a blank to see whether somebody listens, before whatever the launch says.
+    said = "\n".join(line[5:] for line in lines if line.startswith("said ")).lstrip().encode()
     code = next(int(found[1]) for line in lines if (found := _CODE.fullmatch(line)))
     times = next((_TIME.findall(line) for line in lines if line.startswith("times ")), [])
     created, started = (seconds(time) for time in times) if len(times) == 2 else (None, None)

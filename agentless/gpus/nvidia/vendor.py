@@ -44,6 +44,9 @@ class Nvidia:
     # If NVIDIA's runtime is the default, it gives all GPUs to a container whose image has one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
 
+    # With accept-nvidia-visible-devices-as-volume-mounts; what follows is a device, with or without a slash before it.
+    device_mounts = ("/var/run/nvidia-container-devices",)
+
     def sections(self, renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
         """One section, two with `topology`. They need no root, and start one short program per process on a GPU."""
         return probe.sections(renderer, topology=topology)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["ok", "warning", "failed", "skipped"]
 """A node with a warning runs tasks. A check is skipped if an earlier one failed."""
+
+
+_COMMENT = re.compile(r"  # [^'\"]*$")
+"""A comment behind a command. What looks like one in a quoted word has a quote behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Check:
             return self.seen
         if self.words:
             return self.words
-        commands = [each for line in self.fix.splitlines() if (each := line.partition("  # ")[0]) and each[0] != "#"]
+        commands = [each for line in self.fix.splitlines() if (each := _COMMENT.sub("", line)) and each[0] != "#"]
         place = "run" if self.here else "on the node, run"
         return f"{self.wrong}; {place}: {' && '.join(commands)}" if commands else self.wrong
 

@@ -343,6 +343,14 @@ def check_devices_are_ours(spec: TaskSpec, in_containers: Sequence[str], on_node
             raise UsageError(f"{name} is reserved for agentless with --container NULL; request GPUs with --gpus")
 
 
+def check_no_device_mounts(spec: TaskSpec, forbidden: Sequence[str]) -> None:
+    """Refuse mounts that a GPU's software takes for the request of a GPU: paths that begin so; raises UsageError."""
+    seen: tuple[Mount | Volume, ...] = (*spec.mounts, *spec.volumes)
+    for mount in seen:
+        if within("/", mount.target).startswith(tuple(forbidden)):
+            raise UsageError(f"mount {mount}: a mount there requests GPUs, and agentless gives them; use --gpus")
+
+
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Raise UsageError for invalid values of secrets. The message has none of the values."""
     for name, value in secrets.items():

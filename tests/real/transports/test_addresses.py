@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 
 import pytest
 
@@ -86,3 +87,24 @@ async def test_the_error_is_that_of_the_machine_itself_or_of_all(start, library,
         f"refused; node1 (root@127.0.0.1 port {server.port}) cannot be reached: Connection refused; check that it is "
         "up, and its host: and address: in the inventory"
     )
+
+
+async def test_a_key_recorded_without_a_port_is_that_of_the_machine_on_any_port(start, library, nowhere):
+    """As OpenSSH has it: what `ssh node1` has recorded holds for `ssh -p 2222 node1`, and for its other addresses."""
+    server = start()
+    server.known_hosts.write_text(f"127.0.0.1 {public(server.host_keys[0])}\n")
+    by_hand = await asyncio.to_thread(
+        subprocess.run,
+        [
+            *("ssh", "-F", "none", "-p", str(server.port), "-i", server.key, "-o", "BatchMode=yes"),
+            *("-o", "StrictHostKeyChecking=yes", "-o", f"UserKnownHostsFile={server.known_hosts}"),
+            *("-o", "GlobalKnownHostsFile=none", "root@127.0.0.1", "true"),
+        ],
+        capture_output=True,
+        check=False,
+        timeout=WAIT,
+    )
+    assert by_hand.returncode == 0, by_hand
+    node = node_of(server, library, port=nowhere, addresses=(f"127.0.0.1:{server.port}",))
+    async with opened(node) as session:
+        assert session.connected

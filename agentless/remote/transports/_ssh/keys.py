@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from agentless.errors import AuthFailed
+from agentless.model.text import shell_word
 from agentless.remote.transports._ssh.certificates import Certificate, certifies, embedded, read_certificates
 from agentless.remote.transports._ssh.route import Hop
 
@@ -52,13 +53,13 @@ class Tried:
         fix = ""
         if self.locked:
             parts += [f"{path} is {what}, and no SSH agent has it" for path, what in self.locked.items()]
-            fix = f"ssh-add {' '.join(map(str, self.locked))}"
+            fix = f"ssh-add {' '.join(shell_word(str(path)) for path in self.locked)}"
         elif any("certificate" in key for key in self.offered):
             parts += [f"renew the certificate, or check that the server trusts its authority for {hop.user}"]
         else:
             make = "" if self.offered else "ssh-keygen -t ed25519 && "
             port = "" if hop.port == 22 else f"-p {hop.port} "
-            fix = f"{make}ssh-copy-id {port}{hop.user}@{hop.host}"
+            fix = f"{make}ssh-copy-id {port}{shell_word(f'{hop.user}@{hop.host}')}"
         problem = f"{hop.where} rejected the login: {'; '.join(parts)}"
         return AuthFailed(f"{problem}; run: {fix}" if fix else problem, problem, fix)
 

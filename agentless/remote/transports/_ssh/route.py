@@ -42,8 +42,8 @@ class Hop:
     in the inventory. Keys: `identities` were named by the user, `defaults` are where `ssh-keygen` puts them,
     `certificates` are named ones, `agent` is the socket of an SSH agent; with `identities_only` only named keys are
     used. `gate` is the proxy command before anything in it is replaced: machines with the same one are behind the same
-    jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or `recorded_as`,
-    the name of the node's first address there.
+    jump host. `known_hosts` are the files with its host key, under `host_key_alias` if it has one, or as that of
+    `first`, the node's first address.
     """
 
     node: str = field(compare=False)
@@ -63,7 +63,7 @@ class Hop:
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
     jump: str | None
-    recorded_as: str | None = None
+    first: Hop | None = None
 
     @property
     def where(self) -> str:
@@ -83,7 +83,8 @@ class Hop:
 
     def host_keys(self) -> KnownHosts:
         """The host keys on record now."""
-        return read(self.known_hosts, self.host, self.port, self.recorded_as or self.host_key_alias)
+        recorded = self.first or self
+        return read(self.known_hosts, recorded.host, recorded.port, recorded.host_key_alias)
 
     @property
     def field(self) -> str:
@@ -114,8 +115,8 @@ def routes(node: NodeConfig, files: SshFiles) -> list[tuple[Hop, ...]]:
         if login := parse_login(text):
             way = _hops(node, files, target._replace(host=login.host, port=login.port or node.port), ())
             # One machine has one host key: what stands at such an address in another network is not it.
-            same = replace(way[-1], recorded_as=first.recorded_as or first.host_key_alias or first.field)
-            found.append((*way[:-1], replace(same, host_key_alias=first.host_key_alias or first.host)))
+            same = replace(way[-1], first=first, host_key_alias=first.host_key_alias or first.host)
+            found.append((*way[:-1], same))
     return found
 
 

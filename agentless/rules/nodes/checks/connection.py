@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from agentless.errors import AuthFailed, HostKeyRejected
 from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Approach, Contact
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.text import shell_word
 from agentless.rules.views.publish import address_of
 
 NAMES = ("name", "tcp", "ssh", "host-key", "login", "shell")
@@ -60,7 +60,8 @@ def shell(node: NodeConfig, contact: Contact, login_shell: str = "") -> Check:
             "the login works, but no shell starts",
             str(root),
             f"ssh {_target(node)} 'exec sh'  # shows what happens\n"
-            f"# On the node, as root, if the login shell is nologin or false:\n# chsh -s /bin/sh {node.user or 'USER'}",
+            "# On the node, as root, if the login shell is nologin or false:\n"
+            f"# chsh -s /bin/sh {shell_word(node.user or 'USER')}",
             "agentless runs POSIX sh scripts through the login shell.",
             here=True,
             words=str(root),
@@ -121,7 +122,7 @@ def _name(node: NodeConfig, approach: Approach) -> Check:
         f"no address for {approach.host}",
         f"{approach.host} is not a known host name ({approach.error})",
         f"# Correct 'host:' of {node.name} in the inventory, or add the address of the host:\n"
-        f"# echo 'ADDRESS {approach.host}' | sudo tee -a /etc/hosts",
+        f"# echo {shell_word(f'ADDRESS {approach.host}')} | sudo tee -a /etc/hosts",
         "The name in the inventory has to resolve where the controller runs.",
         here=True,
     )
@@ -172,8 +173,8 @@ def _host_key(node: NodeConfig, failure: HostKeyRejected) -> Check:
         why = "Without a recorded key, another machine could pretend to be the node. Compare it first."
         return Check("host-key", "failed", failure.fingerprint, wrong, trust, why, here=True, words=str(failure))
     wrong = f"the host key of {place} has changed from {', '.join(failure.recorded)} to {failure.fingerprint}"
-    forget = f"ssh-keygen -R {shlex.quote(failure.host)}"
-    forget += f" -f {shlex.quote(failure.file)}" if failure.file else ""
+    forget = f"ssh-keygen -R {shell_word(failure.host)}"
+    forget += f" -f {shell_word(failure.file)}" if failure.file else ""
     why = "The node was reinstalled, or another machine pretends to be it. Compare the key first."
     return Check(
         "host-key", "failed", failure.fingerprint, wrong, f"# {forget}\n# {trust}", why, here=True, words=str(failure)
@@ -193,4 +194,4 @@ def _login(node: NodeConfig, contact: Contact) -> Check:
 
 def _target(node: NodeConfig) -> str:
     port = f"-p {node.port} " if node.port and node.port != 22 else ""
-    return f"{port}{node.user}@{node.host}" if node.user else f"{port}{node.host}"
+    return port + shell_word(f"{node.user}@{node.host}" if node.user else node.host)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Disk, EngineCheckup, System
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.text import shell_word
 from agentless.model.units import format_size
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
 from agentless.rules.nodes.checks import remedies
@@ -80,9 +80,8 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
     error = (engine.error if engine else None) or ""
     if found.elsewhere:
         wrong = f"{program} is {found.elsewhere}, which is not on the PATH of a login without a terminal"
-        new = " ".join((*words[:-1], found.elsewhere)) if len(words) == 1 else found.elsewhere
-        fix = f"# In the inventory, for {node.config.name}:\n#   docker: {new}\n"
-        fix += f"{remedies.sudo(system)}ln -s {shlex.quote(found.elsewhere)} /usr/local/bin/"
+        fix = f"# In the inventory, for {node.config.name}:\n#   docker: {shell_word(found.elsewhere)}\n"
+        fix += f"{remedies.sudo(system)}ln -s -- {shell_word(found.elsewhere)} /usr/local/bin/"
         why = "SSH gives commands another PATH than a terminal."
         return Check("command", "failed", "not on PATH", wrong, fix, why, words=error)
     install = remedies.install_docker(system)
@@ -106,7 +105,7 @@ def _down(node: Node, found: EngineCheckup, setup: Setup, user: str) -> Check:
 def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     engine = node.observation.engine
     error = (engine.error if engine else None) or ""
-    login, user = shlex.quote(user) if user else '"$(id -un)"', user or "the login"
+    login, user = shell_word(user) if user else '"$(id -un)"', user or "the login"
     program = "podman" if node.config.has_podman else "docker"
     if found.fault == "sudo":
         path = found.program if re.fullmatch(rf"/[\w./-]+/{program}", found.program or "") else f"/usr/bin/{program}"
@@ -117,7 +116,7 @@ def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
         why = "sudo cannot ask for a password without a terminal."
         return Check("socket", "failed", found.words, f"sudo does not let {user} run {program}", fix, why, words=error)
     if node.config.has_podman:
-        wrong, fix = f"{user} may not use podman: {found.words}", f"{' '.join(node.config.docker)} info"
+        wrong, fix = f"{user} may not use podman: {found.words}", f"{' '.join(map(shell_word, node.config.docker))} info"
         return Check("socket", "failed", found.words, wrong, f"{fix}  # shows what it is about", words=error)
     path = found.socket.path if found.socket else "the socket of Docker"
     owner = f" ({found.socket.owner})" if found.socket and found.socket.owner else ""
@@ -146,7 +145,7 @@ def _disk(node: Node, disk: Disk) -> Check:
     if disk.free >= _NEARLY:
         return ok("disk", seen)
     is_full = disk.free < _FULL
-    docker = " ".join(node.config.docker)
+    docker = " ".join(map(shell_word, node.config.docker))
     fix = f"{docker} system df  # what could go\n{docker} container prune\n{docker} image prune"
     wrong = f"the disk of {node.config.engine_title} is {'full' if is_full else 'nearly full'}: {seen}"
     why = "A container writes there, and images are kept there."
@@ -157,7 +156,7 @@ def _network(node: Node, found: EngineCheckup) -> Check:
     if found.has_network:
         return ok("network", found.network)
     wrong = f"there is no network {found.network} (network in the inventory)"
-    fix = f"{' '.join(node.config.docker)} network create {shlex.quote(found.network)}"
+    fix = f"{' '.join(map(shell_word, node.config.docker))} network create {shell_word(found.network)}"
     why = "Every container on this node is attached to it, so none starts."
     return Check("network", "failed", "does not exist", wrong, fix, why)
 
@@ -168,7 +167,8 @@ def _registry(node: Node, found: EngineCheckup, setup: Setup) -> Check:
         return ok("registry", f"{name} answers")
     host = "registry-1.docker.io" if name == "docker.io" else name
     wrong = f"{node.config.engine_title} cannot reach {name}: {found.unreachable}"
-    fix = f"curl -sI https://{host}/v2/  # 401 or 200: the machine reaches it, only the engine does not\n"
+    url = shell_word(f"https://{host}/v2/")
+    fix = f"curl -sI {url}  # 401 or 200: the machine reaches it, only the engine does not\n"
     fix += setup.proxies()
     why = "Images that the node lacks cannot be pulled. Images that it has work" + (
         "." if setup.has_podman else ", and so do envs."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 
 from agentless.model.nodes.checkup import EngineCheckup, System
 from agentless.model.nodes.cluster import Node
+from agentless.model.text import shell_word
 from agentless.rules.nodes.checks import remedies
 
 _PROXIES_IN_FILE = 23
@@ -31,7 +31,7 @@ class Setup:
         """Start Docker, also after each boot. `user` is the login."""
         if not self.rootless:
             return remedies.start(self.system, "docker")
-        login = shlex.quote(user) if user else '"$(id -un)"'
+        login = shell_word(user) if user else '"$(id -un)"'
         return f"systemctl --user enable --now docker\nsudo loginctl enable-linger {login}"
 
     def look(self) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from agentless.model.nodes.check import Check, Verdict, ok
 from agentless.model.nodes.checkup import Folder, Machine, Problem
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.text import shell_word
 from agentless.model.units import format_duration, format_size
 from agentless.rules.nodes.checks import remedies
 
@@ -123,8 +123,8 @@ def _folders(machine: Machine, key: str, folders: Sequence[Folder]) -> Check:
 
 
 def _fix(machine: Machine, folder: Folder) -> str:
-    path, root = shlex.quote(_path_of(folder)), remedies.sudo(machine.system)
-    user = shlex.quote(machine.user)
+    path, root = shell_word(_path_of(folder)), remedies.sudo(machine.system)
+    user = shell_word(machine.user)
     if folder.problem == "full":
         return f"du -xh --max-depth=1 {path} | sort -h | tail  # what fills it"
     if folder.problem == "hangs":

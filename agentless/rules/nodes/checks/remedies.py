@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentless.model.nodes.checkup import Manager, System
+from agentless.model.text import shell_word
 
 _INSTALL: Mapping[Manager, str] = {
     "apt": "apt-get update && {sudo}apt-get install -y",
@@ -28,7 +29,7 @@ def sudo(system: System) -> str:
 def install(system: System, *packages: str) -> str:
     """Install packages."""
     words = _INSTALL.get(system.manager)
-    names = " ".join(packages)
+    names = " ".join(map(shell_word, packages))
     if words is None:
         return f"# Install these with the package manager of the node: {names}"
     return f"{sudo(system)}{words.format(sudo=sudo(system))} {names}"

@@ -9,6 +9,8 @@ from agentless.model.nodes.check import Check, ok, skipped
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.trial import Proof, TrialAnswer
 
+_LONGEST = 60.0
+"""Seconds that a container may take. They follow each other."""
 _SLOW = 10.0
 """Seconds, above which something delays every start: a driver without persistence mode, a full or slow disk."""
 
@@ -28,9 +30,17 @@ def unfit(node: Node) -> str:
     return f"skipped; {node.config.name} is drained" if node.drained else ""
 
 
-def in_use(gpu: Gpu) -> Check:
-    """The check of a GPU that is not free."""
-    return skipped(name_of(gpu), f"GPU {gpu.reading.index} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else ""))
+def left_alone(node: Node, gpu: Gpu | None, owner: str, now: float) -> Check | None:
+    """The check of a GPU, or of a node without any, on which this owner may start nothing now; None if he may."""
+    if gpu and gpu.state != "free":
+        words = f"GPU {gpu.reading.index} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else "")
+        return skipped(name_of(gpu), words)
+    until = now + _LONGEST * (len(node.gpus) + 1)
+    for each in node.reservations:
+        if each.bars(owner, now, until) and (each.covers(gpu.reading.index) if gpu else not each.gpus):
+            place = f"GPU {gpu.reading.index}" if gpu else node.name
+            return skipped(name_of(gpu), f"{place} is {each}")
+    return None
 
 
 def verdict(
