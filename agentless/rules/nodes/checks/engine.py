@@ -116,7 +116,8 @@ def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
         why = "sudo cannot ask for a password without a terminal."
         return Check("socket", "failed", found.words, f"sudo does not let {user} run {program}", fix, why, words=error)
     if node.config.has_podman:
-        wrong, fix = f"{user} may not use podman: {found.words}", f"{' '.join(map(shell_word, node.config.docker))} info"
+        wrong = f"{user} may not use podman: {found.words}"
+        fix = f"{' '.join(map(shell_word, node.config.docker))} info"
         return Check("socket", "failed", found.words, wrong, f"{fix}  # shows what it is about", words=error)
     path = found.socket.path if found.socket else "the socket of Docker"
     owner = f" ({found.socket.owner})" if found.socket and found.socket.owner else ""
