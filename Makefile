@@ -37,6 +37,7 @@ slow: $(STAMP)  ## the tests that `make test` leaves out since they cost the mos
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s --timeout 0 tests/fleet/test_truth.py tests/fleet/test_hostile_week.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow tests/real/test_engine_changed.py
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults
 
 engines: $(STAMP)  ## every command on Docker 20.10 to 28 and podman 4.3 to 5.8, as root; half an hour and 2 GB the first time; WHAT='podman --only env'

@@ -14,6 +14,8 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement, Task
 
+_CDI_NAME = re.compile(r"cdiname ([^ ]{1,200})")
+_MOST_NAMES = 1000
 _FOLDER = re.compile(r"/[^\x00-\x1f\x7f]{0,1023}")
 
 
@@ -53,6 +55,12 @@ class EngineAnswer:
         """The folder in which it keeps images and containers, by its answer."""
         root = self.fields.get("root")
         return root if isinstance(root, str) and _FOLDER.fullmatch(root) else None
+
+    @property
+    def cdi(self) -> frozenset[str]:
+        """The CDI devices in files on the node, like `nvidia.com/gpu=GPU-…`."""
+        names = [match[1] for line in self.lines if (match := _CDI_NAME.fullmatch(line))]
+        return frozenset(names[:_MOST_NAMES])
 
     def toolkits(self, way: Callable[[Toolkit], Way | None]) -> dict[str, ToolkitFacts]:
         """By vendor, in which way the engine hands out its GPUs."""

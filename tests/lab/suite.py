@@ -6,6 +6,7 @@ machine's, and so are the control groups, of version 1 unless the node has a vie
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,15 @@ from .roots import root_of
 
 PERSON, PERSON_ID = "carol", 4242
 _HOOK = "/usr/bin/nvidia-container-runtime-hook"
+_DOCKER = (
+    "usr/lib/x86_64-linux-gnu/*.so*",
+    "usr/bin/docker*",
+    "usr/bin/containerd*",
+    "usr/sbin/dockerd",
+    "usr/sbin/runc",
+    "usr/bin/runc",
+    "usr/libexec/docker",
+)
 _ADD_PERSON = f"""
 printf '{PERSON}:x:{PERSON_ID}:{PERSON_ID}::%s:/bin/bash\\n' "$1" >> /etc/passwd
 printf '{PERSON}:*:19000:0:99999:7:::\\n' >> /etc/shadow
@@ -71,6 +81,15 @@ class SuiteNode(Node):
             assert self._engine
             self._engine.start()
             self._engine.load(image)
+
+    def upgrade(self, suite: str) -> None:
+        """Put Docker of another release in place of its own, with its libraries, as an upgrade of packages does."""
+        root = root_of(suite)
+        files = [str(path.relative_to(root)) for names in _DOCKER for path in root.glob(names)]
+        packed = subprocess.Popen(["tar", "-C", str(root), "-c", *files], stdout=subprocess.PIPE)
+        unpack = ["tar", "-C", "/", "-x", "--unlink-first"]
+        with packed, self._space.popen(unpack, env=self.env(), stdin=packed.stdout) as unpacking:
+            assert unpacking.wait(300) == 0
 
     def _add_docker(self, network: Network) -> None:
         hook = not self.kind.cdi

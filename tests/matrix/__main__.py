@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.lab import Lab, requirements
 from tests.lab.roots import root_of
+from tests.matrix import together
 from tests.matrix.commands import COMMANDS, Scene
 from tests.matrix.engines import ENGINES, Engine
 from tests.matrix.table import PAGE, Cell, Column, write
@@ -42,7 +43,14 @@ def main() -> int:
         columns.append(_column(engine, given.only))
     if given.write:
         write(columns)
-    failed = [f"{each.engine}: {row}: {cell.words}" for each in columns for row, cell in each.cells.items() if cell.bad]
+    failed = []
+    if len(columns) == len(ENGINES) and not given.only:
+        print("all in one inventory", file=sys.stderr, flush=True)
+        with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+            failed += together.problems(lab)
+    failed += [
+        f"{each.engine}: {row}: {cell.words}" for each in columns for row, cell in each.cells.items() if cell.bad
+    ]
     print("\n".join(failed) or "all as it should be")
     return int(bool(failed) or len(columns) < len(wanted))
 

@@ -21,11 +21,11 @@ class Engine:
     podman: bool = False
     refuses: Mapping[str, str] = field(default_factory=dict)
 
-    def node(self, lab: Lab) -> Node:
+    def node(self, lab: Lab, name: str = "n") -> Node:
         """A node that has it."""
         if self.kind:
-            return lab.add_suite_node("n", self.kind)
-        return lab.add_podman("n") if self.podman else lab.add_node("n")
+            return lab.add_suite_node(name, self.kind)
+        return lab.add_podman(name) if self.podman else lab.add_node(name)
 
     @property
     def inventory(self) -> str:

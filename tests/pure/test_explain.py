@@ -422,3 +422,9 @@ def test_never_is_true(on: Cluster, queue: list[Task]) -> None:
     }
     for one in queue:
         assert (never(on, one.spec) is None) == (one.id in look(survey(nodes, idle, (), NOW), one).starts)
+
+
+def test_of_a_node_that_was_asked_for_by_name_the_reason_is_told_and_not_that_others_were_not_asked_for() -> None:
+    on = cluster({"node1": seen(), "node2": seen("node2")}, docker=("podman",))
+    wish = spec(needs=parse_target("node2::0"), image_id="sha256:" + "0" * 64)
+    assert str(never(on, wish)) == f"no node can run {wish.needs}: node2 uses podman, which does not support envs"

@@ -66,3 +66,38 @@ def test_it_is_said_how_gpus_are_given(way: Way, words: str) -> None:
     on = cluster(node(way=way, cdi=frozenset(f"nvidia.com/gpu={uuid}" for uuid in uuids)))
     assert said_by_doctor(on) == ("ok", words)
     assert start(on, "node1::0").node == "node1"
+
+
+# ---------------------------------------------------------------- a list that is older than a card
+
+
+def stale() -> Any:
+    """GPU 1 is not in the list of the engine."""
+    return node(way="cdi", cdi=frozenset({f"nvidia.com/gpu={reading('node1', 0).uuid}"}))
+
+
+UNLISTED = f"Docker on node1 does not find it in a CDI file; run there: {KIT.lists}"
+
+
+def test_a_gpu_that_the_list_lacks_is_excluded_with_the_fix_and_the_others_are_used() -> None:
+    on = cluster(stale())
+    assert [(gpu.state, gpu.reason) for gpu in on.nodes["node1"].gpus] == [("free", ""), ("excluded", UNLISTED)]
+    assert start(on, "node1::1") is None
+    assert start(on, "node1::0,1") is None
+    assert start(on, "1x").gpus == (0,)
+    for words in (refusal, never):
+        assert f"GPU 1 is excluded: {UNLISTED}" in str(words(on, spec(needs=parse_target("node1::1"))))
+
+
+def test_a_task_without_a_container_may_have_it() -> None:
+    on = cluster(stale())
+    assert start(on, "node1::1", image=None, container="NULL").gpus == (1,)
+
+
+def test_a_list_that_could_not_be_read_keeps_no_gpu_out() -> None:
+    assert start(cluster(node(way="cdi")), "node1::1").gpus == (1,)
+
+
+def test_an_engine_with_a_runtime_asks_no_list() -> None:
+    on = cluster(node(way="runtime", cdi=frozenset({"nvidia.com/gpu=0"})))
+    assert start(on, "node1::1").gpus == (1,)

@@ -11,7 +11,16 @@ from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import DATED_LATE, ContainerState
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Ended
-from agentless.model.tasks.task_event import Assigned, Dated, Exited, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.tasks.task_event import (
+    Assigned,
+    Dated,
+    Exited,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    Restarted,
+    Vanished,
+)
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
 from tests.pure.build import CID, NOW, STATES, container, placement, spec, task
@@ -90,6 +99,13 @@ def test_a_second_look_at_the_same_container_changes_nothing(state: str, shown: 
 def test_a_container_that_is_gone_ends_its_task(state: str) -> None:
     (event,) = reconcile(task(state=state), None, NOW)
     assert event == Vanished("its container was removed on the node, outside agentless")
+
+
+@pytest.mark.parametrize(("state", "lost"), [("running", True), ("paused", True), ("lost", False)])
+def test_a_container_that_another_image_store_hides_makes_its_task_lost_and_not_ended(state: str, lost: bool) -> None:
+    events = reconcile(task(state=state), None, NOW, switched_at=NOW)
+    assert [type(event) for event in events] == [LostContact] * lost
+    assert isinstance(reconcile(task(state=state), None, NOW, switched_at=1.0)[0], Vanished)
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])

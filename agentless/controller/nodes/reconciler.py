@@ -45,7 +45,8 @@ class Reconciler:
             for name, link in self._nodes.links.items():
                 if link.online:
                     with guarded_item(f"{name}: reading its containers"):
-                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0), link.cache.booted_at))
+                        sighting = Sighting(link.containers, asked_at=0.0)
+                        self._seen(ContainersSeen(name, sighting, link.cache.booted_at, link.cache.switched_at))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
@@ -77,7 +78,7 @@ class Reconciler:
                         continue
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._reconcile(task, container, seen.booted_at)
+                            self._reconcile(task, container, seen)
             for container in sighting.containers:
                 with guarded_item(f"{node}: container {container.short_id}"):
                     self._adopt_or_revive(node, container)
@@ -117,8 +118,9 @@ class Reconciler:
             why = link.observation.error or "no answer"
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
-    def _reconcile(self, task: Task, container: Container | None, booted_at: float | None = None) -> None:
-        for event in reconcile(task, container, self._clock.now(), booted_at):
+    def _reconcile(self, task: Task, container: Container | None, seen: ContainersSeen | None = None) -> None:
+        booted, switched = (seen.booted_at, seen.switched_at) if seen else (None, None)
+        for event in reconcile(task, container, self._clock.now(), booted, switched):
             task = self._ledger.apply(task.id, event, _cause(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"

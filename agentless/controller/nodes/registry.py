@@ -155,7 +155,7 @@ class Nodes:
     def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """A node has reported containers."""
         if self._has(link):
-            self._bus.emit(ContainersSeen(link.node.name, sighting, link.cache.booted_at))
+            self._bus.emit(ContainersSeen(link.node.name, sighting, link.cache.booted_at, link.cache.switched_at))
 
     # ------------------------------------------------------------------ inside
 

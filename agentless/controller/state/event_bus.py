@@ -44,11 +44,16 @@ class NodeObserved:
 
 @dataclass(frozen=True, slots=True)
 class ContainersSeen:
-    """A node has reported containers. `booted_at` is when it was seen to have been rebooted last, if ever."""
+    """A node has reported containers.
+
+    `booted_at` is when it was seen to have been rebooted last, if ever, and `switched_at` when its engine was seen to
+    have got another image store.
+    """
 
     node: str
     sighting: Sighting
     booted_at: float | None = None
+    switched_at: float | None = None
 
     def __str__(self) -> str:
         return f"{self.node}: its containers"

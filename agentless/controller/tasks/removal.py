@@ -9,11 +9,12 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.stops import Stops
-from agentless.errors import Refused, Unreachable
+from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Ended, Task
+from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.model.view import TaskView
+from agentless.rules.tasks.reconcile import container_of
 from agentless.stores.files.logs import LogStore
 
 
@@ -76,6 +77,10 @@ class Removal:
                 await self._stops.ask(task, "kill", by=by)
             except Unreachable as error:
                 raise Unreachable(f"{error}; after that, run: agentless rm {task.id}") from None
+            except AgentlessError:
+                if not self._is_hidden(task):
+                    raise
+                return self._forget(task, f"agentless rm --force, by {by}; {task.node} does not show its container")
             task = self._lookup.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
             link = self._nodes.links[task.node]
@@ -87,6 +92,16 @@ class Removal:
                 runtime.check(result)
         self._outputs.forget(task)
         return self._forget(task, f"agentless rm, by {by}")
+
+    def _is_hidden(self, task: Task) -> bool:
+        """Whether its node answers, and its engine does not show the container: it has another image store now."""
+        link, status = self._nodes.links.get(task.node or ""), self._lookup.task(task.id).status
+        return (
+            isinstance(status, Lost)
+            and link is not None
+            and link.online
+            and container_of(task, link.containers) is None
+        )
 
     def _forget(self, task: Task, cause: str) -> TaskView:
         """Drop it from the ledger; returns it as it was published last."""

@@ -40,7 +40,8 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         store="containerd" if info.has_containerd_store(fields) else "classic",
         cgroup_version=info.cgroup_version(fields),
         rootless=info.is_rootless(fields),
-        cdi=info.cdi_devices(fields),
+        # Docker 28.2 and later lists what it has found; before that, the files are known.
+        cdi=info.cdi_devices(fields) or of.cdi,
         note=info.note(fields),
         root=of.root,
     )

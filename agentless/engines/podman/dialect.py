@@ -54,6 +54,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         lacks=_lacks(of.fields),
         cgroup_version={"v1": 1, "v2": 2}.get(str(of.fields.get("cgroups"))),
         rootless=of.fields.get("rootless") is True,
+        cdi=of.cdi,
         root=of.root,
     )
 

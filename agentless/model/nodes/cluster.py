@@ -69,9 +69,10 @@ class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty if it is.
 
     `holders` are the tasks that have it, several if they share it. `closed` says in words why no other task may join
-    them, empty if one may. `strangers` are processes on it outside the containers of its tasks, and `intruders` those
-    of them that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known
-    index. `home` is the node that the GPU counts for, if another node reports it, too.
+    them, empty if one may. `unlisted` says why no container can get it: it is `excluded` then instead of free, and a
+    task without a container may still have it. `strangers` are processes on it outside the containers of its tasks, and
+    `intruders` those of them that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU
+    has its last known index. `home` is the node that the GPU counts for, if another node reports it, too.
     """
 
     reading: GpuReading
@@ -82,6 +83,7 @@ class Gpu:
     strangers: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
     closed: str = ""
+    unlisted: str = ""
     home: str | None = None
 
     @property

@@ -126,8 +126,8 @@ class EngineFacts:
     ID of the engine, if it has one. `lacks` are missing control groups: Docker ignores limits by them with a warning.
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
-    groups. `cdi` are the CDI devices that Docker has found. `root` is the folder in which the engine keeps images and
-    containers. `note` is what else is known of such an engine, in words.
+    groups. `cdi` are the CDI devices that the engine knows, empty if it is not known which. `root` is the folder in
+    which the engine keeps images and containers. `note` is what else is known of such an engine, in words.
     """
 
     version: str | None = None

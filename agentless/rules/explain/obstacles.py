@@ -76,13 +76,14 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
 
 
 def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, tuple[Obstacle, ...]]:
-    """The obstacles on each node that the task may use, or on all nodes if it may use none.
+    """The obstacles on each node that the task may use. If it may use none: on those that it names, or on all.
 
     `owner` is the owner of the task. If it is empty, no reservation is for the task.
     """
     found = {name: obstacles(node, spec, owner, cluster.at) for name, node in cluster.nodes.items()}
     shape = shape_of(spec)
-    return {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)} or found
+    usable = {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)}
+    return usable or {name: found[name] for name in shape.nodes if name in found} or found
 
 
 def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
@@ -134,6 +135,8 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
     if shape.rank(reading.name) is None:
         return Flaw(index, "is", reading.name or "of unknown model", lasting=True)
+    if gpu.unlisted and not shape.bare:
+        return Flaw(index, "is", f"excluded: {gpu.unlisted}", lasting=True)
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
@@ -142,9 +145,9 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
             return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
-    elif gpu.state == "excluded":
+    elif gpu.state == "excluded" and not gpu.unlisted:
         return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
-    elif gpu.state not in ("free", "foreign", "drained"):  # a drained node is an obstacle of its own
+    elif gpu.state not in ("free", "foreign", "drained", "excluded"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{beside}")

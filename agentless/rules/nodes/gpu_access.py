@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from agentless.model.nodes.cluster import Node
+from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.node import EngineFacts, NodeConfig
 
 
 def why_no_gpus(node: Node) -> str | None:
@@ -14,3 +16,16 @@ def why_no_gpus(node: Node) -> str | None:
     if toolkit is None or toolkit.ready:
         return None
     return f"{node.config.engine_title} on {node.name} cannot give GPUs to containers; {toolkit.fix}"
+
+
+def why_unlisted(config: NodeConfig, engine: EngineFacts | None, gpu: GpuReading) -> str:
+    """Why containers get this GPU of a node not, with the fix: its engine lists others for CDI. Empty if they do.
+
+    A GPU that is split has no name of its own in such a list.
+    """
+    toolkit = engine.toolkits.get(gpu.vendor) if engine else None
+    if engine is None or toolkit is None or toolkit.way != "cdi" or gpu.mig or not engine.cdi:
+        return ""
+    if any(device.endswith(f"={gpu.uuid}") for device in engine.cdi):
+        return ""
+    return f"{config.engine_title} on {config.name} does not find it in a CDI file; run there: {toolkit.fix}"

@@ -16,6 +16,7 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
+from agentless.rules.nodes.gpu_access import why_unlisted
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
 
@@ -149,6 +150,7 @@ def _node(
             known,
             reason,
             homes.get(reading.uuid, config.name),
+            why_unlisted(config, seen.engine, reading),
         )
         for reading in (sample.gpus if sample else ())
     )
@@ -217,6 +219,7 @@ def _gpu(
     known: bool,
     node_reason: str,
     home: str,
+    unlisted: str,
 ) -> Gpu:
     """The state of a GPU. `inside` are containers that claim it, with their tasks. `beside`: its task shares it."""
     state: GpuState
@@ -240,10 +243,10 @@ def _gpu(
         # This includes a container of ours that uses a GPU that it does not claim.
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
-        state, reason = "free", ""
+        state, reason = ("excluded", unlisted) if unlisted else ("free", "")
     intruders = strangers if state == "allocated" and found and not beside else ()
     closed = unknown or ("its processes are not known yet" if outside and not found else "")
-    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo)
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo, unlisted)
 
 
 def _held(holders: Sequence[Allocation]) -> str:

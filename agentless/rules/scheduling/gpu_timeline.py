@@ -16,8 +16,8 @@ class GpuTimeline:
     """A GPU over time. `total` and `free` are bytes of its memory.
 
     `taken` has a (begin, end, sharing) for each user, in Unix seconds. If the GPU is `closed`, no task may join those
-    that have it, whatever their terms. If it is `foreign`, processes outside agentless use it: they are the first entry
-    of `taken`, and have no end.
+    that have it, whatever their terms. If it is not `listed`, containers cannot get it. If it is `foreign`, processes
+    outside agentless use it: they are the first entry of `taken`, and have no end.
     """
 
     __slots__ = (
@@ -25,6 +25,7 @@ class GpuTimeline:
         "foreign",
         "free",
         "index",
+        "listed",
         "name",
         "numa",
         "taken",
@@ -47,6 +48,7 @@ class GpuTimeline:
         self.utilization = reading.utilization_pct or 0
         self.foreign = bool(gpu.strangers)
         self.closed = bool(gpu.closed)
+        self.listed = not gpu.unlisted
         self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:

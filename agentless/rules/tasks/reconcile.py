@@ -14,6 +14,7 @@ from agentless.model.tasks.task_event import (
     Froze,
     Launched,
     LaunchFailed,
+    LostContact,
     Restarted,
     TaskEvent,
     Thawed,
@@ -22,6 +23,11 @@ from agentless.model.tasks.task_event import (
 
 LAUNCH_BOUND = 150.0
 """Seconds after which a launch script has certainly ended on its node."""
+
+HIDDEN = (
+    "Docker on the node was switched to another image store, where its container does not show and may run; switch it "
+    "back, or free its GPUs with: agentless rm --force {}"
+)
 
 REAP_AFTER = 300.0
 """Seconds after which a container that was created and never started is removed. It claims its GPUs."""
@@ -51,11 +57,16 @@ def _is_ours(task: Task, container: Container) -> bool:
 
 
 def reconcile(
-    task: Task, container: Container | None, now: float, booted_at: float | None = None
+    task: Task,
+    container: Container | None,
+    now: float,
+    booted_at: float | None = None,
+    switched_at: float | None = None,
 ) -> tuple[TaskEvent, ...]:
     """The events that bring `task` to the state of `container`; none if they agree.
 
-    `booted_at` is when its node was first seen after a reboot, or None.
+    `booted_at` is when its node was first seen after a reboot, `switched_at` when its engine was first seen with
+    another image store; or None.
 
     `container` is None if the node was asked and has no container of the task. For a task whose launch was not answered
     nothing follows from that: it is safe to launch it again, and that shows its state.
@@ -66,7 +77,7 @@ def reconcile(
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()
     if container is None:
-        return _missing(task, now, booted_at)
+        return _missing(task, now, booted_at, switched_at)
     if container.state == "created":
         return _unstarted(task, now)
     events: list[TaskEvent] = []
@@ -113,13 +124,16 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     return container.live and container.started_at not in (None, status.run)
 
 
-def _missing(task: Task, now: float, booted_at: float | None) -> tuple[TaskEvent, ...]:
+def _missing(task: Task, now: float, booted_at: float | None, switched_at: float | None) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
+        began = status.started_at or task.created_at
         if not task.spec.on_node_itself:
+            if switched_at is not None and began < switched_at:
+                return () if isinstance(status, Lost) else (LostContact(HIDDEN.format(task.id)),)
             return (Vanished("its container was removed on the node, outside agentless"),)
         # systemd forgets its services with a reboot.
-        if booted_at is not None and (status.started_at or task.created_at) < booted_at:
+        if booted_at is not None and began < booted_at:
             return (Exited(DOWN, error=WENT_DOWN),)
         return (Vanished("its service ended: stopped on the node outside agentless, or the node went down"),)
     return _unstarted(task, now)

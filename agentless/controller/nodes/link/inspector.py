@@ -89,7 +89,7 @@ class Inspector:
                 engine = replace(engine, containers=(*engine.containers, *(last if bare is None else bare)))
             seen = self._sampler.with_answer(self._cache.observation, answer, asked)
             seen = replace(seen, error=None, engine=engine)
-            self._cache.booted(seen, asked)
+            self._cache.begun(seen, asked)
             self._cache.observe(seen)
             if engine.containers is not None:
                 self._breakdowns.engine_answered()
