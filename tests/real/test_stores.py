@@ -19,7 +19,7 @@ from agentless.errors import Unreachable
 from tests.lab import Kind, Lab, Node, requirements
 from tests.lab.roots import is_made
 from tests.real.cli import Cli, until
-from tests.real.test_sync import MB, TAG, At, World, failed, layer, layers_of, said, sent, stand_in
+from tests.real.test_sync import MB, TAG, At, World, failed, is_not_fooled, layer, layers_of, said, sent, stand_in
 
 if MISSING := requirements():
     pytest.skip(f"no lab on this machine: {'; '.join(MISSING)}", allow_module_level=True)
@@ -143,6 +143,19 @@ async def test_a_shared_folder_takes_it_across_stores(world: World, source: str,
     assert said(one, layers_of(image)) == said(other, layers_of(TAG))
     assert list(folder.iterdir()) == []
     said(other, f"docker image rm {TAG}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["names", "bytes"])
+@pytest.mark.parametrize(("source", "target"), [("new", "newer"), ("new", "old"), ("old", "new"), ("classic", "new")])
+async def test_a_hostile_archive_is_taken_for_what_was_meant_or_refused(
+    world: World, source: str, target: str, harm: str
+) -> None:
+    folder = world.lab.root / "shared"
+    folder.mkdir(exist_ok=True)
+    image = layer(world.node(source), "busybox", f"hostile-{harm}:{source}-{target}", 2)
+    await is_not_fooled(world, image, harm, source, target, via="shared", shared_dir=str(folder))
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
