@@ -245,6 +245,9 @@ def test_an_archive_that_ends_early_or_lies_of_a_size_does_not_pass(shell: list[
         entry.pax_headers = {"size": size}
         done = filtered(["env", "-C", str(tmp_path), *shell], entry.tobuf(tarfile.PAX_FORMAT) + data)
         assert (done.returncode, list(tmp_path.iterdir())) == (1, [])
+    entry = tarfile.TarInfo(layers.layer_file(LAYERS[0]).replace(".tar", "/layer.tar"))
+    entry.pax_headers = {"size": str(65 << 30)}
+    assert filtered(shell, entry.tobuf(tarfile.PAX_FORMAT)).stderr == b"agentless: too large\n"
 
 
 @shells

@@ -153,7 +153,7 @@ async def test_a_hostile_archive_is_taken_for_what_was_meant_or_refused(
 ) -> None:
     folder = world.lab.root / "shared"
     folder.mkdir(exist_ok=True)
-    image = layer(world.node(source), "busybox", f"hostile-{harm}:{source}-{target}", 2)
+    image = layer(world.node(source), "busybox", f"hostile-{harm}:{source}-{target}", 3)
     await is_not_fooled(world, image, harm, source, target, via="shared", shared_dir=str(folder))
     assert list(folder.iterdir()) == []
 
@@ -277,6 +277,30 @@ def test_an_exported_env_is_imported_as_the_version_that_it_was(
     [version] = agentless.json("env", "history", "filed")["versions"]
     assert sorted(version["nodes"]) == sorted([source, target])
     assert agentless("run", "--node", target, "--container", "filed", "--", "cat", "/file").out == "1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["classic", "newer"])
+def test_a_node_that_sends_another_image_than_the_version_is_found_out(
+    agentless: Cli, stores: Lab, target: str
+) -> None:
+    """It says that it has the version, and describes and saves another image instead, in which all hashes are right."""
+    made(agentless, "swapped", "old", "echo 1 >/file")
+    agentless("env", "push", "swapped", "new")
+    liar = stores.nodes["new"]
+    meant = said(liar, "docker image inspect -f '{{.Id}}' agentless/swapped:1").strip()
+    make = "docker run --name make agentless/swapped:1 sh -c 'echo evil >/file' && docker commit make evil:1 >/dev/null"
+    other = said(liar, f"{make}; docker rm make >/dev/null; docker image inspect -f '{{{{.Id}}}}' evil:1").strip()
+    lie = """case $* in *'"tags"'*) exec /usr/bin/docker "$@" ;; esac; """
+    lie += f'for word; do shift; [ "$word" != {meant} ] || word={other}; set -- "$@" "$word"; done; '
+    lie += f'case "$1" in image) /usr/bin/docker "$@" | sed s/{other}/{meant}/ ;; *) exec /usr/bin/docker "$@" ;; esac'
+    with stand_in(liar, "docker", lie):
+        said_of_it = agentless("env", "push", "swapped", target, code=1)
+    assert f"new sent {target} a different image than swapped:1" in said_of_it.out + said_of_it.err
+    said(stores.nodes[target], "! docker image inspect agentless/swapped:1 >/dev/null 2>&1")
+    [version] = agentless.json("env", "history", "swapped")["versions"]
+    assert sorted(version["nodes"]) == ["new", "old"]
+    said(liar, "docker image rm evil:1")
 
 
 @pytest.mark.slow

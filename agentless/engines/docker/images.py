@@ -196,6 +196,11 @@ class DockerImages:
                 f"{self._node.name} rejected image {short(image)}: the content of a layer does not match its ID "
                 "(damaged at the source or in transit); nothing was kept"
             )
+        if "agentless: too large" in words:
+            raise RuntimeFailed(
+                f"image {short(image)} has a layer of more than 64 GiB, which can only be sent through the controller; "
+                "omit --via"
+            )
         if "agentless: no /" in words:
             raise RuntimeFailed(
                 f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; check that shared_dir is "
