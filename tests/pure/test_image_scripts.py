@@ -250,6 +250,14 @@ def test_an_archive_that_ends_early_or_lies_of_a_size_does_not_pass(shell: list[
     assert filtered(shell, entry.tobuf(tarfile.PAX_FORMAT)).stderr == b"agentless: too large\n"
 
 
+def test_what_is_no_file_in_a_shared_folder_is_not_read() -> None:
+    """A link to a device would have no end."""
+    values = {"docker": ["docker"], "unpack": None, "file": "/dev/zero", "id_format": "f", "files": ()}
+    script = renderer.script("image-take.sh.j2", layers="", count=0, config="c", **values)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (1, b"agentless: no /dev/zero\n")
+
+
 @shells
 def test_the_manifest_of_compressed_layers_is_what_the_controller_says(shell: list[str]) -> None:
     blobs = [Blob(digest_of(data), len(data), "application/vnd.oci.image.layer.v1.tar+gzip") for data in DATA]
