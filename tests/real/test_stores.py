@@ -134,6 +134,11 @@ async def test_a_compressed_layer_that_was_damaged_is_refused(world: World) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), [("new", "old"), ("old", "new"), ("new", "newer"), ("classic", "new")])
 async def test_a_shared_folder_takes_it_across_stores(world: World, source: str, target: str) -> None:
+    await shared_takes(world, source, target)
+
+
+async def shared_takes(world: World, source: str, target: str) -> None:
+    """An image through a shared folder, of which nothing is left there."""
     one, other, folder = world.node(source), world.node(target), world.lab.root / "shared"
     folder.mkdir(exist_ok=True)
     image = layer(one, "busybox", f"shared:{source}-{target}", SMALL)
@@ -143,6 +148,13 @@ async def test_a_shared_folder_takes_it_across_stores(world: World, source: str,
     assert said(one, layers_of(image)) == said(other, layers_of(TAG))
     assert list(folder.iterdir()) == []
     said(other, f"docker image rm {TAG}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("middle")
+@pytest.mark.parametrize(("source", "target"), [("old", "middle"), ("new", "middle"), ("middle", "classic")])
+async def test_so_does_it_with_docker_26(world: World, source: str, target: str) -> None:
+    await shared_takes(world, source, target)
 
 
 @pytest.mark.slow
