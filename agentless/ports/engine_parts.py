@@ -172,10 +172,13 @@ class ImageCommands(Protocol):
         """Read the image once, and send its archive by each of these ways."""
 
     def share(self, image: str, skip: Sequence[str], packer: str | None, file: str) -> Command:
-        """Write its archive to a file; the answer is `whole`, its SHA-256 and its size."""
+        """Write its archive to a file; the answer is `whole`, and its size."""
 
-    def take(self, packer: str | None, file: str, digest: str) -> Command:
-        """Load the archive in a file, if it has that SHA-256; the answer is what was loaded."""
+    def take(self, image: Image, packer: str | None, file: str | None, *, containerd: bool) -> Command:
+        """Load this image, and nothing else, from an archive in a file or on standard input.
+
+        The answer is what was loaded. `containerd`: into that store.
+        """
 
     def drop(self, file: str) -> Command:
         """Remove the file that `share` wrote."""

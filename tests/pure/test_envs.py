@@ -85,6 +85,24 @@ def test_content_that_nodes_disagree_on_is_not_learned():
     assert learned(before, seen)["torch"].versions[1].content == ""
 
 
+@pytest.mark.parametrize(("others", "learned_content"), [(("b",), ""), (("b", "c"), ""), ((), "c")])
+def test_a_minority_of_the_nodes_that_have_a_version_does_not_decide_on_its_content(others, learned_content):
+    early = {"torch": replace(record(1), versions={1: Version("id-torch-1", 100, nodes=("a", *others))})}
+    assert learned(early, {"a": Sight((image(content="c"),))})["torch"].versions[1].content == learned_content
+
+
+def test_an_id_that_belongs_to_other_content_is_not_the_version():
+    """Only the id that it was recorded with is proof: those of other nodes were learned from what they said."""
+    known = learned(
+        {}, {"a": Sight((image(image_id="a", content="c"),)), "b": Sight((image(image_id="b", content="c"),))}
+    )
+    version = known["torch"].versions[1]
+    assert [version.is_image("b", each) for each in ("c", "hostile", "")] == [True, False, True]
+    assert version.is_image("a", "")
+    after = learned(known, {"new": Sight((image(image_id="b", content="hostile"),))})
+    assert after["torch"].versions[1].nodes == ("a", "b")
+
+
 @pytest.mark.parametrize("content", ["", "other"])
 def test_another_image_with_the_same_number_is_none_of_the_version(content):
     first, second = image(image_id="a", content=content and "c"), image(image_id="b", content=content)

@@ -7,7 +7,8 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.images import DockerImages, _files
 from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
-from agentless.model.images.image import Image
+from agentless.model.images.image import Blob, Image
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images import layers
+from agentless.rules.images.blobs import digest_of
 from tests.pure.shells import SHELLS
 
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
@@ -87,6 +89,36 @@ def layers_of(out: bytes) -> dict[str, bytes]:
     return found
 
 
+def hostile(data: bytes, change: Callable[[dict[str, bytes]], object]) -> bytes:
+    """The archive after a change of its files."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    change(files)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def layer_in(files: dict[str, bytes]) -> str:
+    return next(name for name, data in files.items() if data == DATA[1])
+
+
+NAMES = json.dumps([{"Config": "x", "RepoTags": ["python:3.11"], "Layers": []}]).encode()
+HARM: dict[str, Callable[[dict[str, bytes]], object]] = {
+    "names": lambda files: files.update({"manifest.json": NAMES, "index.json": b"{}", "repositories": b"{}"}),
+    "more": lambda files: files.update({"../../etc/cron.d/x": b"x", "/etc/x": b"x", "blobs/sha256/" + "0" * 64: b"x"}),
+    "another layer": lambda files: files.update({layer_in(files): b"other" * 300}),
+    "one more layer": lambda files: files.update({"../layer.tar": b"other" * 300}),
+    "a layer twice": lambda files: files.update({f"{'1' * 64}/layer.tar": DATA[0], f"{'2' * 64}/layer.tar": DATA[0]}),
+    "another configuration": lambda files: files.update({f"{IMAGE.id[7:]}.json": CONFIG + b" "}),
+}
+"""What a hostile node does to an archive."""
+
+
 def through(argv: list[str], data: bytes) -> bytes:
     return subprocess.run(argv, input=data, capture_output=True, check=True).stdout
 
@@ -121,9 +153,9 @@ def test_an_archive_without_what_nobody_needs_is_else_the_same(
         file=tmp_path / "out",
     )
     done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
-    whole, digest, size = done.stdout.decode().splitlines()
+    whole, size = done.stdout.decode().splitlines()
     data = (tmp_path / "out").read_bytes()
-    assert (whole, digest.split()[0], int(size)) == ("whole", hashlib.sha256(data).hexdigest(), len(data))
+    assert (whole, int(size)) == ("whole", len(data))
     with tarfile.open(fileobj=io.BytesIO(data)) as left, tarfile.open(tmp_path / "saved") as saved:
         wanted = [member.name for member in saved if member.name not in skip]
         assert left.getnames() == wanted
@@ -152,6 +184,90 @@ def test_the_small_files_of_an_archive_come_as_they_are(shell: list[str], tmp_pa
     script = renderer.script("image-source.sh.j2", **values)
     done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
     assert list(_files(done.stdout)) == texts
+
+
+def filtered(
+    shell: list[str], data: bytes, image: Image = IMAGE, files: Sequence[tuple[str, str]] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    """What a node hands to its engine of an archive from another node."""
+    script = renderer.script(
+        "image-filter.sh.j2",
+        layers=" ".join(layer[7:] for layer in [blob.digest for blob in image.blobs] or image.layers),
+        count=len(image.layers),
+        config=image.names[-1][7:],
+        files=files,
+    )
+    return subprocess.run([*shell, "-c", script], input=data, capture_output=True, check=False)
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}
+
+
+@shells
+@forms
+def test_of_an_archive_from_another_node_only_layers_and_configuration_pass(shell: list[str], form: str) -> None:
+    """Under names, and with a manifest, that are not from there."""
+    done = filtered(shell, archive(form, big=True))
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = members(done.stdout)
+    [listed] = json.loads(found.pop("manifest.json"))
+    assert (listed["Config"], listed["RepoTags"]) == ("config.json", None)
+    assert found.pop("config.json") == CONFIG
+    assert [found.pop(name) for name in listed["Layers"]] == DATA
+    assert found == {}
+
+
+@shells
+@forms
+@pytest.mark.parametrize("harm", HARM)
+def test_what_was_not_meant_does_not_pass(shell: list[str], form: str, harm: str) -> None:
+    done = filtered(shell, hostile(archive(form), HARM[harm]))
+    names = set(members(done.stdout)) if done.returncode == 0 else set()
+    assert names <= {"1.tar", "2.tar", "3.tar", "config.json", "manifest.json"}
+    if harm in ("more", "names"):
+        [listed] = json.loads(members(done.stdout)["manifest.json"])
+        assert (done.returncode, listed["RepoTags"]) == (0, None)
+    else:
+        assert done.returncode == 1
+        assert b"agentless: other bytes" in done.stderr
+        assert b"manifest.json" not in done.stdout
+
+
+@shells
+def test_an_archive_that_ends_early_or_lies_of_a_size_does_not_pass(shell: list[str], tmp_path: Path) -> None:
+    data = archive("oci", big=True)
+    for short in (0, 512, len(data) // 2, len(data) - 20_000):
+        assert filtered(shell, data[:short]).returncode == 1
+    for size in ("x[$(touch ran)]", "9" * 30, "-1"):
+        entry = tarfile.TarInfo("f")
+        entry.pax_headers = {"size": size}
+        done = filtered(["env", "-C", str(tmp_path), *shell], entry.tobuf(tarfile.PAX_FORMAT) + data)
+        assert (done.returncode, list(tmp_path.iterdir())) == (1, [])
+    entry = tarfile.TarInfo(layers.layer_file(LAYERS[0]).replace(".tar", "/layer.tar"))
+    entry.pax_headers = {"size": str(65 << 30)}
+    assert filtered(shell, entry.tobuf(tarfile.PAX_FORMAT)).stderr == b"agentless: too large\n"
+
+
+def test_what_is_no_file_in_a_shared_folder_is_not_read() -> None:
+    """A link to a device would have no end."""
+    values = {"docker": ["docker"], "unpack": None, "file": "/dev/zero", "id_format": "f", "files": ()}
+    script = renderer.script("image-take.sh.j2", layers="", count=0, config="c", **values)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (1, b"agentless: no /dev/zero\n")
+
+
+@shells
+def test_the_manifest_of_compressed_layers_is_what_the_controller_says(shell: list[str]) -> None:
+    blobs = [Blob(digest_of(data), len(data), "application/vnd.oci.image.layer.v1.tar+gzip") for data in DATA]
+    image = replace(IMAGE, id="sha256:" + "0" * 64, config=IMAGE.id, blobs=tuple(blobs))
+    files = [("oci-layout", "{}"), ("index.json", "{'\u00e9\n'}" * 100)]
+    found = members(filtered(shell, archive("oci"), image, files).stdout)
+    assert found == {"config.json": CONFIG, **{name: text.encode() for name, text in files}} | {
+        name: data for name, data in found.items() if name.endswith(".tar")
+    }
+    assert sorted(data for name, data in found.items() if name.endswith(".tar")) == sorted(DATA)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
 import time
 import zlib
 from collections import deque
@@ -19,7 +20,7 @@ import orjson
 import pytest
 
 from agentless.controller import plugins
-from agentless.controller.images import direct
+from agentless.controller.images import archive_reader, direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.nodes.conversation import conversed
@@ -32,11 +33,11 @@ from agentless.engines.client_warnings import AsItIs
 from agentless.engines.docker.complaints import explain
 from agentless.engines.podman.complaints import explain as podman_explain
 from agentless.engines.systemd.journal import JournalReading
-from agentless.errors import Timeout, TooMuch
+from agentless.errors import StateError, Timeout, TooMuch
 from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
-from agentless.model.images.image import Image
+from agentless.model.images.image import Blob, Image
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.host_load import HostLoad
@@ -406,6 +407,68 @@ async def test_an_archive_of_nothing_but_small_files_is_given_up() -> None:
 
     with pytest.raises(BrokenOffError, match="too many files"):
         await fetch(Files(), image, 0, None, spool)  # type: ignore[arg-type]
+    spool.close()
+
+
+class Stream(Endless):
+    """This, then more and more of something."""
+
+    def __init__(self, first: bytes, more: Callable[[], bytes]) -> None:
+        super().__init__()
+        self._first, self._more = first, more
+
+    async def __anext__(self) -> tuple[int, bytes]:
+        self.count += 1
+        assert self.count < 1000, "it is listened to for ever"
+        return 1, self._first if self.count == 1 else self._more()
+
+
+async def test_a_layer_that_is_larger_than_it_was_said_to_be_is_given_up() -> None:
+    image, spool = Image("sha256:" + "0" * 64, ("sha256:1",), 1), LayerSpool()
+    packer = zlib.compressobj(0, wbits=31)
+    stream = Stream(b"p 1000000 x\n", lambda: packer.compress(bytes(65536)))
+    with pytest.raises(BrokenOffError, match="invalid answer"):
+        await fetch(stream, image, 0, "gzip", spool)  # type: ignore[arg-type]
+    spool.close()
+
+
+async def test_a_layer_of_another_size_than_its_manifest_says_is_not_read() -> None:
+    blob = Blob("sha256:" + "1" * 64, 1 << 20, "")
+    image, spool = Image("sha256:" + "0" * 64, ("sha256:1",), 1, blobs=(blob,)), LayerSpool()
+    stream = Stream(b"r 99999999999 blobs/sha256/" + b"1" * 64 + b"\n", lambda: bytes(65536))
+    with pytest.raises(BrokenOffError, match="invalid answer"):
+        await fetch(stream, image, 0, None, spool)  # type: ignore[arg-type]
+    assert spool.layers == {}
+    spool.close()
+
+
+async def test_an_archive_of_more_and_more_layers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, spool = Image("sha256:" + "0" * 64, ("sha256:1",), 1), LayerSpool()
+    monkeypatch.setattr(archive_reader, "SMALL", 0)
+    stream = Stream(b"", lambda: b"r 512 f%d\n" % stream.count + bytes(512))
+    with pytest.raises(BrokenOffError, match="invalid answer"):
+        await fetch(stream, image, 0, None, spool)  # type: ignore[arg-type]
+    spool.close()
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "is_full"),
+    [
+        (100 << 30, 900 << 20, True),
+        (100 << 30, 2 << 30, False),
+        (10 << 30, 600 << 20, False),
+        (10 << 30, 100 << 20, True),
+    ],
+)
+async def test_an_image_on_its_way_leaves_room_on_the_disk(
+    total: int, free: int, is_full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_blocks=total >> 12, f_bavail=free >> 12, f_frsize=4096)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
+    spool = LayerSpool()
+    refused = pytest.raises(StateError, match="would be left free; free some space") if is_full else nullcontext()
+    with refused:
+        await spool.put(spool.begin("x", 5), b"layer", 5)
     spool.close()
 
 

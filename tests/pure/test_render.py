@@ -38,6 +38,12 @@ keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
 maybe = st.none() | values
 injections = st.builds(Injection, lists.map(tuple), st.dictionaries(keys, values, max_size=2))
 toolkits = st.lists(st.builds(Toolkit, values, values, some.map(tuple), values), max_size=2)
+filters = {
+    "layers": values,
+    "count": st.integers(0, 9),
+    "config": values,
+    "files": st.lists(st.tuples(values, values), max_size=2),
+}
 ways = st.lists(st.lists(values, max_size=3).map(lambda words: ["ssh", *words]), min_size=1, max_size=3)
 
 Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
@@ -375,11 +381,12 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "pack": st.none() | some,
         "ways": ways,
     },
+    "image-filter.sh.j2": filters,
     "image-take.sh.j2": {
+        **filters,
         "docker": lists,
         "unpack": st.none() | some,
-        "file": values,
-        "digest": values,
+        "file": st.none() | values,
         "id_format": values,
     },
     "image-walk.sh.j2": {},

@@ -19,7 +19,7 @@ from agentless.errors import Unreachable
 from tests.lab import Kind, Lab, Node, requirements
 from tests.lab.roots import is_made
 from tests.real.cli import Cli, until
-from tests.real.test_sync import MB, TAG, At, World, failed, layer, layers_of, said, sent, stand_in
+from tests.real.test_sync import MB, TAG, At, World, failed, is_not_fooled, layer, layers_of, said, sent, stand_in
 
 if MISSING := requirements():
     pytest.skip(f"no lab on this machine: {'; '.join(MISSING)}", allow_module_level=True)
@@ -134,6 +134,11 @@ async def test_a_compressed_layer_that_was_damaged_is_refused(world: World) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), [("new", "old"), ("old", "new"), ("new", "newer"), ("classic", "new")])
 async def test_a_shared_folder_takes_it_across_stores(world: World, source: str, target: str) -> None:
+    await shared_takes(world, source, target)
+
+
+async def shared_takes(world: World, source: str, target: str) -> None:
+    """An image through a shared folder, of which nothing is left there."""
     one, other, folder = world.node(source), world.node(target), world.lab.root / "shared"
     folder.mkdir(exist_ok=True)
     image = layer(one, "busybox", f"shared:{source}-{target}", SMALL)
@@ -143,6 +148,26 @@ async def test_a_shared_folder_takes_it_across_stores(world: World, source: str,
     assert said(one, layers_of(image)) == said(other, layers_of(TAG))
     assert list(folder.iterdir()) == []
     said(other, f"docker image rm {TAG}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("middle")
+@pytest.mark.parametrize(("source", "target"), [("old", "middle"), ("new", "middle"), ("middle", "classic")])
+async def test_so_does_it_with_docker_26(world: World, source: str, target: str) -> None:
+    await shared_takes(world, source, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["names", "bytes"])
+@pytest.mark.parametrize(("source", "target"), [("new", "newer"), ("new", "old"), ("old", "new"), ("classic", "new")])
+async def test_a_hostile_archive_is_taken_for_what_was_meant_or_refused(
+    world: World, source: str, target: str, harm: str
+) -> None:
+    folder = world.lab.root / "shared"
+    folder.mkdir(exist_ok=True)
+    image = layer(world.node(source), "busybox", f"hostile-{harm}:{source}-{target}", 3)
+    await is_not_fooled(world, image, harm, source, target, via="shared", shared_dir=str(folder))
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -264,6 +289,30 @@ def test_an_exported_env_is_imported_as_the_version_that_it_was(
     [version] = agentless.json("env", "history", "filed")["versions"]
     assert sorted(version["nodes"]) == sorted([source, target])
     assert agentless("run", "--node", target, "--container", "filed", "--", "cat", "/file").out == "1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["classic", "newer"])
+def test_a_node_that_sends_another_image_than_the_version_is_found_out(
+    agentless: Cli, stores: Lab, target: str
+) -> None:
+    """It says that it has the version, and describes and saves another image instead, in which all hashes are right."""
+    made(agentless, "swapped", "old", "echo 1 >/file")
+    agentless("env", "push", "swapped", "new")
+    liar = stores.nodes["new"]
+    meant = said(liar, "docker image inspect -f '{{.Id}}' agentless/swapped:1").strip()
+    make = "docker run --name make agentless/swapped:1 sh -c 'echo evil >/file' && docker commit make evil:1 >/dev/null"
+    other = said(liar, f"{make}; docker rm make >/dev/null; docker image inspect -f '{{{{.Id}}}}' evil:1").strip()
+    lie = """case $* in *'"tags"'*) exec /usr/bin/docker "$@" ;; esac; """
+    lie += f'for word; do shift; [ "$word" != {meant} ] || word={other}; set -- "$@" "$word"; done; '
+    lie += f'case "$1" in image) /usr/bin/docker "$@" | sed s/{other}/{meant}/ ;; *) exec /usr/bin/docker "$@" ;; esac'
+    with stand_in(liar, "docker", lie):
+        said_of_it = agentless("env", "push", "swapped", target, code=1)
+    assert f"new sent {target} a different image than swapped:1" in said_of_it.out + said_of_it.err
+    said(stores.nodes[target], "! docker image inspect agentless/swapped:1 >/dev/null 2>&1")
+    [version] = agentless.json("env", "history", "swapped")["versions"]
+    assert sorted(version["nodes"]) == ["new", "old"]
+    said(liar, "docker image rm evil:1")
 
 
 @pytest.mark.slow

@@ -240,6 +240,73 @@ async def test_a_file_that_somebody_has_changed_in_the_shared_folder_is_refused(
     assert world.has() == []
 
 
+HARM = """
+import io, json, sys, tarfile
+harm = sys.argv[1]
+given = tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()))
+files = {each.name: given.extractfile(each).read() for each in given if each.isfile()}
+if harm == "names":
+    config = {"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}
+    other = {"Config": "evil.json", "RepoTags": ["python:3.11"], "Layers": []}
+    entries = json.loads(files["manifest.json"])
+    entries[0]["RepoTags"] = ["python:3.11", "agentless/env:9"]
+    files |= {"manifest.json": json.dumps([*entries, other]).encode(), "evil.json": json.dumps(config).encode()}
+    files |= {"repositories": json.dumps({"python": {"3.11": "0" * 64}}).encode(), "../../../../../evil": b"x"}
+    if "index.json" in files:
+        index = json.loads(files["index.json"])
+        named = {"io.containerd.image.name": "docker.io/library/python:3.11"}
+        named["org.opencontainers.image.ref.name"] = "3.11"
+        for each in index["manifests"]:
+            each["annotations"] = named
+        files["index.json"] = json.dumps(index).encode()
+else:
+    name = max(files, key=lambda each: len(files[each]))
+    files[name] = files[name][:600000] + b"tampered" + files[name][600008:]
+out = tarfile.open(fileobj=sys.stdout.buffer, mode="w|")
+for name, data in files.items():
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    out.addfile(entry, io.BytesIO(data))
+out.close()
+"""
+
+
+def hostile(node: Node, harm: str) -> contextlib.AbstractContextManager[None]:
+    """A node that saves other archives: with more names and images, or with other bytes in the largest layer."""
+    save = f"/usr/bin/docker \"$@\" | python3 -c '{HARM}' '{harm}'"
+    return stand_in(node, "docker", f'case " $* " in *" save "*) {save} ;; *) exec /usr/bin/docker "$@" ;; esac')
+
+
+async def is_not_fooled(world: World, image: str, harm: str, source: str, target: str, **how: str) -> None:
+    """What the target has under names that were not meant stays, and an image with other content does not come."""
+    other = world.node(target)
+    said(other, "docker tag busybox python:3.11")
+    before = world.has(target), said(other, "docker image inspect -f '{{.Id}}' python:3.11")
+    with hostile(world.node(source), harm):
+        found = await world.send(image, target, source=source, **how)
+    if harm == "names":
+        assert sent(found, target).how == how["via"]
+        assert said(world.node(source), layers_of(image)) == said(other, layers_of(TAG))
+        said(other, f"docker image rm {TAG}")
+    else:
+        assert "does not match its ID" in str(failed(found, target))
+    assert (world.has(target), said(other, "docker image inspect -f '{{.Id}}' python:3.11")) == before
+    said(other, "! docker image inspect agentless/env:9 2>&1; docker image rm python:3.11")
+
+
+async def test_a_hostile_archive_in_a_shared_folder_names_nothing(world: World, image: str, tmp_path: Path) -> None:
+    await is_not_fooled(world, image, "names", "node1", "node2", via="shared", shared_dir=str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["names", "bytes"])
+async def test_a_hostile_archive_straight_from_a_node_is_taken_for_what_was_meant_or_refused(
+    world: World, image: str, harm: str
+) -> None:
+    with stand_in(world.node("node1"), "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
+        await is_not_fooled(world, image, harm, "node1", "node2", via="straight")
+
+
 # ---------------------------------------------------------------------- what goes wrong
 
 

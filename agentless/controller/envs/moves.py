@@ -101,6 +101,7 @@ class Moves:
         if isinstance(sent, AgentlessError):
             raise sent
         await envs.look_at(link)
+        await self._check_arrived(link, ref, image, source)
         return sent
 
     async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, by: Caller, tell: Tell) -> dict[str, Any]:
@@ -137,6 +138,12 @@ class Moves:
                     via=via,
                 )
                 await envs.look_at(*targets)
+                for link in targets:
+                    if isinstance(done[link.node.name], Sent):
+                        try:
+                            await self._check_arrived(link, ref, version.id, source)
+                        except AgentlessError as error:
+                            done[link.node.name] = error
                 arrived = [each.node for each in done.values() if isinstance(each, Sent) and each.how != "current"]
                 envs.publish(ref.name, "pushed", f"{ref} to {', '.join(arrived) or 'no node'}, by {by}")
             rows = [_row(link.node.name, done[link.node.name]) for link in links]
@@ -235,11 +242,32 @@ class Moves:
         self._envs.check_free(link, ref.name, ref)
         sight, version = self._envs.sights.get(link.node.name, Sight()), _version(self._envs, ref, image)
         other = next((each for each in sight.images if each.ref == ref), None)
-        if other and other.id != image and not (version and version.is_image(other.id, other.content)):
+        if other and not (version.is_image(other.id, other.content) if version else other.id == image):
             raise Refused(
                 f"{link.node.name} has a different {ref}, by {other.by or 'somebody'}: two controllers used the same "
                 "number; save the env again to get a new number"
             )
+
+    async def _check_arrived(self, link: NodeLink, ref: EnvRef, image: str, source: NodeLink) -> None:
+        """Compare what the target has with the version: if it is another image, it loses the name, and this raises."""
+        envs, node = self._envs, link.node.name
+        sight, version = envs.sights.get(node, Sight()), _version(envs, ref, image)
+        other = next((each for each in sight.images if each.ref == ref), None)
+        same = version is None or other is None or version.is_image(other.id, other.content)
+        if same and ref.image not in sight.foreign:
+            return
+        await link.run(envs_of(link).remove_image(ref.image))
+        await envs.look_at(link)
+        if version and not version.content:
+            raise RuntimeFailed(
+                f"cannot check that {node} received {ref}, so it was removed there: not all nodes that have it "
+                f"({', '.join(version.nodes)}) answer, or they describe it differently; save the env again to get a "
+                "new version"
+            )
+        raise RuntimeFailed(
+            f"{source.node.name} sent {node} a different image than {ref}, which was removed there; check who uses "
+            f"Docker on {source.node.name}"
+        )
 
 
 def _version(envs: Envs, ref: EnvRef, image: str) -> Version | None:

@@ -12,11 +12,13 @@ from agentless.model.images.image import Image
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
-from agentless.rules.images.blobs import digest_of
+from agentless.rules.images.blobs import digest_of, file_of
 
 SMALL = 4 << 20
 SMALL_ONES, FILES = 128 << 20, 10_000
 """Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
+OTHERS = 64
+"""The most large files in an archive that are not known by name and are no layers, such as attestations."""
 SILENCE = 600.0
 """Seconds without a byte after which a node is given up."""
 FIRST_SILENCE = 3600.0
@@ -96,6 +98,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
     Raises BrokenOffError, NoAnswer or StateError.
     """
     reader, known = _Reader(stream), layers.layer_files(image)
+    sizes = {file_of(blob.digest): blob.size for blob in image.blobs}
     small: dict[str, bytes] = {}
     held = 0
     try:
@@ -112,6 +115,8 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
                 if digest_of(small[name]) == (image.config or image.id):
                     spool.config = small[name]
             else:
+                if len(spool.layers) > len(image.layers) + OTHERS or size != sizes.get(name, size):
+                    raise BrokenOffError("invalid answer")
                 await _layer(reader, spool, known.get(name, name), size, packer, is_packed=kind == b"p")
             if _is_all(image, kept, spool):
                 return
@@ -160,6 +165,7 @@ async def _layer(
         await _small(spool, name, (await _all(reader, padded(size)))[:size], packer)
         return
     spooled, piece = spool.begin(name, size), compressed.piece(packer, padded(size))
+    most = padded(size) + size // 64 + CHUNK  # no compressor adds as much to what it cannot compress
     waiting: list[bytes] = []
     length = 0
     while not piece.over:
@@ -167,6 +173,8 @@ async def _layer(
         taken = piece.feed(data)
         waiting.append(data[:taken])
         length += taken
+        if spooled.stored + length > most:
+            raise BrokenOffError("invalid answer")
         reader.back(data[taken:])
         if length >= CHUNK // 2 or piece.over:
             await spool.put(spooled, b"".join(waiting), min(piece.unpacked, size))

@@ -67,7 +67,7 @@ async def straight(job: UploadJob, places: Sequence[Target], packer: str | None)
         return found
     _say(job, targets, f"sending directly from {source.node.name}")
     ways = [
-        link.runtime.images.way(link.runtime.images.load(image, packer, containerd=link.node.name in into).script)
+        link.runtime.images.way(link.runtime.images.take(image, packer, None, containerd=link.node.name in into).script)
         for link in targets
     ]
     skip = layers.unwanted(image, kept)
@@ -95,14 +95,15 @@ async def shared(job: UploadJob, places: Sequence[Target], packer: str | None, f
         _say(job, links, f"{source.node.name} is writing the image to {folder}")
         async with source.stream(images.share(image.id, layers.unwanted(image, kept), packer, file)) as stream:
             lines, words = await _read(stream)
-        if stream.exit_code != 0 or len(lines) != 3 or lines[0] != "whole":
+        if stream.exit_code != 0 or len(lines) != 2 or lines[0] != "whole" or not lines[1].isdecimal():
             raise images.save_failed(image.id, words or f"{folder} did not accept an archive")
-        digest, size = lines[1], int(lines[2])
+        size = int(lines[1])
         _say(job, links, f"reading the image from {folder}")
 
         async def take(link: NodeLink) -> Sent | AgentlessError:
             try:
-                result = await _streamed(link, link.runtime.images.take(packer, file, digest))
+                containerd = link.node.name in into
+                result = await _streamed(link, link.runtime.images.take(image, packer, file, containerd=containerd))
             except AgentlessError as error:
                 return error
             return await _taken(job, link, result, _Taken(size, kept, "shared", began, into))
@@ -167,6 +168,7 @@ async def _taken(job: UploadJob, link: NodeLink, result: Result, what: _Taken) -
         else:
             images.check_load(image.names[-1], result)
         place = images.parse_look(image, await link.run(images.look(image, job.tags, loaded)))
+        await link.run(images.forget(image.id))  # what earlier tries through the controller have left
     except AgentlessError as error:
         return error
     if not place.present:

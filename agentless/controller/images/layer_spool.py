@@ -8,6 +8,7 @@ can be used only from the bottom up.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -18,6 +19,8 @@ from agentless.errors import AgentlessError, RuntimeFailed, StateError
 from agentless.formats.tree import write_at
 
 CHUNK = 1 << 20
+RESERVE = 1 << 30
+"""Bytes of its file system that are left free, or a twentieth of it if that is less."""
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class LayerSpool:
     async def put(self, spooled: SpooledLayer, data: bytes, unpacked: int) -> None:
         """Append to a layer; `unpacked` is its unpacked size so far."""
         try:
-            await in_thread(write_at, self._file.fileno(), data, self._end)
+            await in_thread(_write, self._file.fileno(), data, self._end)
         except OSError as error:
             raise _full(error) from None
         self._end += len(data)
@@ -122,6 +125,14 @@ class LayerSpool:
     def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _write(file: int, data: bytes, at: int) -> None:
+    disk = os.fstatvfs(file)
+    reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // 20)
+    if disk.f_bavail * disk.f_frsize - len(data) < reserve:
+        raise OSError(errno.ENOSPC, f"less than {reserve >> 20} MiB would be left free")
+    write_at(file, data, at)
 
 
 def _folder() -> str:

@@ -18,7 +18,7 @@ from agentless.model.images.image import UTC, Image, ImagePresence, short
 from agentless.model.nodes.node import with_node
 from agentless.model.text import cut, printable
 from agentless.model.view import ImageView
-from agentless.rules.images.blobs import parse_blobs
+from agentless.rules.images.blobs import DIGEST, layout, parse_blobs
 from agentless.rules.images.compressed import PACKERS
 from agentless.rules.images.layers import PARTIAL, common_layers
 
@@ -89,6 +89,8 @@ class DockerImages:
             if found.containerd and found.layers:
                 config, manifest, blobs = parse_blobs(found.layers, _files(result.stdout))
                 found = replace(found, config=config, manifest=manifest, blobs=blobs)
+            if not all(DIGEST.fullmatch(each) for each in (*found.names, *found.layers)):
+                raise ValueError("no hash")
         except (StopIteration, AttributeError, KeyError, TypeError, ValueError):
             raise RuntimeFailed(
                 f"{self._node.name}: cannot read Docker's description of image {short(image)}"
@@ -194,6 +196,11 @@ class DockerImages:
                 f"{self._node.name} rejected image {short(image)}: the content of a layer does not match its ID "
                 "(damaged at the source or in transit); nothing was kept"
             )
+        if "agentless: too large" in words:
+            raise RuntimeFailed(
+                f"image {short(image)} has a layer of more than 64 GiB, which can only be sent through the controller; "
+                "omit --via"
+            )
         if "agentless: no /" in words:
             raise RuntimeFailed(
                 f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; check that shared_dir is "
@@ -233,13 +240,27 @@ class DockerImages:
         return self._archive("image-straight.sh.j2", image, skip, packer, ways=[list(way) for way in ways])
 
     def share(self, image: str, skip: Sequence[str], packer: str | None, file: str) -> Command:
-        """Write its archive to a file; the answer is `whole`, its SHA-256 as `sha256sum` writes it, and its size."""
+        """Write its archive to a file; the answer is `whole`, and its size."""
         return self._archive("image-share.sh.j2", image, skip, packer, file=file)
 
-    def take(self, packer: str | None, file: str, digest: str) -> Command:
-        """Load the archive in a file, if it has that SHA-256; the answer is what was loaded."""
-        unpack = PACKERS[packer][1] if packer else None
-        return self._script("image-take.sh.j2", LOAD_WITHIN, unpack=unpack, file=file, digest=digest, id_format=_LOADED)
+    def take(self, image: Image, packer: str | None, file: str | None, *, containerd: bool) -> Command:
+        """Load the image from an archive in a file, or on standard input; the answer is what was loaded.
+
+        Between stores of containerd's, the manifest is the source's.
+        """
+        wanted = [blob.digest for blob in image.blobs] or image.layers
+        files = layout(image.manifest) if containerd and image.blobs else {}
+        return self._script(
+            "image-take.sh.j2",
+            LOAD_WITHIN,
+            unpack=PACKERS[packer][1] if packer else None,
+            file=file,
+            layers=" ".join(_hex(each) for each in wanted),
+            count=len(wanted),
+            config=_hex(image.names[-1]),
+            files=[(name, data.decode()) for name, data in files.items()],
+            id_format=_LOADED,
+        )
 
     def drop(self, file: str) -> Command:
         """Remove the file that `share` wrote."""
@@ -272,6 +293,10 @@ def _listed(line: str) -> list[ImageView]:
         return []
     entrypoint = cut(printable(words), 200)
     return [ImageView(name, size, entrypoint) for name in names if _NAME.fullmatch(name) and not is_ours(name)]
+
+
+def _hex(digest: str) -> str:
+    return digest.partition(":")[2]
 
 
 def _held(image: str) -> str:

@@ -128,8 +128,10 @@ class Version:
         return self.ids.get(node, self.id)
 
     def is_image(self, id_: str, content: str) -> bool:
-        """Whether an image is that of this version."""
-        return id_ in self.all_ids or (bool(content) and content == self.content)
+        """Whether an image is that of this version. Where both contents are known, another id proves nothing."""
+        if id_ == self.id:
+            return True
+        return content == self.content if content and self.content else id_ in self.all_ids
 
 
 @dataclass(frozen=True, slots=True)

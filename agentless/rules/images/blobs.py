@@ -18,11 +18,12 @@ from agentless.formats import tar_writing
 from agentless.model.images.image import Blob, Image
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_MANIFESTS = (_MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def digest_of(data: bytes) -> str:
@@ -43,6 +44,8 @@ def parse_blobs(layers: Sequence[str], files: Iterable[bytes]) -> tuple[str, byt
     found = {digest_of(data): data for data in files}
     for data in found.values():
         fields = _fields(data)
+        if fields.get("mediaType", _MANIFEST) not in _MANIFESTS:
+            continue
         config = (fields.get("config") or {}).get("digest") if isinstance(fields.get("config"), Mapping) else None
         blobs = _blobs(fields.get("layers"))
         rootfs = _fields(found.get(str(config), b"")).get("rootfs")
@@ -50,6 +53,12 @@ def parse_blobs(layers: Sequence[str], files: Iterable[bytes]) -> tuple[str, byt
         if blobs and len(blobs) == len(layers) and diff_ids == list(layers):
             return str(config), data, blobs
     raise ValueError("no manifest")
+
+
+def layout(manifest: bytes) -> dict[str, bytes]:
+    """The files that make an archive of one image, without a name, of a manifest and its blobs."""
+    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [_descriptor(manifest, _kind(manifest))]}
+    return {file_of(digest_of(manifest)): manifest, "oci-layout": _LAYOUT, "index.json": orjson.dumps(index)}
 
 
 class BlobArchive:
@@ -74,9 +83,7 @@ class BlobArchive:
         """What comes after the lowest `count` layers; and the id of the image that they make."""
         blobs = [self._known[layer] for layer in self._image.layers[:count]]
         manifest = self._manifest(config, blobs)
-        index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [_descriptor(manifest, _kind(manifest))]}
-        files = {file_of(digest_of(each)): each for each in (config, manifest)}
-        files |= {"oci-layout": _LAYOUT, "index.json": orjson.dumps(index)}
+        files = {file_of(digest_of(config)): config, **layout(manifest)}
         written = [tar_writing.file(name, data, form=tar_writing.GNU) for name, data in files.items()]
         return b"".join([*written, tar_writing.END]), digest_of(manifest)
 
@@ -114,4 +121,4 @@ def _blobs(entries: object) -> tuple[Blob, ...]:
         )
     except (KeyError, TypeError, ValueError):
         return ()
-    return found if all(_DIGEST.fullmatch(blob.digest) and blob.size >= 0 for blob in found) else ()
+    return found if all(DIGEST.fullmatch(blob.digest) and blob.size >= 0 for blob in found) else ()

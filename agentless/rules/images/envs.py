@@ -59,12 +59,18 @@ def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Map
 
 
 def _with_nodes(version: Version, found: list[tuple[str, EnvImage]]) -> Version:
-    """The version, seen on these nodes too. Where they disagree on its content, only the known ids count."""
-    said = {image.content for _, image in found if image.id == version.id and image.content}
+    """The version, seen on these nodes too.
+
+    An early record learns its content when most nodes that have it say the same, and none says other. Until then, only
+    the known ids count.
+    """
+    said = [image.content for _, image in found if image.id == version.id and image.content]
+    nodes = {*version.nodes, *(node for node, _ in found)}
+    agreed = len(set(said)) == 1 and 2 * len(said) > len(nodes)
     return replace(
         version,
-        nodes=tuple(sorted({*version.nodes, *(node for node, _ in found)})),
-        content=version.content or (said.pop() if len(said) == 1 else ""),
+        nodes=tuple(sorted(nodes)),
+        content=version.content or (said[0] if agreed else ""),
         ids={**version.ids, **{node: image.id for node, image in found if image.id != version.id}},
     )
 
