@@ -27,6 +27,7 @@ from agentless.model.text import shell_word
 from agentless.remote.transports._ssh.keys import Tried
 from agentless.remote.transports._ssh.route import Hop
 from agentless.rules.nodes.checks.examine import examine
+from agentless.rules.nodes.checks.machine import KEYS
 from tests.pure.build import cluster, reading, seen
 from tests.pure.test_doctor import APPROACH, ENGINE, MACHINE, WELL, views
 
@@ -49,12 +50,16 @@ def all_checks(evil: str) -> list[Check]:
     """Whatever doctor can find wrong, with this text in each field that comes from elsewhere."""
     config = NodeConfig("node1", host=evil, user=evil, port=2222, docker=("sudo", evil), image=f"{evil}:1/x")
     system = replace(MACHINE.system, id=evil, like=(evil,), title=evil)
-    folders = tuple(Folder("local_temp", f"/{evil}", problem) for problem in ("missing", "not writable", "full"))
+    folders = tuple(
+        Folder(key, f"/{evil}", problem)
+        for key in ("local_temp", "mounts", "shared_dir", "cuda")
+        for problem in ("missing", "not writable", "full", "hangs")
+    )
     machine = replace(MACHINE, system=system, user=evil, shell=evil, path=evil, kernel=evil, folders=folders)
     approach = replace(APPROACH, host=evil, name=evil, login=evil, via=evil, banner=evil, addresses=(evil,), error=evil)
     engine = replace(
         ENGINE, program=evil, elsewhere=evil, socket=Socket(evil, True, False, evil), words=evil, driver="vfs",
-        disk=Disk(evil, 1 << 40, 1 << 10), registry=f"{evil}.x", unreachable=evil,
+        disk=Disk(evil, 1 << 40, 1 << 10), registry=f"{evil}.x", unreachable=evil, network=evil, has_network=False,
     )  # fmt: skip
     facts = EngineFacts("26", error=evil, note=evil)
     hop = replace(HOP, host=evil, user=evil)
@@ -105,7 +110,7 @@ def of_cards(evil: str, config: NodeConfig, system: Any) -> list[Check]:
 
 @given(hostile)
 def test_a_script_has_only_our_commands_whatever_a_node_says(evil: str) -> None:
-    script, ours = ([*script_of(views(*all_checks(text)), warnings=True).split("\n")] for text in (evil, HARMLESS))
+    script, ours = (script_of(views(*all_checks(text)), warnings=True).text.split("\n") for text in (evil, HARMLESS))
     assert subprocess.run(["sh", "-n"], input="\n".join(script), text=True, stderr=-2, check=False).returncode == 0
     assert [*map(skeleton, script)] == [*map(skeleton, ours)]
 
@@ -120,7 +125,9 @@ def test_so_have_a_fix_and_the_line_made_of_it(evil: str) -> None:
 
 def test_every_fix_that_has_a_word_from_elsewhere_is_tried() -> None:
     found = {check.name for check in all_checks(HARMLESS) if WORD in check.fix}
-    assert found == {"name", "host-key", "login", "shell", "command", "socket", "disk", "registry", "local_temp"}
+    assert found == {
+        "name", "host-key", "login", "shell", "command", "socket", "disk", "network", "registry", *KEYS
+    }  # fmt: skip
 
 
 def skeleton(line: str) -> str:
