@@ -116,15 +116,7 @@ def read(files: Iterable[Path], host: str, port: int, alias: str | None) -> Know
                     keys.append((key, path))
             elif not alias and not marker and _is_for(patterns, host.lower()):
                 portless.append(key)
-    place = host_field(host, port)
-    return KnownHosts(
-        name,
-        tuple(keys),
-        tuple(portless),
-        tuple(marked["@cert-authority"]),
-        tuple(marked["@revoked"]),
-        "" if place == name else place,
-    )
+    return KnownHosts(name, tuple(keys), tuple(portless), tuple(marked["@cert-authority"]), tuple(marked["@revoked"]))
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str, str]]:

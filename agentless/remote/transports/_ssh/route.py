@@ -84,7 +84,9 @@ class Hop:
     def host_keys(self) -> KnownHosts:
         """The host keys on record now."""
         recorded = self.first or self
-        return read(self.known_hosts, recorded.host, recorded.port, recorded.host_key_alias)
+        found = read(self.known_hosts, recorded.host, recorded.port, recorded.host_key_alias)
+        place = host_field(self.host, self.port)
+        return replace(found, address="" if place == found.host else place)
 
     @property
     def field(self) -> str:
