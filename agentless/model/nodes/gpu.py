@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentless.model.nodes.device import Device
+from agentless.model.nodes.device import Device, DeviceKind, GpuNumber
 
 MOST_GPUS = 64
 """The most GPUs of a node: twice the limit of NVIDIA's driver (NV_MAX_DEVICES in nvlimits.h is 32)."""
@@ -20,6 +20,8 @@ class GpuReading:
 
     `needs_reset` is True if the driver says so, or that the GPU is lost. None if it says nothing.
     `barred` says in words why no task may have it, `solo` why only one task at a time may. Both are usually empty.
+    A part of a GPU (a MIG slice, a partition) is a reading of its own: `parent` is the id of its GPU, `index` the
+    number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
     """
 
     index: int
@@ -46,11 +48,20 @@ class GpuReading:
     barred: str = ""
     solo: str = ""
     vendor: str = ""
+    kind: DeviceKind = "gpu"
+    parent: str | None = None
+    part: int | None = None
+    profile: str = ""
 
     @property
     def device(self) -> Device:
-        """The device that a task gets: the whole GPU."""
-        return Device(self.uuid, vendor=self.vendor)
+        """The device that a task gets."""
+        return Device(self.uuid, self.kind, self.parent, self.vendor)
+
+    @property
+    def number(self) -> GpuNumber:
+        """How people call it on its node: 0, or 0/1 for part 1 of GPU 0."""
+        return self.index if self.part is None else f"{self.index}/{self.part}"
 
     @property
     def memory_unused_mib(self) -> int | None:
