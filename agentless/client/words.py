@@ -44,6 +44,23 @@ def gpu_model(gpu: dict[str, Any]) -> str:
     return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
+def gpu_state(gpu: dict[str, Any]) -> str:
+    """The state of a GPU; a free one also with what is on it: `free (desktop)`."""
+    return f"{gpu['state']} (desktop)" if gpu["state"] == "free" and gpu.get("desktop") else str(gpu["state"])
+
+
+def gpu_reason(gpu: dict[str, Any]) -> str:
+    """Why a GPU is not free, or what is on a free one that keeps no task from it."""
+    shown = gpu.get("desktop") if gpu["state"] == "free" else None
+    beside = ", ".join(f"{program_of(each)} ({memory(each['memory_mib'])})" for each in shown or ())
+    return "; ".join(filter(None, (gpu["reason"], beside)))
+
+
+def program_of(process: dict[str, Any]) -> str:
+    """The file name of a program on a GPU, without arguments."""
+    return str(process["name"] or "").partition(" ")[0].rpartition("/")[2]
+
+
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):

@@ -129,7 +129,7 @@ class GpuView:
 
     `tasks` are all tasks that hold it, and `shares` is how many may (1: not shared). `reserved` describes a reservation
     that is active or begins within a day. `idle_since`: the task has not used it since then, if reported. `mine`: the
-    task belongs to the caller.
+    task belongs to the caller. `desktop` are those of `processes` that keep no task from it.
     """
 
     node: str
@@ -155,6 +155,7 @@ class GpuView:
     reserved: str | None
     idle_since: str | None
     mine: bool
+    desktop: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,10 @@ class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty if it is.
 
     `holders` are the tasks that have it, several if they share it. `closed` says in words why no other task may join
-    them, empty if one may. `strangers` are processes on it outside the containers of its tasks, and `intruders` those
-    of them that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known
-    index. `home` is the node that the GPU counts for, if another node reports it, too.
+    them, empty if one may. `desktop` are those of `processes` that keep no task from it, see `rules/nodes/desktop`.
+    `strangers` are the others outside the containers of its tasks, and `intruders` those of them that no holder expects
+    (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known index. `home` is the node that
+    the GPU counts for, if another node reports it, too.
     """
 
     reading: GpuReading
@@ -83,6 +84,7 @@ class Gpu:
     intruders: tuple[GpuProcess, ...] = ()
     closed: str = ""
     home: str | None = None
+    desktop: tuple[GpuProcess, ...] = ()
 
     @property
     def holder(self) -> Allocation | None:

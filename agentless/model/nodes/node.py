@@ -18,6 +18,30 @@ Control = Literal["memory", "cpu", "cpuset", "freezer"]
 """A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
 
 
+DESKTOP_PROGRAMS = frozenset({
+    "X", "Xorg", "Xwayland",
+    "gnome-shell", "mutter", "mutter-x11-frames", "gdm", "gdm-x-session",
+    "kwin_wayland", "kwin_x11", "plasmashell", "ksplashqml", "krunner", "sddm", "sddm-greeter", "sddm-greeter-qt6",
+    "cosmic-comp", "cosmic-greeter", "cinnamon", "muffin", "marco", "xfwm4", "budgie-wm", "gala", "picom",
+    "sway", "Hyprland", "weston", "wayfire", "river", "niri", "labwc", "gamescope",
+    "firefox", "firefox-bin", "firefox-esr", "chrome", "chromium", "brave", "msedge", "opera", "vivaldi-bin",
+})  # fmt: skip
+"""Display servers, compositors and browsers. Not `electron`, which is any program that is built with it."""
+DESKTOP_BELOW = 512 << 20
+"""Bytes of GPU memory below which desktop programs are ignored. A model of any use needs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPolicy:
+    """Which foreign processes keep no task from a GPU: programs of these names, while they use less than `below` bytes.
+
+    Their names are file names, and all of them on a GPU count together.
+    """
+
+    ignore: frozenset[str] = DESKTOP_PROGRAMS
+    below: int = DESKTOP_BELOW
+
+
 def count_cpus(cpuset: str) -> int:
     """How many CPUs `0-15,32-47` are: 32."""
     total = 0
@@ -33,7 +57,8 @@ class NodeConfig:
 
     `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
-    `addresses` are those besides `host`, as in `address:` of the inventory.
+    `addresses` are those besides `host`, as in `address:` of the inventory. `foreign` says which processes of others
+    keep no task from a GPU.
     """
 
     name: str
@@ -57,6 +82,7 @@ class NodeConfig:
     shm_size: int | None = None
     cuda: str | None = None
     addresses: tuple[str, ...] = ()
+    foreign: ForeignPolicy = ForeignPolicy()
 
     @property
     def has_podman(self) -> bool:

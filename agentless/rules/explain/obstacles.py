@@ -16,6 +16,7 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
+from agentless.rules.nodes.desktop import desktop_words
 from agentless.rules.nodes.gpu_access import why_no_gpus
 from agentless.rules.scheduling.shape import Shape, shape_of
 
@@ -147,7 +148,8 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     elif gpu.state not in ("free", "foreign", "drained"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
-        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{beside}")
+        takes = f"; {desktop_words(gpu.desktop)} and the display take the rest" if gpu.desktop else ""
+        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{takes}{beside}")
     return Flaw(index, "is", reserved[index]) if index in reserved else None
 
 

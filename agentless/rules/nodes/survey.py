@@ -16,6 +16,7 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
+from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
 
@@ -220,7 +221,9 @@ def _gpu(
 ) -> Gpu:
     """The state of a GPU. `inside` are containers that claim it, with their tasks. `beside`: its task shares it."""
     state: GpuState
-    outside = tuple(process for process in processes if process.container not in inside)
+    desktop, too_much = desktop_processes(processes, config.foreign)
+    others = tuple(process for process in processes if process not in desktop)
+    outside = tuple(process for process in others if process.container not in inside)
     # Processes of a container that is not listed yet look foreign.
     found = {holder.task for holder in holders}.issubset(inside.values())
     strangers = outside if found else tuple(process for process in outside if process.container is None)
@@ -236,14 +239,16 @@ def _gpu(
             reason += f", {how} {describe(strangers[0])}" + _more(len(strangers) - 1)
     elif unknown:
         state, reason = "unknown", unknown
-    elif processes:
+    elif others:
         # This includes a container of ours that uses a GPU that it does not claim.
-        state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
+        state, reason = "foreign", f"used by {describe(others[0])}" + _more(len(others) - 1)
+        reason += f"; {too_much}" if too_much else ""
     else:
         state, reason = "free", ""
     intruders = strangers if state == "allocated" and found and not beside else ()
     closed = unknown or ("its processes are not known yet" if outside and not found else "")
-    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo)
+    closed = closed or reading.solo
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed, desktop=desktop)
 
 
 def _held(holders: Sequence[Allocation]) -> str:

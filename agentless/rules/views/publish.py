@@ -155,6 +155,7 @@ def gpu_view(
         reserved=reserved,
         idle_since=timestamp(idle_since),
         mine=gpu.holder is not None and gpu.holder.owner == asking,
+        desktop=gpu.desktop,
     )
 
 
