@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
-from agentless.inventory.schema import Cuda, Defaults, Foreign, Health, Idle, InventoryFile, Kept, Node, Queue
+from agentless.inventory.schema import Cuda, Defaults, Foreign, Health, Idle, InventoryFile, Kept, Node, Queue, Unlisted
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
 from agentless.model.files.posix_path import within
@@ -43,6 +43,8 @@ FileStamp = tuple[int, int, int]
 
 _OF_TASKS = "container"
 """The key of the defaults that is none of a node's."""
+_UNLISTED = ("wsl", "jetson")
+"""Keys for GPUs whose processes nobody lists, by platform."""
 _A_NODE = "add a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
     "string_type": "must be text",
@@ -163,6 +165,8 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
         written["mounts"] = {within("/", mount.target): mount for mount in mounts}.values()
     if written.get("foreign"):
         written["foreign"] = _foreign(node.foreign, defaults.foreign)
+    unlisted = {key: written.pop(key, None) for key in _UNLISTED}
+    written["assume_free"] = frozenset(key for key, says in unlisted.items() if says and says.assume == "free")
     if written.get("cuda"):
         written["cuda"] = written["cuda"].path
     known = {key: value for key, value in written.items() if value is not None and key != _OF_TASKS}
@@ -251,6 +255,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {path: /usr/local/cuda-12.4}"
         case "model_type" if where[-1] == "foreign":
             return is_now + "must be a mapping, like {ignore: [Xorg, firefox], below: 512MiB}"
+        case "model_type" if where[-1] in _UNLISTED:
+            return is_now + "must be a mapping, like {assume: free}"
         case "list_type" if where[-1] == "ignore":
             return is_now + "must be a list of programs, like [Xorg, firefox]"
         case "list_type" if where[-1] == "mounts":
@@ -272,9 +278,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    for key, model in (("cuda", Cuda), ("foreign", Foreign)):
-        if key in where[1:-1]:
-            return model
+    inner: dict[str, type[BaseModel]] = {"cuda": Cuda, "foreign": Foreign, **dict.fromkeys(_UNLISTED, Unlisted)}
+    for key in where[1:-1]:
+        if str(key) in inner:
+            return inner[str(key)]
     models: dict[str, type[BaseModel]] = {
         "defaults": Defaults,
         "keep": Kept,

@@ -274,6 +274,18 @@ class Foreign(BaseModel):
     )
 
 
+class Unlisted(BaseModel):
+    """What to assume of GPUs whose driver does not list the processes on them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    assume: Literal["free"] | None = Field(
+        default=None,
+        description="free: take a GPU for free unless a task holds it, whatever else uses it. Default: give it to no "
+        "task.",
+    )
+
+
 class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -329,6 +341,12 @@ class _Keys(BaseModel):
     cuda: Cuda | None = Field(default=None, description="The CUDA of the node, for tasks without a container.")
     foreign: Foreign | None = Field(
         default=None, description="Which processes outside agentless keep no task from a GPU."
+    )
+    wsl: Unlisted | None = Field(
+        default=None, description="A node in WSL2: nobody lists which programs, also of Windows, use its GPU."
+    )
+    jetson: Unlisted | None = Field(
+        default=None, description="A Jetson before Thor: its driver does not list which programs use its GPU."
     )
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."

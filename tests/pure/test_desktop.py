@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.client.words import gpu_reason, gpu_state
+from agentless.client.words import gpu_reason, gpu_state, memory_in_use
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.inventory.inventory import load
 from agentless.model.command import Result
-from agentless.model.nodes.cluster import Gpu
+from agentless.model.nodes.cluster import Cluster, Gpu
 from agentless.model.nodes.gpu import GpuProcess, GpuSample
-from agentless.model.nodes.node import ForeignPolicy
+from agentless.model.nodes.host_load import HostLoad
+from agentless.model.nodes.node import ForeignPolicy, HostFacts
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.task import Running
 from agentless.rules.explain.obstacles import brief, refusal
 from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.views.publish import gpu_view
-from tests.pure.build import CID, cluster, container, process, reading, seen, spec, task
+from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task
 
 CAPTURES = Path(__file__).parent / "data" / "nvidia"
 WAYLAND = "/usr/bin/kwin_wayland"
@@ -49,7 +52,7 @@ def test_the_card_of_the_recorded_desktop_is_free_and_its_memory_counts() -> Non
     assert refusal(found, spec(needs=parse_target("1x:14G"))) is None
     assert str(refusal(found, spec(needs=parse_target("1x:15700MiB")))) == (
         "1x:15700MiB: needs 1 GPU; 0 of 1 on node1 are free (GPU 0 has 15 GiB of free memory, not 15700MiB; "
-        "kwin_wayland (25 MiB) and the display take the rest)"
+        "kwin_wayland (25 MiB) and the display use the rest)"
     )
 
 
@@ -137,7 +140,7 @@ def test_enough_free_memory_is_explained_on_every_face() -> None:
     found = cluster(seen(sample=GpuSample((full,), (desktop(memory=200),))))
     wanted = spec(needs=parse_target("1x:22GiB"))
     assert brief(found, wanted) == "needs 1 GPU; 0 of 1 on node1 are free"
-    assert "has 21.5 GiB of free memory, not 22GiB; kwin_wayland (200 MiB) and the display take the rest" in str(
+    assert "has 21.5 GiB of free memory, not 22GiB; kwin_wayland (200 MiB) and the display use the rest" in str(
         refusal(found, wanted)
     )
 
@@ -176,7 +179,7 @@ nodes:
   a: {host: a.lab}
   b: {host: b.lab, foreign: {below: 64MiB}}
   c: {host: c.lab, foreign: {ignore: []}}
-  d: {host: d.lab, foreign: null}
+  d: {host: d.lab, foreign: null, wsl: {assume: free}}
 """
 
 
@@ -187,7 +190,143 @@ def test_a_node_overrides_each_key_of_the_defaults(tmp_path: Path) -> None:
     assert nodes["b"].foreign == ForeignPolicy(frozenset({"Xorg"}), 64 << 20)
     assert nodes["c"].foreign == ForeignPolicy(frozenset(), 1 << 30)
     assert nodes["d"].foreign == ForeignPolicy()
+    assert (nodes["c"].assume_free, nodes["d"].assume_free) == (frozenset(), frozenset({"wsl"}))
 
 
 def _as_json(gpu: Gpu) -> dict[str, Any]:
     return asdict(gpu_view("node1", gpu))
+
+
+# ---------------------------------------------------------------------- GPUs whose processes nobody lists
+
+WSL = {"assume_free": frozenset({"wsl"})}
+
+
+def record(name: str, **config: Any) -> Gpu:
+    return cluster(seen(sample=capture(name)), **config).nodes["node1"].gpus[0]
+
+
+@pytest.mark.parametrize("name", ["wsl2", "wsl2-refuses-the-list"])
+@pytest.mark.parametrize("assume", [frozenset(), frozenset({"jetson"})])
+def test_a_gpu_in_wsl2_is_unknown_until_the_inventory_says_what_to_assume(name: str, assume: frozenset[str]) -> None:
+    """No list, and an empty one, say nothing there."""
+    found = record(name, assume_free=assume)
+    assert (found.state, found.reason) == (
+        "unknown",
+        (
+            "WSL2 does not list what uses it, also in Windows; if only tasks use it, set 'wsl: {assume: free}' for the "
+            "node in the inventory"
+        ),
+    )
+    assert found.assumed == ""
+
+
+@pytest.mark.parametrize("name", ["wsl2", "wsl2-refuses-the-list"])
+def test_a_gpu_in_wsl2_that_is_assumed_to_be_free_says_so(name: str) -> None:
+    found = record(name, **WSL)
+    assert (found.state, found.reason) == ("free", "")
+    view = _as_json(found)
+    assert gpu_state(view) == "free (assumed)"
+    assert gpu_reason(view) == "WSL2 does not list what uses it, also in Windows"
+
+
+def test_memory_that_windows_uses_is_not_free() -> None:
+    found = cluster(seen(sample=capture("wsl2")), **WSL)
+    assert refusal(found, spec(needs=parse_target("1x:5G"))) is None
+    assert str(refusal(found, spec(needs=parse_target("1x:6G")))).endswith(
+        "has 5.2 GiB of free memory, not 6G; programs of Windows use the rest)"
+    )
+
+
+def test_a_program_that_wsl2_does_name_is_foreign_all_the_same() -> None:
+    sample = capture("wsl2")
+    (gpu,) = sample.gpus
+    known = GpuProcess(gpu.uuid, 23, "/python3.10")
+    found = cluster(seen(sample=GpuSample((gpu,), (known,))), **WSL).nodes["node1"].gpus[0]
+    assert (found.state, found.reason) == ("foreign", "used by process 23 (/python3.10)")
+    xwayland = GpuProcess(gpu.uuid, 24, "/Xwayland")
+    found = cluster(seen(sample=GpuSample((gpu,), (xwayland,))), **WSL).nodes["node1"].gpus[0]
+    assert (found.state, found.desktop) == ("free", (xwayland,))
+
+
+def test_a_task_in_wsl2_has_no_intruders_since_nobody_knows_whose_a_process_is() -> None:
+    sample = capture("wsl2")
+    (gpu,) = sample.gpus
+    own = GpuProcess(gpu.uuid, 23, "/python3.10")
+    at = replace(placement(), gpu_uuids=(gpu.uuid,))
+    running = replace(task(), status=Running(at, CID, NOW))
+    there = replace(container(task()), labels=labels_of(running, at, "c1"))
+    held = seen(sample=GpuSample((gpu,), (own,)), containers=(there,))
+    (found,) = cluster(held, (running,), **WSL).nodes["node1"].gpus
+    assert (found.state, found.reason, found.intruders) == ("allocated", "held by task t1 of me@here", ())
+
+
+def test_of_several_gpus_in_wsl2_none_is_given() -> None:
+    """A container would see them all."""
+    row = "0, GPU-a, NVIDIA RTX A5000, 511.79, 00000000:0{}:00.0, 24564, 1659, 22905, 12"
+    more = ", 0, 35, 26.00, 207.00, 100, 210, 405, P8, [N/A], [N/A], Default"
+    rows = [row.format(3) + more, row.replace("0, GPU-a", "1, GPU-b").format(4) + more]
+    sample = Nvidia().parse({"nvidia": Result(0, "\n".join([*rows, "", "@gpus 0", "@wsl", "@end 0", ""]).encode())})
+    for found in cluster(seen(sample=sample), **WSL).nodes["node1"].gpus:
+        assert (found.state, found.reason) == (
+            "unknown",
+            "WSL2 gives every container all GPUs of the machine, so agentless uses only machines with one",
+        )
+
+
+def test_an_answer_that_was_cut_off_is_no_answer_in_wsl2_either() -> None:
+    row = "0, GPU-a, NVIDIA L4, 550.54.15, 00000000:03:00.0, 23034, 1, 23033, 0, 0, 35, 16.00, 72.00, [N/A]"
+    row += ", 210, 405, P8, 0, [N/A], Default"
+    for end in ("@gpus 0\n@wsl", "@gpus 0\n@wsl\n>GPU-a, 1", "@gpus 0\n@wsl\n@end 124\n"):
+        sample = Nvidia().parse({"nvidia": Result(0, f"{row}\n\n{end}".encode())})
+        assert sample.processes is None, end
+        assert cluster(seen(sample=sample), **WSL).nodes["node1"].gpus[0].state == "unknown"
+
+
+# ---------------------------------------------------------------------- memory of the machine
+
+SPARK = "dgx-spark-unified-memory"
+
+
+def spark(available: int | None, name: str = SPARK, **config: Any) -> Cluster:
+    load = None if available is None else HostLoad(memory_available_mib=available)
+    facts = HostFacts(20, 124610)
+    return cluster(seen(sample=capture(name), load=load, host=facts), **config)
+
+
+def test_a_gpu_without_memory_of_its_own_has_that_of_its_machine() -> None:
+    (gpu,) = spark(115787).nodes["node1"].gpus
+    assert (gpu.state, gpu.reading.memory_total_mib, gpu.reading.memory_used_mib) == ("free", 124610, 8823)
+    view = _as_json(gpu)
+    assert (view["unified"], memory_in_use(view)) == (True, "8.6/121.7 GiB unified")
+    assert gpu_state(view) == "free (desktop)"
+    assert gpu_reason(view) == "gnome-shell (61 MiB)"
+    assert refusal(spark(115787), spec(needs=parse_target("1x:100G"))) is None
+    assert str(refusal(spark(11578), spec(needs=parse_target("1x:100G")))).endswith(
+        "has 11.3 GiB of free memory, not 100G; it is the memory of the machine, and other programs use the rest)"
+    )
+
+
+@pytest.mark.parametrize("available", [None, 124611])
+def test_without_the_memory_of_its_machine_it_is_unknown(available: int | None) -> None:
+    (gpu,) = spark(available).nodes["node1"].gpus
+    assert (gpu.state, gpu.reason) == ("unknown", "cannot read its memory")
+
+
+def test_a_jetson_has_the_memory_of_its_machine_and_lists_no_processes() -> None:
+    found = spark(115787, "jetson-orin").nodes["node1"]
+    assert found.state == "online"
+    assert found.gpus[0].state == "unknown"
+    assert found.gpus[0].reason == (
+        "the driver of a Jetson does not list what uses it; if only tasks use it, set 'jetson: {assume: free}' for the "
+        "node in the inventory"
+    )
+    (gpu,) = spark(115787, "jetson-orin", assume_free=frozenset({"jetson"})).nodes["node1"].gpus
+    assert (gpu.state, gpu.reading.memory_total_mib) == ("free", 124610)
+
+
+def test_a_card_whose_memory_cannot_be_read_does_not_get_that_of_its_machine() -> None:
+    """Such as one whose driver is in trouble."""
+    broken = reading("node1", 0, memory_total_mib=None, memory_used_mib=None)
+    host = seen(sample=GpuSample((broken,)), load=HostLoad(memory_available_mib=1000))
+    assert cluster(host).nodes["node1"].gpus[0].reason == "cannot read its memory"

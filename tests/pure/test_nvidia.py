@@ -55,6 +55,8 @@ def _known(value: GpuReading | GpuProcess) -> dict[str, object]:
     fields = {name: field for name, field in asdict(value).items() if field is not None}
     assert fields.pop("vendor", "nvidia") == "nvidia"
     assert fields.pop("kind", "gpu") == "gpu"
+    if not fields.get("unified"):
+        fields.pop("unified", None)
     return {name: field for name, field in fields.items() if name not in ("barred", "solo") and field != ""}
 
 

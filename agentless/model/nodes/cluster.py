@@ -72,7 +72,8 @@ class Gpu:
     them, empty if one may. `desktop` are those of `processes` that keep no task from it, see `rules/nodes/desktop`.
     `strangers` are the others outside the containers of its tasks, and `intruders` those of them that no holder expects
     (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known index. `home` is the node that
-    the GPU counts for, if another node reports it, too.
+    the GPU counts for, if another node reports it, too. `assumed` says in words why nobody knows who uses it, if the
+    inventory says to take it for free.
     """
 
     reading: GpuReading
@@ -85,6 +86,7 @@ class Gpu:
     closed: str = ""
     home: str | None = None
     desktop: tuple[GpuProcess, ...] = ()
+    assumed: str = ""
 
     @property
     def holder(self) -> Allocation | None:

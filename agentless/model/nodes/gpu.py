@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from agentless.model.nodes.device import Device, DeviceKind, GpuNumber
 
 MOST_GPUS = 64
 """The most GPUs of a node: twice the limit of NVIDIA's driver (NV_MAX_DEVICES in nvlimits.h is 32)."""
+
+Platform = Literal["", "wsl", "jetson"]
+"""What a machine is, where that matters for its GPUs: WSL2 in Windows, or a Jetson."""
 
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 
@@ -22,6 +26,8 @@ class GpuReading:
     `barred` says in words why no task may have it, `solo` why only one task at a time may. Both are usually empty.
     A part of a GPU (a MIG slice, a partition) is a reading of its own: `parent` is the id of its GPU, `index` the
     number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
+    `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
+    is that of the machine, of which the driver says nothing.
     """
 
     index: int
@@ -52,6 +58,8 @@ class GpuReading:
     parent: str | None = None
     part: int | None = None
     profile: str = ""
+    unlisted: Platform = ""
+    unified: bool = False
 
     @property
     def device(self) -> Device:

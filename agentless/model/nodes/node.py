@@ -58,7 +58,7 @@ class NodeConfig:
     `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
     `addresses` are those besides `host`, as in `address:` of the inventory. `foreign` says which processes of others
-    keep no task from a GPU.
+    keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
     """
 
     name: str
@@ -83,6 +83,7 @@ class NodeConfig:
     cuda: str | None = None
     addresses: tuple[str, ...] = ()
     foreign: ForeignPolicy = ForeignPolicy()
+    assume_free: frozenset[str] = frozenset()
 
     @property
     def has_podman(self) -> bool:
@@ -128,10 +129,24 @@ class PciCard:
 
 
 @dataclass(frozen=True, slots=True)
+class WslFacts:
+    """WSL2. `has_gpu`: Windows shares a GPU with it. `has_nvidia`, `has_amd`: Windows has a driver of that maker.
+
+    `others` are files of a Linux driver, which must not be there.
+    """
+
+    has_gpu: bool = False
+    has_nvidia: bool = False
+    has_amd: bool = False
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """The machine. Unreadable values are None. `boot` is the boot id of its kernel.
 
     `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
+    `wsl` is None outside WSL2. `jetson` is the model of a Jetson, empty for any other machine.
     """
 
     cores: int | None = None
@@ -140,6 +155,8 @@ class HostFacts:
     boot: str | None = None
     cards: tuple[PciCard, ...] = ()
     system: tuple[str, ...] = ()
+    wsl: WslFacts | None = None
+    jetson: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     elif gpu.state not in ("free", "foreign", "drained"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
-        takes = f"; {desktop_words(gpu.desktop)} and the display take the rest" if gpu.desktop else ""
+        takes = _beside(gpu)
         return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{takes}{beside}")
     return Flaw(index, "is", reserved[index]) if index in reserved else None
 
@@ -162,6 +162,15 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if spec.ends_within is None:
         return f"{reservation}; to start before it, set a --time-limit that ends in time"
     return f"{reservation}; the task may run for {format_duration(spec.ends_within)}, into the reservation"
+
+
+def _beside(gpu: Gpu) -> str:
+    """What takes memory of a free GPU, if that is no task."""
+    if gpu.reading.unified:
+        return "; it is the memory of the machine, and other programs use the rest"
+    if gpu.reading.unlisted == "wsl":
+        return "; programs of Windows use the rest"
+    return f"; {desktop_words(gpu.desktop)} and the display use the rest" if gpu.desktop else ""
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:

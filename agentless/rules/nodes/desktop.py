@@ -34,6 +34,6 @@ def program(process: GpuProcess) -> str:
 def desktop_words(processes: Iterable[GpuProcess]) -> str:
     """Desktop processes in words: `kwin_wayland (25 MiB), Xorg (4 MiB)`."""
     return ", ".join(
-        f"{program(each)} ({format_size((each.memory_mib or 0) << 20)})"
+        program(each) + ("" if each.memory_mib is None else f" ({format_size(each.memory_mib << 20)})")
         for each in sorted(processes, key=lambda each: -(each.memory_mib or 0))
     )

@@ -24,7 +24,7 @@ class Kind(Enum):
     healthy. The words are in the state file and never change.
     """
 
-    RESET = ("reset", lambda gpu, _: gpu is not None and gpu.memory_total_mib is not None)
+    RESET = ("reset", lambda gpu, _: gpu is not None and (gpu.unified or gpu.memory_total_mib is not None))
     ECC = ("ecc", lambda gpu, _: gpu is not None and gpu.ecc_uncorrected is not None)
     HOT = ("hot", lambda gpu, _: gpu is not None and gpu.temperature_c is not None)
     GONE = ("gone", lambda gpu, _: gpu is not None)

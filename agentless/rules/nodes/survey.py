@@ -19,6 +19,8 @@ from agentless.model.units import format_size
 from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
+from agentless.rules.nodes.unified import with_memory
+from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded."""
@@ -151,7 +153,7 @@ def _node(
             reason,
             homes.get(reading.uuid, config.name),
         )
-        for reading in (sample.gpus if sample else ())
+        for reading in (with_memory(each, seen) for each in (sample.gpus if sample else ()))
     )
     allocations = tuple(claims.allocations.values())
     starts = [container.here(container.started_at) for container in containers]
@@ -221,13 +223,12 @@ def _gpu(
 ) -> Gpu:
     """The state of a GPU. `inside` are containers that claim it, with their tasks. `beside`: its task shares it."""
     state: GpuState
-    desktop, too_much = desktop_processes(processes, config.foreign)
-    others = tuple(process for process in processes if process not in desktop)
+    desktop, others, too_much = _sorted(config, reading, processes, held=bool(holders))
     outside = tuple(process for process in others if process.container not in inside)
     # Processes of a container that is not listed yet look foreign.
     found = {holder.task for holder in holders}.issubset(inside.values())
     strangers = outside if found else tuple(process for process in outside if process.container is None)
-    unknown = _unknown(reading, known, node_reason)
+    unknown = _unknown(config, reading, known, node_reason)
     if home != config.name:
         return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
@@ -247,8 +248,20 @@ def _gpu(
         state, reason = "free", ""
     intruders = strangers if state == "allocated" and found and not beside else ()
     closed = unknown or ("its processes are not known yet" if outside and not found else "")
-    closed = closed or reading.solo
-    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed, desktop=desktop)
+    closed, taken = closed or reading.solo, assumed(reading, config)
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed, desktop=desktop, assumed=taken)
+
+
+def _sorted(
+    config: NodeConfig, reading: GpuReading, processes: tuple[GpuProcess, ...], *, held: bool
+) -> tuple[tuple[GpuProcess, ...], tuple[GpuProcess, ...], str]:
+    """The processes of the desktop on a GPU, the others, and why a program of a desktop is among these."""
+    if not reading.unlisted:
+        desktop, why = desktop_processes(processes, config.foreign)
+        return desktop, tuple(process for process in processes if process not in desktop), why
+    desktop, others = vouched_processes(processes, config.foreign)
+    # Their numbers are not those of the node, so nobody knows which of them are the task's own.
+    return desktop, () if held else others, ""
 
 
 def _held(holders: Sequence[Allocation]) -> str:
@@ -257,13 +270,13 @@ def _held(holders: Sequence[Allocation]) -> str:
     return f"{len(holders)} of {least} shares held by {whom}" if least > 1 else f"held by {whom}"
 
 
-def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
+def _unknown(config: NodeConfig, reading: GpuReading, known: bool, node_reason: str) -> str:
     """Why the state of a GPU is unknown. Empty if it is known."""
     if not known:
         return node_reason or "cannot read its processes"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
-    return reading.barred
+    return reading.barred or why_unlisted(reading, config)
 
 
 def describe(process: GpuProcess) -> str:

@@ -156,6 +156,8 @@ def gpu_view(
         idle_since=timestamp(idle_since),
         mine=gpu.holder is not None and gpu.holder.owner == asking,
         desktop=gpu.desktop,
+        assumed=gpu.assumed,
+        unified=reading.unified,
     )
 
 
