@@ -270,7 +270,7 @@ class Foreign(BaseModel):
     )
     below: Annotated[int, BeforeValidator(_size(DESKTOP_MEMORY)), WithJsonSchema(_POSITIVE)] | None = Field(
         default=None,
-        description="They are ignored while all of them together use less GPU memory than this. Default: 512MiB.",
+        description="They are ignored while all of them use less GPU memory than this in total. Default: 512MiB.",
     )
 
 
