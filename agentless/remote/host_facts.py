@@ -7,6 +7,7 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
     local 0 264140386             KiB, MemTotal in that node's meminfo
     gpu 0000:3b:00.0 0            a GPU and its NUMA node; -1: the firmware names none
+    removable 0000:3b:00.0        a GPU in an enclosure that is plugged in, as by Thunderbolt
     card 0000:3b:00.0 0x10de nvidia   a card and its driver in the kernel, if it has one
     system debian                 ID in /etc/os-release, then ID_LIKE
     wsl                           the kernel is that of WSL2, then what is there of Windows:
@@ -66,6 +67,7 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
     memory: dict[int, int] = {}
     gpus: dict[str, list[str]] = defaultdict(list)
     cards: list[PciCard] = []
+    removable: list[str] = []
     system: list[str] = []
     wsl: list[list[str]] = []
     jetson = ""
@@ -86,6 +88,8 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
                 boot = identity
             case ["gpu", address, number] if bus := pci_bus_id(address):
                 gpus[number].append(bus)
+            case ["removable", address] if bus := pci_bus_id(address):
+                removable.append(bus)
             case ["card", address, maker, *driver] if bus := pci_bus_id(address):
                 cards.append(PciCard(bus, maker, driver[0] if driver and _WORD.fullmatch(driver[0]) else None))
             case ["wsl", *words]:
@@ -104,6 +108,7 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
         tuple(system[:_NAMES]),
         _wsl(wsl) if wsl else None,
         jetson,
+        tuple(removable[:_CARDS]),
     )
 
 

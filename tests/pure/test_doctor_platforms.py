@@ -145,6 +145,11 @@ def test_this_machine_is_neither() -> None:
     assert (facts.wsl, facts.jetson) == (None, "")
 
 
+def test_an_external_gpu_is_known_by_its_port() -> None:
+    facts = host_facts.parse({"host": Result(0, b"removable 0000:3f:00.0\nremovable nonsense\n")})
+    assert facts.removable == ("0000:3f:00.0",)
+
+
 def test_what_a_node_says_of_itself_is_bounded() -> None:
     lines = ["wsl", "wsl other /a b", "wsl other nonsense;rm", "wsl what", "jetson \x1b[31m" + "x" * 200]
     facts = host_facts.parse({"host": Result(0, "\n".join(lines).encode())})

@@ -62,6 +62,29 @@ def test_a_gpu_without_memory_of_its_own_has_that_of_the_machine(agentless, node
     agentless("submit", "node1::0", "--gpu-memory", "64M", *IMAGE, "--wait", "--", "true")
 
 
+DOCK = """
+mount -t tmpfs tmpfs /sys/bus/pci/devices && cd /sys/bus/pci/devices && for at in 01 02; do
+mkdir 0000:$at:00.0 && echo 0x10de >0000:$at:00.0/vendor && echo 0x030200 >0000:$at:00.0/class
+echo -1 >0000:$at:00.0/numa_node && echo fixed >0000:$at:00.0/removable && ln -s /nvidia 0000:$at:00.0/driver
+done && echo removable >0000:02:00.0/removable
+"""
+"""Two NVIDIA cards on the bus, the second in an enclosure."""
+
+
+@pytest.mark.slow
+def test_an_external_gpu_comes_and_goes(lab, node):
+    """The first GPU is internal: when that vanishes, it is unhealthy."""
+    assert node.sh(DOCK).returncode == 0
+    cli = Cli(lab, "docked")
+    until(lambda: len(cli.get("/v1/gpus", node="node1")) == 2)
+    node.set_gpus(1)
+    until(lambda: [gpu["index"] for gpu in cli.get("/v1/gpus", node="node1")] == [0])
+    node.set_gpus(2)
+    until(lambda: [gpu["state"] for gpu in cli.get("/v1/gpus", node="node1")] == ["free", "free"])
+    cli.close()
+    node.sh("umount /sys/bus/pci/devices")
+
+
 @pytest.fixture(scope="module")
 def windows(lab):
     (node,) = lab.add_nodes({"windows": 1})

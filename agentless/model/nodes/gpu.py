@@ -27,7 +27,7 @@ class GpuReading:
     A part of a GPU (a MIG slice, a partition) is a reading of its own: `parent` is the id of its GPU, `index` the
     number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
     `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
-    is that of the machine, of which the driver says nothing.
+    is that of the machine, of which the driver says nothing. `removable`: it is external, and may be unplugged.
     """
 
     index: int
@@ -60,6 +60,7 @@ class GpuReading:
     profile: str = ""
     unlisted: Platform = ""
     unified: bool = False
+    removable: bool = False
 
     @property
     def device(self) -> Device:
@@ -99,7 +100,7 @@ class GpuSample:
     `processes` is None if they could not be read. Then no GPU of the node can be allocated. `error` says in words what
     the driver could not do; if `hung`, it did not answer in time. `lost` are PCI bus ids of GPUs that the driver cannot
     reach. `lister` is the command with which a person lists the GPUs. `mismatch`: the loaded driver is not the one that
-    is installed.
+    is installed. `unplugged` are the UUIDs of external GPUs that may be missing without a fault.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -109,6 +110,7 @@ class GpuSample:
     lost: tuple[str, ...] = ()
     lister: str = ""
     mismatch: bool = False
+    unplugged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

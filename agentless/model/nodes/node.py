@@ -146,7 +146,8 @@ class HostFacts:
     """The machine. Unreadable values are None. `boot` is the boot id of its kernel.
 
     `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
-    `wsl` is None outside WSL2. `jetson` is the model of a Jetson, empty for any other machine.
+    `wsl` is None outside WSL2. `jetson` is the model of a Jetson, empty for any other machine. `removable` are
+    the bus ids of external GPUs.
     """
 
     cores: int | None = None
@@ -157,6 +158,7 @@ class HostFacts:
     system: tuple[str, ...] = ()
     wsl: WslFacts | None = None
     jetson: str = ""
+    removable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
     for gpu in before:
         if gpu.uuid not in there and gpu.pci_bus_id in sample.lost:
             yield Finding(gpu.uuid, Kind.GONE, "the driver cannot reach it; it may have fallen off the bus")
-        elif gpu.uuid not in there and whole:
+        elif gpu.uuid not in there and whole and gpu.uuid not in sample.unplugged:
             yield Finding(gpu.uuid, Kind.GONE, "disappeared")
 
 
