@@ -23,7 +23,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Running
 from agentless.rules.explain.obstacles import brief, refusal
-from agentless.rules.nodes.desktop import desktop_processes
+from agentless.rules.nodes.desktop import desktop_processes, program
 from agentless.rules.views.publish import gpu_view
 from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task
 
@@ -330,3 +330,40 @@ def test_a_card_whose_memory_cannot_be_read_does_not_get_that_of_its_machine() -
     broken = reading("node1", 0, memory_total_mib=None, memory_used_mib=None)
     host = seen(sample=GpuSample((broken,)), load=HostLoad(memory_available_mib=1000))
     assert cluster(host).nodes["node1"].gpus[0].reason == "cannot read its memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("capture-rtx-4080-super-595.71.05-idle", "free"),
+        ("capture-rtx-4080-super-595.71.05-under-load", "foreign"),
+        ("capture-rtx-2080-super-595.71.05-under-load", "foreign"),
+        ("capture-h100-80gb-hbm3-590.48.01-idle", "free"),
+        ("xml-rtx-4000-sff-ada-v13", "foreign"),  # Chromium and python
+        ("xml-gtx-1070-ti", "free"),
+        ("xml-tesla-t4", "foreign"),
+        ("geforce-laptop", "free"),
+    ],
+)
+def test_recorded_cards_are_free_but_for_their_work(name: str, gpu: str) -> None:
+    """Without fan, ECC or power readings, too."""
+    (found,) = cluster(seen(sample=capture(name))).nodes["node1"].gpus
+    assert found.state == gpu
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("/usr/lib/xorg/Xorg", "Xorg"),
+        ("cosmic-comp", "cosmic-comp"),
+        ("/opt/microsoft/msedge/msedge --type=gpu-process --crashpad-handler-p", "msedge"),
+        ("/usr/lib/chromium/chromium", "chromium"),
+        ("/usr/lib/firefox/firefox", "firefox"),
+        ("/usr/bin/gnome-shell", "gnome-shell"),
+    ],
+)
+def test_names_that_real_drivers_print_are_known(name: str, file: str) -> None:
+    """As in nvidia-xml of influxdata/telegraf."""
+    found = desktop(name)
+    assert program(found) == file
+    assert desktop_processes([found], ForeignPolicy()) == ((found,), "")

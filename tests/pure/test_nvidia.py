@@ -55,9 +55,8 @@ def _known(value: GpuReading | GpuProcess) -> dict[str, object]:
     fields = {name: field for name, field in asdict(value).items() if field is not None}
     assert fields.pop("vendor", "nvidia") == "nvidia"
     assert fields.pop("kind", "gpu") == "gpu"
-    if not fields.get("unified"):
-        fields.pop("unified", None)
-    return {name: field for name, field in fields.items() if name not in ("barred", "solo") and field != ""}
+    usual = {"barred": fields.get("barred"), "solo": fields.get("solo"), "unified": False, "removable": False}
+    return {name: field for name, field in fields.items() if field not in ("", usual.get(name, ""))}
 
 
 def test_a_section_that_never_came_is_no_idle_node() -> None:
