@@ -25,6 +25,8 @@ from agentless.model.tasks.task import Running
 from agentless.rules.explain.obstacles import brief, refusal
 from agentless.rules.nodes.desktop import desktop_processes, program
 from agentless.rules.views.publish import gpu_view
+from agentless.tui.data.cluster import ClusterState
+from agentless.tui.widgets import look
 from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task
 
 CAPTURES = Path(__file__).parent / "data" / "nvidia"
@@ -367,3 +369,17 @@ def test_names_that_real_drivers_print_are_known(name: str, file: str) -> None:
     found = desktop(name)
     assert program(found) == file
     assert desktop_processes([found], ForeignPolicy()) == ((found,), "")
+
+
+# ---------------------------------------------------------------------- dashboard
+
+
+def test_the_dashboard_shows_what_is_on_a_free_gpu() -> None:
+    shown, cards = ClusterState(), [on_it(desktop()), record("wsl2", **WSL)]
+    rows = [_as_json(card) for card in cards]
+    assert [look.state_of(row, shown) for row in rows] == [("free (desktop)", "good"), ("free (assumed)", "good")]
+    assert [look.who(row, ()) for row in rows] == [
+        "kwin_wayland (25 MiB)",
+        "WSL2 does not list what uses it, also in Windows",
+    ]
+    assert [look.sign(row, silent=False) for row in rows] == ["·", "·"]
