@@ -42,6 +42,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         rootless=info.is_rootless(fields),
         cdi=info.cdi_devices(fields),
         note=info.note(fields),
+        desktop=info.is_desktop(fields),
         root=of.root,
     )
 

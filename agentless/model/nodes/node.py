@@ -172,7 +172,7 @@ class EngineFacts:
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
     groups. `cdi` are the CDI devices that Docker has found. `root` is the folder in which the engine keeps images and
-    containers. `note` is what else is known of such an engine, in words.
+    containers. `note` is what else is known of such an engine, in words. `desktop`: it is Docker Desktop.
     """
 
     version: str | None = None
@@ -190,6 +190,7 @@ class EngineFacts:
     cdi: frozenset[str] = frozenset()
     note: str = ""
     root: str | None = None
+    desktop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
