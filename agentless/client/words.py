@@ -44,6 +44,27 @@ def gpu_model(gpu: dict[str, Any]) -> str:
     return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
+def gpu_state(gpu: dict[str, Any]) -> str:
+    """The state of a GPU; of a free one also what is on it, or that it was assumed: `free (desktop)`."""
+    if gpu["state"] != "free":
+        return str(gpu["state"])
+    return "free (assumed)" if gpu.get("assumed") else "free (desktop)" if gpu.get("desktop") else "free"
+
+
+def gpu_reason(gpu: dict[str, Any]) -> str:
+    """Why a GPU is not free; of a free one what is on it that keeps no task from it, or why it was assumed."""
+    if gpu["state"] != "free":
+        return str(gpu["reason"])
+    programs = ", ".join(program_words(each) for each in gpu.get("desktop") or ())
+    return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
+
+
+def program_words(process: dict[str, Any]) -> str:
+    """A program of a desktop on a GPU, and its GPU memory if that is known."""
+    name = str(process["name"] or "").partition(" ")[0].rpartition("/")[2]
+    return name if process["memory_mib"] is None else f"{name} ({memory(process['memory_mib'])})"
+
+
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
@@ -171,9 +192,10 @@ def memory(mib: int | None) -> str:
 
 
 def memory_in_use(gpu: dict[str, Any]) -> str:
-    """How much of the memory of a GPU is in use: `61.2/80 GiB`."""
+    """How much of the memory of a GPU is in use: `61.2/80 GiB`; `unified` if it is the machine's."""
     used, total = gpu["memory_used_mib"], memory(gpu["memory_total_mib"])
-    return "-" if used is None or total == "-" else f"{used / 1024:.1f}/{total}"
+    whose = " unified" if gpu.get("unified") else ""
+    return "-" if used is None or total == "-" else f"{used / 1024:.1f}/{total}{whose}"
 
 
 def or_dash(value: object, unit: str = "") -> str:

@@ -44,6 +44,9 @@ defaults:
   # shm_size: 8GiB                    # size of /dev/shm in every container
   # privileged: true                  # every container sees all GPUs and devices of its node
   # cuda: {{path: /opt/cuda-12.4}}      # for tasks without a container; default: the newest in /usr/local
+  # foreign: {{below: 1GiB}}            # desktop programs keep no task from a GPU while they use less than this
+  # wsl: {{assume: free}}               # a node in WSL2: only tasks use its GPU; nobody else can tell
+  # jetson: {{assume: free}}            # the same for a Jetson
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 

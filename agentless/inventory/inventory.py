@@ -22,11 +22,11 @@ from pydantic_core import ErrorDetails
 from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
-from agentless.inventory.schema import Cuda, Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
+from agentless.inventory.schema import Cuda, Defaults, Foreign, Health, Idle, InventoryFile, Kept, Node, Queue, Unlisted
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
 from agentless.model.files.posix_path import within
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node import DESKTOP_BELOW, DESKTOP_PROGRAMS, ForeignPolicy, NodeConfig
 from agentless.model.nodes.node_record import HealthPolicy
 from agentless.model.tasks.retention import Keep
 from agentless.model.usage.idle import IdlePolicy
@@ -43,6 +43,8 @@ FileStamp = tuple[int, int, int]
 
 _OF_TASKS = "container"
 """The key of the defaults that is none of a node's."""
+_UNLISTED = ("wsl", "jetson")
+"""Keys for GPUs whose processes nobody lists, by platform."""
 _A_NODE = "add a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
     "string_type": "must be text",
@@ -161,6 +163,10 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     if node.mounts:
         mounts = (*(defaults.mounts or ()), *node.mounts)
         written["mounts"] = {within("/", mount.target): mount for mount in mounts}.values()
+    if written.get("foreign"):
+        written["foreign"] = _foreign(node.foreign, defaults.foreign)
+    unlisted = {key: written.pop(key, None) for key in _UNLISTED}
+    written["assume_free"] = frozenset(key for key, says in unlisted.items() if says and says.assume == "free")
     if written.get("cuda"):
         written["cuda"] = written["cuda"].path
     known = {key: value for key, value in written.items() if value is not None and key != _OF_TASKS}
@@ -178,6 +184,14 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     if "identity_file" in known:
         known["identity_file"] = str(path.absolute().parent / os.path.expanduser(known["identity_file"]))
     return NodeConfig(name, **known)
+
+
+def _foreign(*of: Foreign | None) -> ForeignPolicy:
+    """The policy of a node: its own keys, else those of the defaults."""
+    first, second = (each or Foreign() for each in of)
+    ignore = first.ignore if first.ignore is not None else second.ignore
+    programs = DESKTOP_PROGRAMS if ignore is None else frozenset(ignore)
+    return ForeignPolicy(programs, first.below or second.below or DESKTOP_BELOW)
 
 
 def _hostless(marked: Marked) -> Iterator[Mistake]:
@@ -239,6 +253,12 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + f"must be {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "model_type" if where[-1] == "cuda":
             return is_now + "must be a mapping, like {path: /usr/local/cuda-12.4}"
+        case "model_type" if where[-1] == "foreign":
+            return is_now + "must be a mapping, like {ignore: [Xorg, firefox], below: 512MiB}"
+        case "model_type" if where[-1] in _UNLISTED:
+            return is_now + "must be a mapping, like {assume: free}"
+        case "list_type" if where[-1] == "ignore":
+            return is_now + "must be a list of programs, like [Xorg, firefox]"
         case "list_type" if where[-1] == "mounts":
             return is_now + "must be a list, like [/data:/data:ro]"
         case "list_type" if where[-1] == "address":
@@ -258,8 +278,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    if "cuda" in where[1:-1]:
-        return Cuda
+    inner: dict[str, type[BaseModel]] = {"cuda": Cuda, "foreign": Foreign, **dict.fromkeys(_UNLISTED, Unlisted)}
+    for key in where[1:-1]:
+        if str(key) in inner:
+            return inner[str(key)]
     models: dict[str, type[BaseModel]] = {
         "defaults": Defaults,
         "keep": Kept,

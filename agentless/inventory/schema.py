@@ -32,6 +32,7 @@ from agentless.model.nodes.node import TransportName
 from agentless.model.scheduling.needs import NODE_NAME
 from agentless.model.tasks.spec import LABEL_KEY, LOCAL_TEMP, SHARED, Mount, check_variable, parse_mount
 from agentless.model.units import (
+    DESKTOP_MEMORY,
     LOG,
     LOGS,
     SHM,
@@ -154,6 +155,12 @@ def _container(text: str) -> str:
     return text
 
 
+def _program(text: str) -> str:
+    if not text or "/" in text or " " in text:
+        raise ValueError("must be the file name of a program, like Xorg")
+    return text
+
+
 def _shell_words(text: str) -> str:
     try:
         words = shlex.split(text)
@@ -255,6 +262,34 @@ class Cuda(BaseModel):
     )
 
 
+class Foreign(BaseModel):
+    """Which processes outside agentless keep no task from a GPU."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ignore: list[Annotated[str, AfterValidator(_program)]] | None = Field(
+        default=None,
+        description="File names of programs of a desktop, like Xorg or firefox. Default: display servers, compositors "
+        "and browsers.",
+    )
+    below: Annotated[int, BeforeValidator(_size(DESKTOP_MEMORY)), WithJsonSchema(_POSITIVE)] | None = Field(
+        default=None,
+        description="They are ignored while all of them use less GPU memory than this in total. Default: 512MiB.",
+    )
+
+
+class Unlisted(BaseModel):
+    """What to assume of GPUs whose driver does not list the processes on them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    assume: Literal["free"] | None = Field(
+        default=None,
+        description="free: take a GPU for free unless a task holds it, whatever else uses it. Default: give it to no "
+        "task.",
+    )
+
+
 class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -308,6 +343,15 @@ class _Keys(BaseModel):
         "engine's, 64 MiB. A task's own wins.",
     )
     cuda: Cuda | None = Field(default=None, description="The CUDA of the node, for tasks without a container.")
+    foreign: Foreign | None = Field(
+        default=None, description="Which processes outside agentless keep no task from a GPU."
+    )
+    wsl: Unlisted | None = Field(
+        default=None, description="A node in WSL2: nobody lists which programs, also of Windows, use its GPU."
+    )
+    jetson: Unlisted | None = Field(
+        default=None, description="A Jetson before Thor: its driver does not list which programs use its GPU."
+    )
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."
     )

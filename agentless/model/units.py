@@ -44,6 +44,7 @@ MEMORY = Sizes(6 * 2**20, range(64, 10**7))
 """Docker starts no container with less memory."""
 SHM = Sizes(2**20, range(64, 10**7))
 GPU_MEMORY = Sizes(2**20, range(512, 10**7))
+DESKTOP_MEMORY = Sizes(2**20, range(64, 10**5))
 LOG = Sizes(1, range(1, 1000))
 LOGS = Sizes(1, range(1, 10**6))
 

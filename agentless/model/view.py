@@ -129,7 +129,8 @@ class GpuView:
 
     `tasks` are all tasks that hold it, and `shares` is how many may (1: not shared). `reserved` describes a reservation
     that is active or begins within a day. `idle_since`: the task has not used it since then, if reported. `mine`: the
-    task belongs to the caller.
+    task belongs to the caller. `desktop` are those of `processes` that keep no task from it. `assumed`:
+    why nobody knows who uses it, if the inventory says to take it for free. `unified`: its memory is the machine's.
     """
 
     node: str
@@ -155,6 +156,9 @@ class GpuView:
     reserved: str | None
     idle_since: str | None
     mine: bool
+    desktop: tuple[GpuProcess, ...] = ()
+    assumed: str = ""
+    unified: bool = False
 
 
 @dataclass(frozen=True, slots=True)

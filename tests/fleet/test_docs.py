@@ -51,6 +51,12 @@ NOT_TYPED = {
 
 SLEEP = "-- sh -c 'trap exit TERM; sleep 1000 & wait'"
 STANDING = f"agentless submit node1::0 --name train {SLEEP}"
+DESKTOP = (
+    "cd ~/fleet/nodes/node3 && printf 'gpu_uuid,pid,process_name,used_gpu_memory\\n%s,%s,/usr/bin/kwin_wayland,25\\n' "
+    '"$(sed -n "2s/^[^,]*,\\([^,]*\\),.*/\\1/p" gpus.csv)" "$PPID" >new && mv new apps.csv'
+)
+SEEN = "until agentless gpus node3 | grep desktop; do :; done"
+"""A desktop on the GPU of node3, and that agentless has seen it."""
 LOSS = ("agentless controller stop", "rm -r ~/.local/state/agentless")
 
 HELP: dict[str, dict[str, Help]] = {
@@ -63,6 +69,7 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless dashboard": Help(keys=[("GPU", "q")]),
     },
     "docs/how-to/files/mount.md": {"agentless*": Help(first=["mkdir -p ~/data/imagenet"])},
+    "docs/how-to/nodes/desktop.md": {"agentless gpus node3": Help(first=[DESKTOP, SEEN])},
     "docs/how-to/nodes/drain.md": {
         "agentless nodes drain*": Help(first=[STANDING], keys=[("still running", "$ agentless kill train")]),
         "agentless submit*": Help(code=3),

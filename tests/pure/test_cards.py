@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentless.model.nodes.gpu import GpuReading, GpuSample
-from agentless.model.nodes.node import HostFacts, PciCard
+from agentless.model.nodes.node import HostFacts, PciCard, WslFacts
 from agentless.rules.nodes.cards import without_driver
 
 NVIDIA, AMD = "0x10de", "0x1002"
@@ -87,3 +87,18 @@ def test_a_card_that_works_is_no_problem_and_one_beside_it_is() -> None:
 )
 def test_nothing_is_made_up(there: HostFacts | None, sample: GpuSample | None) -> None:
     assert without_driver(there, sample) == ""
+
+
+def test_a_jetson_without_nvidia_smi_and_an_amd_card_in_wsl2_are_out_of_reach() -> None:
+    jetson = HostFacts(jetson="NVIDIA Jetson Xavier NX")
+    assert without_driver(jetson, ABSENT) == (
+        "NVIDIA Jetson Xavier NX without nvidia-smi: its GPU can be used from JetPack 6 on"
+    )
+    amd = HostFacts(wsl=WslFacts(has_gpu=True, has_amd=True))
+    assert without_driver(amd, ABSENT) == (
+        "AMD GPU in WSL2, which has no /dev/kfd and lists no processes: run Linux on the machine to use it"
+    )
+    both = HostFacts(wsl=WslFacts(has_gpu=True, has_amd=True, has_nvidia=True))
+    assert without_driver(both, ABSENT) == ""
+    assert without_driver(jetson, GpuSample((GpuReading(0, "cb2b4b0a"),), lister="nvidia-smi -L")) == ""
+    assert without_driver(HostFacts(wsl=WslFacts(has_gpu=True)), ABSENT) == ""

@@ -19,7 +19,7 @@ from agentless.errors import StateError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node import HostFacts, NodeConfig
 from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Task
@@ -33,6 +33,7 @@ from agentless.rules.nodes.gpu_exclusion import (
     recognised,
     remembered,
     resumed,
+    with_external,
 )
 from agentless.rules.nodes.gpu_findings import Faults, Kind, kind_of
 from agentless.rules.nodes.survey import survey
@@ -578,3 +579,41 @@ def test_all_gpus_of_a_node_may_be_other_ones_once_and_an_hour_later_again() -> 
     assert (sample, len(known)) == (ever[1], 2 * MOST_GPUS)
     assert recognised(known, ever[2], NOW + CHANGES_WITHIN - 1)[1].gpus == ()
     assert recognised(known, ever[2], NOW + CHANGES_WITHIN)[1] == ever[2]
+
+
+# ---------------------------------------------------------------------- external GPUs
+
+DOCKED = HostFacts(removable=("0000:01:00.0",))
+
+
+def plugged(record: NodeRecord, there: bool, *held: str, host: HostFacts | None = DOCKED) -> NodeRecord:
+    """The record after a look at the node, with or without its first GPU, which is external."""
+    sample = with_external(GpuSample(GPUS if there else GPUS[1:]), host, record, held)
+    return looked({"node1": record}, "node1", sample, (), NOW, MANUAL)
+
+
+def test_an_external_gpu_comes_and_goes_without_a_fault() -> None:
+    record = plugged(NodeRecord(), there=True)
+    assert record.gpus[FIRST].reading.removable
+    away = plugged(record, there=False, host=HostFacts())
+    assert not any(gpu.troubles for gpu in away.gpus.values())
+    assert not any(gpu.troubles for gpu in plugged(away, there=True).gpus.values())
+
+
+def test_an_external_gpu_that_a_task_holds_has_disappeared() -> None:
+    away = plugged(plugged(NodeRecord(), there=True), False, FIRST)
+    assert [trouble.reason for trouble in away.gpus[FIRST].troubles] == ["disappeared"]
+
+
+def test_an_external_gpu_that_fell_off_the_bus_is_a_fault() -> None:
+    record = plugged(NodeRecord(), there=True)
+    sample = replace(GpuSample(GPUS[1:], None, "lost"), lost=("0000:01:00.0",))
+    found = looked({"node1": record}, "node1", with_external(sample, DOCKED, record, ()), (), NOW, MANUAL)
+    assert found.gpus[FIRST].troubles[0].reason == "the driver cannot reach it; it may have fallen off the bus"
+
+
+def test_an_internal_gpu_that_vanishes_is_a_fault_beside_an_external_one() -> None:
+    record = plugged(NodeRecord(), there=True)
+    sample = with_external(GpuSample(GPUS[:2]), DOCKED, record, ())
+    found = looked({"node1": record}, "node1", sample, (), NOW, MANUAL)
+    assert [uuid for uuid, gpu in found.gpus.items() if gpu.troubles] == [GPUS[2].uuid]

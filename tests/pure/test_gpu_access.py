@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agentless.engines.docker import info
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.engine import ToolkitFacts, Way
 from agentless.model.nodes.gpu import GpuSample
-from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.node import EngineFacts, HostFacts, WslFacts
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import never, obstacles, refusal
 from agentless.rules.nodes.checks.gpus import toolkit
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies.pack import cost
+from agentless.rules.views.publish import node_view
 from tests.pure.build import NOW, cluster, reading, seen, spec, task
 
 KIT = Nvidia.toolkit
@@ -66,6 +69,23 @@ def test_it_is_said_how_gpus_are_given(way: Way, words: str) -> None:
     on = cluster(node(way=way, cdi=frozenset(f"nvidia.com/gpu={uuid}" for uuid in uuids)))
     assert said_by_doctor(on) == ("ok", words)
     assert start(on, "node1::0").node == "node1"
+
+
+def test_docker_desktop_gives_gpus_in_wsl2_without_a_toolkit_that_it_tells_of() -> None:
+    """And nowhere else: on Linux its containers run in a virtual machine without GPUs."""
+    wsl = HostFacts(wsl=WslFacts(has_gpu=True, has_nvidia=True))
+    desktop = replace(node(), engine=replace(node().engine, desktop=True))
+    there = cluster(replace(desktop, host=wsl))
+    assert start(there, "node1::0")
+    assert said_by_doctor(there) == ("ok", "Docker Desktop gives GPUs in WSL2")
+    assert node_view(there.nodes["node1"]).nvidia_docker
+    for seen_of in (desktop, replace(node(), host=wsl)):
+        on = cluster(seen_of)
+        assert start(on, "node1::0") is None
+        assert said_by_doctor(on)[0] == "failed"
+        assert not node_view(on.nodes["node1"]).nvidia_docker
+    assert info.is_desktop({"OperatingSystem": "Docker Desktop"})
+    assert not info.is_desktop({"OperatingSystem": "Debian GNU/Linux 12 (bookworm)"})
 
 
 # ---------------------------------------------------------------- a list that is older than a card

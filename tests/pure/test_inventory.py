@@ -269,7 +269,7 @@ def test_bytes_without_a_unit_get_a_sentence_that_says_what_to_write(
 def test_the_example_loads() -> None:
     inventory = load(EXAMPLE)
     assert (list(inventory.nodes), inventory.nodes["node2"].exclude_gpus, inventory.shared_dir) == (
-        ["node1", "node2", "node3", "node4", "node5", "box"],
+        ["node1", "node2", "node3", "node4", "node5", "box", "windows", "robot"],
         (3,),
         "/mnt/shared",
     )

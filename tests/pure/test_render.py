@@ -554,6 +554,7 @@ SCRIPTS |= {
         "topology": st.booleans(),
     },
     "nvidia-topology.sh.j2": {},
+    "nvidia-wsl.sh.j2": {},
 }
 SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}

@@ -14,7 +14,7 @@ from agentless.cli.output import say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
-from agentless.client.words import gpu_model, idle, memory_in_use, or_dash, process_words
+from agentless.client.words import gpu_model, gpu_reason, gpu_state, idle, memory_in_use, or_dash, process_words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
 
 def _who(gpu: dict[str, Any]) -> str:
     if not gpu["task"] or gpu["state"] == "unhealthy" or gpu["shares"] > 1:
-        return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
+        return "; ".join(filter(None, (gpu_reason(gpu), gpu["reserved"])))
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
     reserved = f"; {gpu['reserved']}" if gpu["reserved"] else ""
     owner = "" if gpu["mine"] else f" {gpu['owner']}"
@@ -87,7 +87,7 @@ GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
     Column("GPU", lambda gpu: str(gpu["index"]), right=True),
     Column("MODEL", gpu_model),
-    Column("STATE", lambda gpu: gpu["state"]),
+    Column("STATE", gpu_state),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),

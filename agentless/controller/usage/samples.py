@@ -20,6 +20,7 @@ from agentless.model.nodes.host_load import HostLoad
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.usage.figures import GpuHistoryView, HistoryView, NodeHistoryView
 from agentless.ports import Clock
+from agentless.rules.nodes.unified import with_memory
 from agentless.rules.usage.series import GPU, LEVELS, NODE, Block, Curve, Grid, Kind, Piece, curves, level_for
 from agentless.stores.records.samples import SampleStore
 
@@ -86,7 +87,7 @@ class Samples:
         self._sampled_at[name] = at
         for reading in sample.gpus:
             if self._homes.known.get(reading.uuid, name) == name:  # else another node names it, too: one of them tells
-                self._read(reading.uuid, at, reading, GPU)
+                self._read(reading.uuid, at, with_memory(reading, seen), GPU)
         if seen.load is not None and seen.load is not self._loads.get(name):
             self._loads[name] = seen.load
             self._read(_series(name), at, seen.load, NODE)

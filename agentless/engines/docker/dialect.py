@@ -43,6 +43,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         # Docker 28.2 and later lists what it has found; before that, the files are known.
         cdi=info.cdi_devices(fields) or of.cdi,
         note=info.note(fields),
+        desktop=info.is_desktop(fields),
         root=of.root,
     )
 

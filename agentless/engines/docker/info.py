@@ -82,10 +82,15 @@ def gives_by_cdi(answer: Mapping[str, Any], kit: Toolkit, lines: list[str]) -> b
     return bool(answer.get("CDISpecDirs")) and version < _KNOWS_DEVICES and any(f"cdi {kit.cdi} " in x for x in lines)
 
 
+def is_desktop(answer: Mapping[str, Any]) -> bool:
+    """Whether it is Docker Desktop."""
+    return str(answer.get("OperatingSystem")) == "Docker Desktop"
+
+
 def note(answer: Mapping[str, Any]) -> str:
     """What is known of a Docker that runs in a virtual machine. Empty if nothing is."""
-    system, name = str(answer.get("OperatingSystem")), str(answer.get("Name"))
-    machine = "Docker Desktop" if system == "Docker Desktop" else "Colima" if re.match(r"colima\b", name) else ""
+    colima = re.match(r"colima\b", str(answer.get("Name")))
+    machine = "Docker Desktop" if is_desktop(answer) else "Colima" if colima else ""
     if not machine:
         return ""
     return f"in the virtual machine of {machine}: its containers see the devices and files of that machine"

@@ -14,7 +14,7 @@ from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.units import counted, format_indices
 from agentless.rules.nodes.checks import remedies
 from agentless.rules.nodes.checks.engine_remedies import setup_of
-from agentless.rules.nodes.gpu_access import why_unlisted
+from agentless.rules.nodes.gpu_access import why_no_container
 
 _HOT = 90
 """°C from which data centre cards slow down."""
@@ -240,7 +240,7 @@ def _runtime(node: Node, found: NvidiaCheckup, sample: GpuSample, system: System
     toolkit = engine.toolkits.get(probe.VENDOR) if engine else None
     if found.mode == "cdi" or (toolkit and toolkit.way == "cdi"):
         unknown = [gpu for gpu in sample.gpus if gpu.uuid not in found.cdi_names] if found.cdi_names else []
-        missing = unknown or [gpu for gpu in sample.gpus if why_unlisted(node.config, engine, gpu)]
+        missing = unknown or [gpu for gpu in sample.gpus if why_no_container(node.config, engine, gpu)]
         if missing:
             fix = list_devices(system)
             why = "The file was made before these cards were there, or by their numbers instead of their UUIDs."

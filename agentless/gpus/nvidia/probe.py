@@ -4,6 +4,7 @@ One section, since a driver that hangs must not be asked a second time. Its outp
 
     0, GPU-5d1c…, NVIDIA A100…     a row of `nvidia-smi --query-gpu`, or whatever else it says
     @gpus 0                        its exit code; `none` where there is no nvidia-smi; the end when it failed
+    @wsl                           only in WSL2
     >GPU-5d1c…, 4711, python, 512  a line of `nvidia-smi --query-compute-apps`
     @owner 4711 1000 alice         who runs that process,
     @command 4711 python train.py  its command line
@@ -22,6 +23,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from agentless.gpus.nvidia import faults
+from agentless.gpus.nvidia.platforms import on_platform, platform_of
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
@@ -57,6 +59,7 @@ _PIPE_CLOSED = "141"
 _CUT_OFF = "the GPU sample was cut off; agentless retries with the next sample"
 _LOOK = "check nvidia-smi on the node"
 _TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB; {_LOOK}"
+_WSL = "@wsl"
 _NO_DEVICES = "No devices were found"
 
 _REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
@@ -162,9 +165,12 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
         known = () if not gpus and error is None else None
         mismatch = any(map(_MISMATCH.search, messages))
         return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
+    platform = platform_of(gpus, is_wsl=_WSL in rest[:1])
     said, code, _ = _until(rest, "@end ")
     processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
-    return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER)
+    if platform and code is not None and code not in _HUNG:
+        processes, unknown = processes or (), None
+    return on_platform(GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER), platform)
 
 
 def _silent(error: str) -> GpuSample:

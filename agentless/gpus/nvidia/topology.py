@@ -30,6 +30,8 @@ _NUMA = re.compile(r"[0-9]{1,4}")
 _NVLINKS = re.compile(r"NV([1-9][0-9]?)")
 _PATHS = {"SYS": 1, "SOC": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
 """`SOC` is what drivers before 2018 wrote for `SYS`."""
+_JOINED = re.compile(r"(?:SYS|NODE|PHB|PXB|PIX)(?=SYS|NODE|PHB|PXB|PIX)")
+"""The end of a cell without a tab behind it, which some drivers print from ten network cards on."""
 
 
 def parse(output: str) -> GpuTopology | None:
@@ -39,7 +41,7 @@ def parse(output: str) -> GpuTopology | None:
     lines = _ESCAPE.sub("", answer[: end.start()]).split("\n") if end else []
     if len(lines) > _LINES:
         return None
-    table = [[cell.strip() for cell in line.split("\t", _CELLS)] for line in lines]
+    table = [[cell.strip() for cell in _JOINED.sub(r"\g<0>\t", line).split("\t", _CELLS)] for line in lines]
     header = next((row for row in table if row[0] == "" and any(map(_GPU.fullmatch, row))), [])
     names = [cell for cell in header if _GPU.fullmatch(cell)]
     rows = [row for row in table if _GPU.fullmatch(row[0])]

@@ -69,10 +69,12 @@ class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty if it is.
 
     `holders` are the tasks that have it, several if they share it. `closed` says in words why no other task may join
-    them, empty if one may. `unlisted` says why no container can get it: it is `excluded` then instead of free, and a
-    task without a container may still have it. `strangers` are processes on it outside the containers of its tasks, and
-    `intruders` those of them that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU
-    has its last known index. `home` is the node that the GPU counts for, if another node reports it, too.
+    them, empty if one may. `no_container` says why no container can get it: it is `excluded` then instead of free, and
+    a task without a container may still have it. `desktop` are those of `processes` that keep no task from it, see
+    `rules/nodes/desktop`. `strangers` are the others outside the containers of its tasks, and `intruders` those of them
+    that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known index.
+    `home` is the node that the GPU counts for, if another node reports it, too. `assumed` says in words why nobody
+    knows who uses it, if the inventory says to take it for free.
     """
 
     reading: GpuReading
@@ -83,8 +85,10 @@ class Gpu:
     strangers: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
     closed: str = ""
-    unlisted: str = ""
+    no_container: str = ""
     home: str | None = None
+    desktop: tuple[GpuProcess, ...] = ()
+    assumed: str = ""
 
     @property
     def holder(self) -> Allocation | None:

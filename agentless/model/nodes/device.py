@@ -7,6 +7,9 @@ from typing import Literal
 
 DeviceKind = Literal["gpu", "slice", "partition"]
 
+GpuNumber = int | str
+"""The number of a GPU on its node, or of a part of one: `0`, `"0/1"` is part 1 of GPU 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

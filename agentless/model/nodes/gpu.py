@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from agentless.model.nodes.device import Device
+from agentless.model.nodes.device import Device, DeviceKind, GpuNumber
 
 MOST_GPUS = 64
 """The most GPUs of a node: twice the limit of NVIDIA's driver (NV_MAX_DEVICES in nvlimits.h is 32)."""
+
+Platform = Literal["", "wsl", "jetson"]
+"""What a machine is, where that matters for its GPUs: WSL2 in Windows, or a Jetson."""
 
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 
@@ -20,6 +24,10 @@ class GpuReading:
 
     `needs_reset` is True if the driver says so, or that the GPU is lost. None if it says nothing.
     `barred` says in words why no task may have it, `solo` why only one task at a time may. Both are usually empty.
+    A part of a GPU (a MIG slice, a partition) is a reading of its own: `parent` is the id of its GPU, `index` the
+    number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
+    `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
+    is that of the machine, of which the driver says nothing. `removable`: it is external, and may be unplugged.
     """
 
     index: int
@@ -46,11 +54,23 @@ class GpuReading:
     barred: str = ""
     solo: str = ""
     vendor: str = ""
+    kind: DeviceKind = "gpu"
+    parent: str | None = None
+    part: int | None = None
+    profile: str = ""
+    unlisted: Platform = ""
+    unified: bool = False
+    removable: bool = False
 
     @property
     def device(self) -> Device:
-        """The device that a task gets: the whole GPU."""
-        return Device(self.uuid, vendor=self.vendor)
+        """The device that a task gets."""
+        return Device(self.uuid, self.kind, self.parent, self.vendor)
+
+    @property
+    def number(self) -> GpuNumber:
+        """How people call it on its node: 0, or 0/1 for part 1 of GPU 0."""
+        return self.index if self.part is None else f"{self.index}/{self.part}"
 
     @property
     def memory_unused_mib(self) -> int | None:
@@ -80,7 +100,7 @@ class GpuSample:
     `processes` is None if they could not be read. Then no GPU of the node can be allocated. `error` says in words what
     the driver could not do; if `hung`, it did not answer in time. `lost` are PCI bus ids of GPUs that the driver cannot
     reach. `lister` is the command with which a person lists the GPUs. `mismatch`: the loaded driver is not the one that
-    is installed.
+    is installed. `unplugged` are the UUIDs of external GPUs that may be missing without a fault.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -90,6 +110,7 @@ class GpuSample:
     lost: tuple[str, ...] = ()
     lister: str = ""
     mismatch: bool = False
+    unplugged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

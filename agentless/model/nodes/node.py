@@ -18,6 +18,30 @@ Control = Literal["memory", "cpu", "cpuset", "freezer"]
 """A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
 
 
+DESKTOP_PROGRAMS = frozenset({
+    "X", "Xorg", "Xwayland",
+    "gnome-shell", "mutter", "mutter-x11-frames", "gdm", "gdm-x-session",
+    "kwin_wayland", "kwin_x11", "plasmashell", "ksplashqml", "krunner", "sddm", "sddm-greeter", "sddm-greeter-qt6",
+    "cosmic-comp", "cosmic-greeter", "cinnamon", "muffin", "marco", "xfwm4", "budgie-wm", "gala", "picom",
+    "sway", "Hyprland", "weston", "wayfire", "river", "niri", "labwc", "gamescope",
+    "firefox", "firefox-bin", "firefox-esr", "chrome", "chromium", "brave", "msedge", "opera", "vivaldi-bin",
+})  # fmt: skip
+"""Display servers, compositors and browsers. Not `electron`, which is any program that is built with it."""
+DESKTOP_BELOW = 512 << 20
+"""Bytes of GPU memory below which desktop programs are ignored. A model of any use needs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPolicy:
+    """Which foreign processes keep no task from a GPU: programs of these names, while they use less than `below` bytes.
+
+    Their names are file names, and all of them on a GPU count together.
+    """
+
+    ignore: frozenset[str] = DESKTOP_PROGRAMS
+    below: int = DESKTOP_BELOW
+
+
 def count_cpus(cpuset: str) -> int:
     """How many CPUs `0-15,32-47` are: 32."""
     total = 0
@@ -33,7 +57,8 @@ class NodeConfig:
 
     `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
-    `addresses` are those besides `host`, as in `address:` of the inventory.
+    `addresses` are those besides `host`, as in `address:` of the inventory. `foreign` says which processes of others
+    keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
     """
 
     name: str
@@ -57,6 +82,8 @@ class NodeConfig:
     shm_size: int | None = None
     cuda: str | None = None
     addresses: tuple[str, ...] = ()
+    foreign: ForeignPolicy = ForeignPolicy()
+    assume_free: frozenset[str] = frozenset()
 
     @property
     def has_podman(self) -> bool:
@@ -102,10 +129,25 @@ class PciCard:
 
 
 @dataclass(frozen=True, slots=True)
+class WslFacts:
+    """WSL2. `has_gpu`: Windows shares a GPU with it. `has_nvidia`, `has_amd`: Windows has a driver of that maker.
+
+    `others` are files of a Linux driver, which must not be there.
+    """
+
+    has_gpu: bool = False
+    has_nvidia: bool = False
+    has_amd: bool = False
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """The machine. Unreadable values are None. `boot` is the boot id of its kernel.
 
     `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
+    `wsl` is None outside WSL2. `jetson` is the model of a Jetson, empty for any other machine. `removable` are
+    the bus ids of external GPUs.
     """
 
     cores: int | None = None
@@ -114,6 +156,9 @@ class HostFacts:
     boot: str | None = None
     cards: tuple[PciCard, ...] = ()
     system: tuple[str, ...] = ()
+    wsl: WslFacts | None = None
+    jetson: str = ""
+    removable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +172,8 @@ class EngineFacts:
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
     groups. `cdi` are the CDI devices that the engine knows, empty if it is not known which. `root` is the folder in
-    which the engine keeps images and containers. `note` is what else is known of such an engine, in words.
+    which the engine keeps images and containers. `note` is what else is known of such an engine, in words. `desktop`:
+    it is Docker Desktop.
     """
 
     version: str | None = None
@@ -145,6 +191,7 @@ class EngineFacts:
     cdi: frozenset[str] = frozenset()
     note: str = ""
     root: str | None = None
+    desktop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
+from agentless.rules.nodes.desktop import desktop_words
 from agentless.rules.nodes.gpu_access import why_no_gpus
 from agentless.rules.scheduling.shape import Shape, shape_of
 
@@ -135,8 +136,8 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
     if shape.rank(reading.name) is None:
         return Flaw(index, "is", reading.name or "of unknown model", lasting=True)
-    if gpu.unlisted and not shape.bare:
-        return Flaw(index, "is", f"excluded: {gpu.unlisted}", lasting=True)
+    if gpu.no_container and not shape.bare:
+        return Flaw(index, "is", f"excluded: {gpu.no_container}", lasting=True)
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
@@ -145,12 +146,13 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
             return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
-    elif gpu.state == "excluded" and not gpu.unlisted:
+    elif gpu.state == "excluded" and not gpu.no_container:
         return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
     elif gpu.state not in ("free", "foreign", "drained", "excluded"):  # a drained node is an obstacle of its own
         return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
-        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{beside}")
+        takes = _beside(gpu)
+        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{takes}{beside}")
     return Flaw(index, "is", reserved[index]) if index in reserved else None
 
 
@@ -163,6 +165,15 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if spec.ends_within is None:
         return f"{reservation}; to start before it, set a --time-limit that ends in time"
     return f"{reservation}; the task may run for {format_duration(spec.ends_within)}, into the reservation"
+
+
+def _beside(gpu: Gpu) -> str:
+    """What takes memory of a free GPU, if that is no task."""
+    if gpu.reading.unified:
+        return "; it is the memory of the machine, and other programs use the rest"
+    if gpu.reading.unlisted == "wsl":
+        return "; programs of Windows use the rest"
+    return f"; {desktop_words(gpu.desktop)} and the display use the rest" if gpu.desktop else ""
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:

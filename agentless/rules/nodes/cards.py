@@ -53,6 +53,8 @@ def without_driver(host: HostFacts | None, sample: GpuSample | None) -> str:
     """
     if host is None or sample is None or sample.error is not None:
         return ""
+    if not sample.gpus and not sample.lister and (words := _out_of_reach(host)):
+        return words
     served = {gpu.pci_bus_id for gpu in sample.gpus}
     found: Counter[tuple[str, str]] = Counter()
     for card in host.cards:
@@ -72,3 +74,12 @@ def without_driver(host: HostFacts | None, sample: GpuSample | None) -> str:
             words = f"its driver is not complete: {fix}"
         found[f"{maker.title} card", words] += 1
     return "; ".join(f"{counted(number, noun)} on the PCI bus, but {words}" for (noun, words), number in found.items())
+
+
+def _out_of_reach(host: HostFacts) -> str:
+    """A GPU that is there and that no tool tells of. Empty if there is none."""
+    if host.jetson:
+        return f"{host.jetson} without nvidia-smi: its GPU can be used from JetPack 6 on"
+    if host.wsl and host.wsl.has_amd and not host.wsl.has_nvidia:
+        return "AMD GPU in WSL2, which has no /dev/kfd and lists no processes: run Linux on the machine to use it"
+    return ""

@@ -9,13 +9,13 @@ until the GPU is reset.
 
 from __future__ import annotations
 
-from collections import abc
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample
+from agentless.model.nodes.node import HostFacts
 from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.rules.nodes.gpu_findings import Faults, Finding, Kind, find_faults, kind_of
 
@@ -69,7 +69,7 @@ def looked(
     return record if gpus == record.gpus else replace(record, gpus=gpus)
 
 
-def remembered(gpus: Mapping[str, GpuRecord], here: abc.Container[str] = ()) -> Mapping[str, GpuRecord]:
+def remembered(gpus: Mapping[str, GpuRecord], here: Container[str] = ()) -> Mapping[str, GpuRecord]:
     """The GPUs that stay in the record: all that are `here`, then excluded ones, the oldest first."""
     if len(gpus) <= REMEMBERED:
         return gpus
@@ -147,7 +147,7 @@ def _findings(
 
 
 def _out(gpu: Gpu, record: GpuRecord | None) -> Gpu:
-    if record is None or (gpu.state == "excluded" and not gpu.unlisted):
+    if record is None or (gpu.state == "excluded" and not gpu.no_container):
         return gpu
     reason = trouble_words(record) + (f"; {gpu.reason}" if gpu.holder else "")
     return replace(gpu, state="unhealthy", reason=reason)
@@ -198,4 +198,15 @@ def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReadin
         name=reading.name or old.name,
         pci_bus_id=reading.pci_bus_id or old.pci_bus_id,
         memory_total_mib=reading.memory_total_mib or old.memory_total_mib,
+        removable=reading.removable or old.removable,
     )
+
+
+def with_external(sample: GpuSample, host: HostFacts | None, record: NodeRecord, held: Container[str]) -> GpuSample:
+    """The sample of a node with what is known of its external GPUs. One that no task holds may be unplugged."""
+    removable = host.removable if host else ()
+    if removable:
+        gpus = tuple([replace(gpu, removable=gpu.pci_bus_id in removable) for gpu in sample.gpus])
+        sample = replace(sample, gpus=gpus)
+    external = {uuid for uuid, gpu in record.gpus.items() if gpu.reading.removable and uuid not in held}
+    return replace(sample, unplugged=frozenset(external)) if external else sample

@@ -24,7 +24,7 @@ class Kind(Enum):
     healthy. The words are in the state file and never change.
     """
 
-    RESET = ("reset", lambda gpu, _: gpu is not None and gpu.memory_total_mib is not None)
+    RESET = ("reset", lambda gpu, _: gpu is not None and (gpu.unified or gpu.memory_total_mib is not None))
     ECC = ("ecc", lambda gpu, _: gpu is not None and gpu.ecc_uncorrected is not None)
     HOT = ("hot", lambda gpu, _: gpu is not None and gpu.temperature_c is not None)
     GONE = ("gone", lambda gpu, _: gpu is not None)
@@ -97,7 +97,7 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
     for gpu in before:
         if gpu.uuid not in there and gpu.pci_bus_id in sample.lost:
             yield Finding(gpu.uuid, Kind.GONE, "the driver cannot reach it; it may have fallen off the bus")
-        elif gpu.uuid not in there and whole:
+        elif gpu.uuid not in there and whole and gpu.uuid not in sample.unplugged:
             yield Finding(gpu.uuid, Kind.GONE, "disappeared")
 
 

@@ -16,9 +16,12 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
-from agentless.rules.nodes.gpu_access import why_unlisted
+from agentless.rules.nodes.gpu_access import why_no_container
+from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
+from agentless.rules.nodes.unified import with_memory
+from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded."""
@@ -150,9 +153,9 @@ def _node(
             known,
             reason,
             homes.get(reading.uuid, config.name),
-            why_unlisted(config, seen.engine, reading),
+            why_no_container(config, seen.engine, reading),
         )
-        for reading in (sample.gpus if sample else ())
+        for reading in (with_memory(each, seen) for each in (sample.gpus if sample else ()))
     )
     allocations = tuple(claims.allocations.values())
     starts = [container.here(container.started_at) for container in containers]
@@ -219,15 +222,16 @@ def _gpu(
     known: bool,
     node_reason: str,
     home: str,
-    unlisted: str,
+    no_container: str,
 ) -> Gpu:
     """The state of a GPU. `inside` are containers that claim it, with their tasks. `beside`: its task shares it."""
     state: GpuState
-    outside = tuple(process for process in processes if process.container not in inside)
+    desktop, others, too_much = _sorted(config, reading, processes, held=bool(holders))
+    outside = tuple(process for process in others if process.container not in inside)
     # Processes of a container that is not listed yet look foreign.
     found = {holder.task for holder in holders}.issubset(inside.values())
     strangers = outside if found else tuple(process for process in outside if process.container is None)
-    unknown = _unknown(reading, known, node_reason)
+    unknown = _unknown(config, reading, known, node_reason)
     if home != config.name:
         return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
@@ -239,14 +243,31 @@ def _gpu(
             reason += f", {how} {describe(strangers[0])}" + _more(len(strangers) - 1)
     elif unknown:
         state, reason = "unknown", unknown
-    elif processes:
+    elif others:
         # This includes a container of ours that uses a GPU that it does not claim.
-        state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
+        state, reason = "foreign", f"used by {describe(others[0])}" + _more(len(others) - 1)
+        reason += f"; {too_much}" if too_much else ""
     else:
-        state, reason = ("excluded", unlisted) if unlisted else ("free", "")
+        state, reason = ("excluded", no_container) if no_container else ("free", "")
     intruders = strangers if state == "allocated" and found and not beside else ()
     closed = unknown or ("its processes are not known yet" if outside and not found else "")
-    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo, unlisted)
+    closed, taken = closed or reading.solo, assumed(reading, config)
+    return Gpu(
+        reading, state, reason, holders, processes, strangers, intruders, closed,
+        no_container=no_container, desktop=desktop, assumed=taken,
+    )  # fmt: skip
+
+
+def _sorted(
+    config: NodeConfig, reading: GpuReading, processes: tuple[GpuProcess, ...], *, held: bool
+) -> tuple[tuple[GpuProcess, ...], tuple[GpuProcess, ...], str]:
+    """The processes of the desktop on a GPU, the others, and why a program of a desktop is among these."""
+    if not reading.unlisted:
+        desktop, why = desktop_processes(processes, config.foreign)
+        return desktop, tuple(process for process in processes if process not in desktop), why
+    desktop, others = vouched_processes(processes, config.foreign)
+    # Their numbers are not those of the node, so nobody knows which of them are the task's own.
+    return desktop, () if held else others, ""
 
 
 def _held(holders: Sequence[Allocation]) -> str:
@@ -255,13 +276,13 @@ def _held(holders: Sequence[Allocation]) -> str:
     return f"{len(holders)} of {least} shares held by {whom}" if least > 1 else f"held by {whom}"
 
 
-def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
+def _unknown(config: NodeConfig, reading: GpuReading, known: bool, node_reason: str) -> str:
     """Why the state of a GPU is unknown. Empty if it is known."""
     if not known:
         return node_reason or "cannot read its processes"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
-    return reading.barred
+    return reading.barred or why_unlisted(reading, config)
 
 
 def describe(process: GpuProcess) -> str:

@@ -48,7 +48,7 @@ class GpuTimeline:
         self.utilization = reading.utilization_pct or 0
         self.foreign = bool(gpu.strangers)
         self.closed = bool(gpu.closed)
-        self.listed = not gpu.unlisted
+        self.listed = not gpu.no_container
         self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:

@@ -64,7 +64,7 @@ class NodeTimeline:
         self.gpus = [
             GpuTimeline(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
-            if gpu.state not in ("unknown", "excluded", "unhealthy") or (gpu.state == "excluded" and gpu.unlisted)
+            if gpu.state not in ("unknown", "excluded", "unhealthy") or (gpu.state == "excluded" and gpu.no_container)
         ]
         counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus])
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])

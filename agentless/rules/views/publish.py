@@ -18,6 +18,7 @@ from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
 from agentless.rules.nodes.cards import without_driver
+from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.usage.idle import words
@@ -155,6 +156,9 @@ def gpu_view(
         reserved=reserved,
         idle_since=timestamp(idle_since),
         mine=gpu.holder is not None and gpu.holder.owner == asking,
+        desktop=gpu.desktop,
+        assumed=gpu.assumed,
+        unified=reading.unified,
     )
 
 
@@ -248,7 +252,7 @@ def _hands_out_gpus(seen: Observation) -> bool | None:
         toolkit = toolkits.get(seen.sample.gpus[0].vendor)
     else:
         toolkit = next(iter(toolkits.values()), None)
-    return toolkit.ready if toolkit else None
+    return toolkit.ready or has_its_own(seen) if toolkit else None
 
 
 def check_view(node: str, check: Check) -> CheckView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentless.client.words import command_line, idle
+from agentless.client.words import command_line, gpu_reason, gpu_state, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -56,14 +56,14 @@ def spark(values: Iterable[float | None], width: int) -> str:
 def state_of(gpu: Row, cluster: ClusterState) -> Piece:
     """The state of a GPU and its style; with a question mark if the node does not answer."""
     silent = cluster.is_silent(gpu["node"])
-    return (f"{gpu['state']}?", "dim") if silent else (gpu["state"], style_of(gpu["state"]))
+    return (f"{gpu['state']}?", "dim") if silent else (gpu_state(gpu), style_of(gpu["state"]))
 
 
 def who(gpu: Row, tasks: Sequence[Row]) -> str:
     """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
     if tasks and gpu["state"] == "allocated":
         return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
+    return "; ".join(filter(None, (gpu_reason(gpu), gpu["reserved"])))
 
 
 def sign(gpu: Row, *, silent: bool) -> str:

@@ -12,7 +12,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
 from agentless.ports import Clock
-from agentless.rules.nodes.gpu_exclusion import looked
+from agentless.rules.nodes.gpu_exclusion import looked, with_external
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ class GpuHealth:
         before = self._records.of(node)
         own = tuple(reading for reading in seen.sample.gpus if self._homes.known.get(reading.uuid, node) == node)
         sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
+        tasks = self._ledger.tasks.on_node(node)
+        held = {uuid for task in tasks if task.placement for uuid in task.placement.gpu_uuids}
+        sample = with_external(sample, seen.host, before, held)
         after = looked(known, node, sample, seen.faults, self._clock.now(), self.policy)
         if after is before:
             return Examined(known.get(node))

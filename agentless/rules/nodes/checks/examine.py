@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from agentless.model.nodes.check import Check, VendorChecks, ok, skipped
 from agentless.model.nodes.checkup import SYSTEM, Checkup, System
 from agentless.model.nodes.cluster import Node
-from agentless.rules.nodes.checks import connection, engine, gpus, machine
+from agentless.rules.nodes.checks import connection, engine, gpus, machine, platform
 
 _SKIPPED = "skipped; fix the failed check above first"
 
@@ -27,6 +27,7 @@ def examine(node: Node, checkup: Checkup, vendor: VendorChecks, twin: str = "") 
     if node.observation.engine is None or node.observation.sample is None:
         return (*found, skipped("docker", node.reason))
     found += _engine(node, checkup, system, found)
+    found += platform.checks(node, system)
     found += _gpus(node, vendor, found)
     return tuple(found)
 

@@ -9,7 +9,7 @@ from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.units import counted, format_indices
 from agentless.rules.nodes.cards import without_driver
-from agentless.rules.nodes.gpu_access import why_no_gpus
+from agentless.rules.nodes.gpu_access import has_its_own, why_no_gpus
 
 DRIVER = "nvidia"
 """The check of the GPU driver, whichever vendor's: it was published by this name when NVIDIA was the only one."""
@@ -68,6 +68,8 @@ def _toolkit(node: Node, engine: EngineFacts, vendor: str, install: str) -> Chec
     found = engine.toolkits.get(vendor)
     if found is None and engine.error:
         return skipped("toolkit", engine.error)
+    if has_its_own(node.observation):
+        return ok("toolkit", "Docker Desktop gives GPUs in WSL2")
     if found is None or found.ready:
         by_cdi = " by CDI" if found and found.way == "cdi" and not node.config.has_podman else ""
         return ok("toolkit", f"{node.config.engine_title} can use GPUs{by_cdi}")

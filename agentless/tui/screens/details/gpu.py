@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agentless.client.words import command_line, gpu_model, local, memory_in_use, process_words
+from agentless.client.words import command_line, gpu_model, gpu_reason, gpu_state, local, memory_in_use, process_words
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -53,8 +53,8 @@ class GpuDetails(Details):
         gpu = self.gpu
         parts: list[Part] = [
             (printable(f"{gpu['node']}::{gpu['index']}  {gpu_model(gpu)}  "), "bold"),
-            (gpu["state"], colour_of(gpu["state"])),
-            f"  {printable(gpu['reason'])}\n\n",
+            (gpu_state(gpu), colour_of(gpu["state"])),
+            f"  {printable(gpu_reason(gpu))}\n\n",
         ]
         power = f"{look.of(gpu['power_w'], ' W')} of {look.of(gpu['power_limit_w'], ' W')}"
         parts += labelled(
