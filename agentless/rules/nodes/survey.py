@@ -16,8 +16,8 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
-from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.desktop import desktop_processes
+from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
