@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -661,6 +662,9 @@ def test_nothing_is_left_when_somebody_leaves_in_the_middle(world, node, how, ho
     assert [gpu["state"] for gpu in cli.json("gpus", "node1")] == ["free", "free"]
 
 
+NAMED = "agentless-doctor-"
+
+
 @pytest.mark.slow
 def test_what_a_broken_off_trial_has_left_is_removed_and_nothing_else(world, node):
     """Its script was killed, as when the node went down: by the mark, it began more than an hour ago."""
@@ -673,17 +677,21 @@ def test_what_a_broken_off_trial_has_left_is_removed_and_nothing_else(world, nod
         loaded = node.dir / "look.tar"
         loaded.write_bytes(image)
         labels = f"--label agentless.task=doctor-{name} --label agentless.doctor={mark}"
-        made = node.sh(f"docker load -i {loaded} && docker create --name {name} {labels} {tag}")
+        made = node.sh(f"docker load -i {loaded} && docker create --name {NAMED}{name} {labels} {tag}")
         assert made.returncode == 0, made
-    node.sh("docker create --name user --label agentless.doctor=1000000000-0123abcd busybox").check_returncode()
+    # Labels may come from an image, so they do not make anybody's container one of doctor's.
+    forged = {"user": "1000000000-0123abcd", "lines": f"x\n{NAMED}recent|1000000000-0123abcd\nuser|1000000000-0123abcd"}
+    for name, mark in forged.items():
+        labels = f"--label agentless.task=doctor-{name} --label agentless.doctor={shlex.quote(mark)}"
+        node.sh(f"docker create --name {name} {labels} busybox").check_returncode()
     node.sh("docker tag busybox agentless-doctor:1000000000-ffffffff").check_returncode()
     found = runs(world.cli.json("doctor", "--run", "node1"))
     assert {verdict for verdict, _ in found.values()} == {"ok"}, found
-    assert set(containers(node)) == {"recent", "others", "like", "user"}
+    assert set(containers(node)) == {*(NAMED + name for name in ("recent", "others", "like")), *forged}
     tags = node.sh("docker images --format '{{.Tag}}' agentless-doctor").stdout.split()
     assert set(tags) == {"1000000000-ffffffff", *(marks[name] for name in ("recent", "others", "like"))}
     node.sh(
-        "docker rm recent others like user; docker images --format '{{.Repository}}:{{.Tag}}' agentless-doctor | "
+        "docker rm $(docker ps -aq); docker images --format '{{.Repository}}:{{.Tag}}' agentless-doctor | "
         "xargs docker rmi"
     ).check_returncode()
     assert left_over(node) == []

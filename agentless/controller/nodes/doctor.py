@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 
 from agentless.controller.nodes.broken import broken
@@ -80,7 +79,7 @@ class Doctor:
         way = asyncio.create_task(approach.look(link.node, self._files))
         await link.ready()
         answer: dict[str, Result] = {}
-        machine = engine = None
+        machine = engine = silence = None
         folders = named_folders(link.node)
         if link.online:
             sections = (
@@ -91,12 +90,16 @@ class Doctor:
             asked = self._clock.now()
             # One that breaks off meanwhile says so by itself.
             refreshed = asyncio.gather(link.refresh(), return_exceptions=True)
-            with contextlib.suppress(AgentlessError):
+            try:
                 answer = split_sections((await link.run(Command(join_sections(sections), timeout=ASKED_WITHIN))).stdout)
+            except AgentlessError as error:
+                silence = str(error)
             answered = self._clock.now()
             await refreshed
             machine = checkup.parse(answer, folders, asked, answered)
             engine = link.runtime.parse_checkup(answer)
+            if machine is None:
+                silence = silence or f"{link.node.name} broke off its answer"
         contact = Contact(
             failure=None if link.online else link.failure,
             logged_in=link.connection.logged_in,
@@ -105,4 +108,4 @@ class Doctor:
             noise=link.session.noise,
             began=link.session.began,
         )
-        return Checkup(await way, contact, machine, engine), answer
+        return Checkup(await way, contact, machine, engine, silence), answer

@@ -37,7 +37,7 @@ def command(commands: Commands, scripts: Sequence[str], label: str, image: str |
         label=label,
         image=image or "",
         key=key,
-        mark_format="{{.ID}}|" + commands.dialect.formats.label % key,
+        mark_format="{{.Names}}|" + commands.dialect.formats.label % key,
         name_format="{{.Repository}}:{{.Tag}}",
         repository=look_image.REPOSITORY,
         image_key=look_image.LABEL,
@@ -52,8 +52,13 @@ def parse(result: Result) -> list[TrialAnswer]:
     """The answers, in the order of the launches; those that did not come are missing. Raises RuntimeFailed."""
     if failed := [line[7:] for line in result.out.splitlines() if line.startswith("failed ")]:
         raise RuntimeFailed(" ".join(failed))
-    _, *parts = result.out.partition("\n@end")[0].split("@launch\n")
-    return [_answer(part.splitlines()) for part in parts if _CODE.search(part)]
+    found: list[list[str]] = []
+    for line in result.out.splitlines():
+        if line == "@launch":
+            found.append([])
+        elif found:
+            found[-1].append(line)
+    return [_answer(lines) for lines in found if any(map(_CODE.fullmatch, lines))]
 
 
 def _answer(lines: Sequence[str]) -> TrialAnswer:

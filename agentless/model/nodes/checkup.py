@@ -154,12 +154,13 @@ class EngineCheckup:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """Everything that `doctor` has asked a node."""
+    """Everything that `doctor` has asked a node. `silence` is why one that is online did not answer."""
 
     approach: Approach | None = None
     contact: Contact = field(default_factory=Contact)
     machine: Machine | None = None
     engine: EngineCheckup | None = None
+    silence: str | None = None
 
 
 SYSTEM = System()

@@ -24,6 +24,8 @@ def examine(node: Node, checkup: Checkup, vendor: VendorChecks, twin: str = "") 
     system = checkup.machine.system if checkup.machine else SYSTEM
     if checkup.machine:
         found += machine.checks(checkup.machine)
+    elif checkup.silence:
+        found.append(Check("answer", "failed", "does not answer", checkup.silence, words=checkup.silence))
     if node.observation.engine is None or node.observation.sample is None:
         return (*found, skipped("docker", node.reason))
     found += _engine(node, checkup, system, found)
