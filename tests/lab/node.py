@@ -210,6 +210,10 @@ class Node:
         """A number of idle GPUs, or per GPU the readings that differ from an idle one's, by field name."""
         self._gpus.set(rows)
 
+    def say_slices(self, listed: str, table: str) -> None:
+        """What nvidia-smi says of slices, as a real driver does: with -L, and without arguments."""
+        self._gpus.say(listed, table)
+
     def fault(self, text: str | None) -> None:
         """What nvidia-smi does: "hang", or "exit N" or "text" and lines to print. None: it works again."""
         self._gpus.set_fault(text)

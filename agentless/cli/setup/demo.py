@@ -16,6 +16,7 @@ from typing import IO, Annotated
 
 import typer
 
+from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 
 _NODES = "8,4,1"
@@ -156,7 +157,7 @@ def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
 def _foreign(environment: dict[str, str]) -> str:
     gpus = json.loads(_agentless(environment, "gpus", "--json", quiet=True).stdout)
     gpu = next(gpu for gpu in gpus if gpu["state"] == "foreign")
-    return f"{gpu['node']}::{gpu['index']}"
+    return gpu_place(gpu)
 
 
 def _step(why: str, environment: dict[str, str], *words: str, wants: int = 0) -> None:

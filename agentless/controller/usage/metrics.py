@@ -99,7 +99,7 @@ class _Collector(Collector):
 
 def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     named = [
-        ((name, str(gpu.reading.index), gpu.reading.uuid), gpu)
+        ((name, str(gpu.reading.number), gpu.reading.uuid), gpu)
         for name, node in snapshot.cluster.nodes.items()
         for gpu in node.gpus
     ]

@@ -10,6 +10,8 @@ One section, since a driver that hangs must not be asked a second time. Its outp
     @cgroup 4711 0::/system.slice/docker-….scope      and each of its control groups
     @end 0                         the second exit code, and proof that nothing was cut off
 
+Where a GPU is in MIG mode, more lines follow, see `mig.py`.
+
 Columns are named in `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, exit codes in its man page under
 "Return value". A process is looked up with shell built-ins and one `tr`, its owner with one `stat` for all of them.
 """
@@ -21,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from agentless.gpus.nvidia import faults
+from agentless.gpus.nvidia import faults, mig
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
@@ -122,7 +124,6 @@ _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
 _LISTER = "nvidia-smi -L"
 _BY_MODE = "(change it with: nvidia-smi -c DEFAULT)"
-_IN_MIG_MODE = "in MIG mode, but agentless uses whole GPUs only (turn it off with: nvidia-smi -mig 0)"
 _UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
@@ -162,9 +163,14 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
         known = () if not gpus and error is None else None
         mismatch = any(map(_MISMATCH.search, messages))
         return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
-    said, code, _ = _until(rest, "@end ")
+    said, code, rest = _until(rest, "@end ")
+    divided = None
+    if any(gpu.mig for gpu in gpus):
+        gpus, divided = mig.with_slices(gpus, rest)
     processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
-    return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER)
+    if processes and any(gpu.mig for gpu in gpus):
+        gpus, processes = mig.told_apart(gpus, processes, rest)
+    return GpuSample(gpus, processes, error or unknown or divided, code in _HUNG, lost, _LISTER)
 
 
 def _silent(error: str) -> GpuSample:
@@ -251,8 +257,6 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
 
 def in_its_mode(reading: GpuReading) -> GpuReading:
     """The reading with what its modes mean for tasks, in words."""
-    if reading.mig:
-        return replace(reading, barred=_IN_MIG_MODE)
     if reading.compute_mode == "Prohibited":
         return replace(reading, barred=f"its compute mode prohibits compute processes {_BY_MODE}")
     if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):

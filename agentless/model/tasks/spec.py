@@ -14,6 +14,7 @@ from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.images.snapshot import check_vps_name
+from agentless.model.nodes.device import PART_NUMBER
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.port import Port, check_ports
@@ -451,6 +452,9 @@ def _check_needs(needs: Needs) -> None:
         )
     if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
         raise UsageError("GPU indices need exactly one node and a matching number of GPUs; use node1::0,1")
+    for number in needs.indices:
+        if isinstance(number, str) and not re.fullmatch(PART_NUMBER, number):
+            raise UsageError(f"{number[:80]!r} is not a slice of a GPU; use node1::0/1 for slice 1 of GPU 0")
     if needs.numa is not None and needs.node is None:
         raise UsageError("a NUMA node needs a node; use node1:0")
     for name in (*needs.nodes, *needs.exclude):

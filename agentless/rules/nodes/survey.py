@@ -17,6 +17,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.nodes.gpu_exclusion import gated
+from agentless.rules.nodes.parts import with_parts
 from agentless.rules.nodes.twins import twin_words
 
 STALE_AFTER = 15.0
@@ -96,6 +97,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.ends_within,
         spec.needs.sharing,
         placement.numa,
+        placement.parents,
     )
 
 
@@ -111,6 +113,7 @@ def _claimed(container: Container, claim: Claim, task: str) -> Allocation:
         claim.limit,
         claim.sharing,
         claim.numa,
+        claim.parents,
     )
 
 
@@ -138,19 +141,23 @@ def _node(
     for process in (sample.processes or ()) if sample else ():
         processes[process.gpu_uuid].append(process)
     known = sample is not None and sample.processes is not None and (state == "online" or trial is not None)
-    gpus = tuple(
-        _gpu(
-            config,
-            reading,
-            tuple(claims.holders[reading.uuid].values()),
-            tuple(processes[reading.uuid]),
-            claims.inside[reading.uuid],
-            reading.uuid in claims.shared,
-            known,
-            reason,
-            homes.get(reading.uuid, config.name),
-        )
-        for reading in (sample.gpus if sample else ())
+    gpus = with_parts(
+        config.name,
+        [
+            _gpu(
+                config,
+                reading,
+                claims.of(reading),
+                tuple(processes[reading.uuid]),
+                {**claims.inside[reading.parent or ""], **claims.inside[reading.uuid]},
+                reading.uuid in claims.shared,
+                known,
+                reason,
+                homes.get(reading.gpu, config.name),
+            )
+            for reading in (sample.gpus if sample else ())
+        ],
+        claims.parts,
     )
     allocations = tuple(claims.allocations.values())
     starts = [container.here(container.started_at) for container in containers]
@@ -162,7 +169,7 @@ class _Claims:
     """Who claims a node: the tasks that are `held` there, and its live containers.
 
     `allocations` are by task; `holders` by GPU and task; `inside` by GPU and container, each with its task. The GPUs
-    in `shared` are claimed beside processes of others.
+    in `shared` are claimed beside processes of others. `parts` are holders of parts, by the GPU and the part.
     """
 
     def __init__(
@@ -175,12 +182,26 @@ class _Claims:
         self.holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
         self.inside: dict[str, dict[str, str]] = defaultdict(dict)
         self.shared: set[str] = set()
+        self.parts: dict[str, dict[str, list[Allocation]]] = defaultdict(lambda: defaultdict(list))
         for allocation in held.values():
             for uuid in allocation.gpu_uuids:
                 self.holders[uuid][allocation.task] = allocation
         for container in containers:
             if container.live and (claim := claim_of(container)):
                 self._add(container, claim, called(container, claim))
+        for allocation in self.allocations.values():
+            for uuid, gpu in zip(allocation.gpu_uuids, allocation.parents, strict=False):
+                if gpu:
+                    self.parts[gpu][uuid].append(allocation)
+
+    def of(self, reading: GpuReading) -> tuple[Allocation, ...]:
+        """The holders of a GPU: a part of it is held by who has all of it, too, and all of it by who has a part."""
+        if reading.parent is not None:
+            found = {**self.holders[reading.parent], **self.holders[reading.uuid]}
+        else:
+            parts = () if reading.mig else self.parts[reading.uuid].values()
+            found = {**self.holders[reading.uuid], **{one.task: one for several in parts for one in several}}
+        return tuple(found.values())
 
     def _add(self, container: Container, claim: Claim, task: str) -> None:
         claimed = self.allocations.setdefault(task, _claimed(container, claim, task))
@@ -229,6 +250,8 @@ def _gpu(
         return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
+    elif reading.mig and not holders:
+        state, reason = "partitioned", reading.barred
     elif holders:
         state, reason = "allocated", _held(holders)
         if strangers and found:

@@ -155,6 +155,11 @@ def gpu_view(
         reserved=reserved,
         idle_since=timestamp(idle_since),
         mine=gpu.holder is not None and gpu.holder.owner == asking,
+        kind=reading.kind,
+        number=reading.number,
+        parent=reading.parent,
+        part=reading.part,
+        profile=reading.profile,
     )
 
 
@@ -183,7 +188,7 @@ def node_view(node: Node) -> NodeView:
         name=node.name,
         state=node.state,
         reason=node.reason,
-        gpus=sum(gpu.home is None for gpu in node.gpus),
+        gpus=sum(gpu.home is None and gpu.state != "partitioned" for gpu in node.gpus),
         gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,
@@ -222,6 +227,8 @@ def _numa(node: Node) -> tuple[NumaView, ...]:
     near = {bus: each.id for each in numa for bus in each.gpus}
     gpus = defaultdict[int | None, list[int]](list)
     for gpu in node.gpus if numa else ():
+        if gpu.reading.parent is not None:
+            continue
         index = gpu.reading.index
         by_driver = seen.topology.numa.get(index) if seen.topology else None
         gpus[near.get(gpu.reading.pci_bus_id or "", by_driver)].append(index)

@@ -15,7 +15,7 @@ _SLOW = 10.0
 
 def name_of(gpu: Gpu | None) -> str:
     """The name of the check of a GPU, or of a node without any."""
-    return f"run {gpu.reading.index}" if gpu else "run"
+    return f"run {gpu.reading.number}" if gpu else "run"
 
 
 def unfit(node: Node) -> str:
@@ -30,7 +30,7 @@ def unfit(node: Node) -> str:
 
 def in_use(gpu: Gpu) -> Check:
     """The check of a GPU that is not free."""
-    return skipped(name_of(gpu), f"GPU {gpu.reading.index} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else ""))
+    return skipped(name_of(gpu), f"GPU {gpu.reading.number} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else ""))
 
 
 def verdict(

@@ -1,0 +1,97 @@
+"""Slices of a GPU in MIG mode on a real node, whose nvidia-smi says what an H100 and an H200 said."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from tests.lab import Node
+from tests.mig import Capture
+from tests.real.cli import Cli, inspect, until
+from tests.real.test_claims import _bobs, bob
+
+__all__ = ["_bobs", "bob"]  # fixtures
+
+Divide = Callable[..., Capture]
+
+
+@pytest.fixture
+def divide(agentless: Cli, node: Node) -> Divide:
+    """Gives the node a GPU in MIG mode, and waits until the controller has seen it."""
+    mark = uuid.uuid4().hex[:12]
+
+    def make(card: str = "h100", *, without: str = "") -> Capture:
+        capture = Capture(card, mark)
+        lines = [line for line in capture.list().split("\n") if not without or without not in line]
+        node.set_gpus(capture.gpus("idle"))
+        node.say_slices("\n".join(lines) + "\n", capture.table("idle") + "\n")
+        number = len(lines) - (not lines[-1])
+        until(lambda: len(agentless.get("/v1/gpus", node="node1")) == number)
+        return capture
+
+    return make
+
+
+def slices(cli: Cli) -> dict[str, dict]:
+    return {gpu["number"]: gpu for gpu in cli.get("/v1/gpus", node="node1")}
+
+
+def test_the_smallest_slice_that_fits_is_given_by_its_uuid(agentless: Cli, node: Node, divide: Divide) -> None:
+    divide()
+    task = agentless.submit("1x:10G", "--", "sleep", "300")
+    shown = until(lambda: (it := agentless.task(task))["state"] == "running" and it)
+    whole, given = slices(agentless)[0], slices(agentless)["0/2"]
+    assert (shown["node"], shown["gpus"], shown["gpu_uuids"]) == ("node1", ["0/2"], [given["uuid"]])
+    assert (given["state"], given["task"], given["profile"], given["parent"]) == (
+        "allocated", task, "1g.10gb", whole["uuid"],
+    )  # fmt: skip
+    assert (whole["state"], whole["reason"]) == (
+        "partitioned",
+        f"in MIG mode: slice 0/2 is held by task {task} of {shown['owner']}, 3 free; ask for a slice, like node1::0/0",
+    )
+    found = inspect(node, task)
+    env = dict(each.partition("=")[::2] for each in found["Config"]["Env"])
+    assert (env["NVIDIA_VISIBLE_DEVICES"], env["AGENTLESS_GPUS"]) == (given["uuid"], "0/2")
+    label = found["Config"]["Labels"]["agentless.gpus"]
+    assert label == f"{whole['uuid']},{whole['uuid']}_{given['uuid']}"
+    assert agentless.node("node1")["gpus"] == 4
+    assert agentless.node("node1")["gpus_free"] == 3
+
+
+def test_two_slices_of_a_gpu_are_two_tasks_and_nobody_gets_the_whole(
+    agentless: Cli, bob: Cli, node: Node, divide: Divide
+) -> None:
+    """A second controller, which knows nothing of the first, gets another slice, and not the GPU."""
+    divide()
+    task = agentless.submit("node1::0/2", "--", "sleep", "300")
+    until(lambda: agentless.task(task)["state"] == "running")
+    until(lambda: slices(bob).get("0/2", {}).get("state") == "allocated")
+    owner = agentless.task(task)["owner"]
+    refused = bob("submit", "node1::0", "--no-queue", "--", "true", code=3)
+    assert refused.err == (
+        f"agentless: no node can run node1::0: GPU 0 is in MIG mode: slice 0/2 is held by task {task} of {owner}, 3 "
+        "free; ask for a slice, like node1::0/0\n"
+    )
+    refused = bob("submit", "node1::0/2", "--no-queue", "--", "true", code=3)
+    assert refused.err == f"agentless: node1::0/2: GPU 0/2 is allocated: held by task {task} of {owner}\n"
+    other = bob.submit("--gpus", "1", "--gpu-type", "1g.10gb", "--", "sleep", "300")
+    assert until(lambda: (it := bob.task(other))["state"] == "running" and it)["gpus"] == ["0/3"]
+
+
+def test_a_slice_that_is_removed_under_its_task_is_given_to_nobody(agentless: Cli, node: Node, divide: Divide) -> None:
+    divide()
+    task = agentless.submit("node1::0/3", "--", "sleep", "300")
+    until(lambda: agentless.task(task)["state"] == "running")
+    divide(without="Device  3")
+    until(lambda: "still holds a slice that was removed" in slices(agentless)[0]["reason"])
+    owner = agentless.task(task)["owner"]
+    assert slices(agentless)[0]["reason"].startswith(
+        f"in MIG mode: task {task} of {owner} still holds a slice that was removed, 3 free; "
+    )
+    events = agentless("events", "--since", "1h", "--json").out
+    assert "GPU 0/3: disappeared; its GPU was divided anew" in events
+    refused = agentless("submit", "node1::0/3", "--no-queue", "--", "true", code=3)
+    assert refused.err == "agentless: no node can run node1::0/3: GPU 0 of node1 has no slice 0/3, only 0/0-2\n"
+    assert agentless.task(task)["state"] == "running"
