@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 DeviceKind = Literal["gpu", "slice", "partition"]
 
-PART_NUMBER = r"^(0|[1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})$"
+PART_NUMBER = re.compile(r"(0|[1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 GpuNumber = int | str
 """The number of a GPU on its node, or of a part of one: `0`, `"0/1"` is part 1 of GPU 0."""
 
@@ -39,16 +40,13 @@ class Device:
 
 def devices_of(tokens: Iterable[str], vendor: str = "") -> tuple[Device, ...]:
     """The devices that a claim names: a GPU beside a part of it is not held as a whole."""
-    words = tuple(dict.fromkeys(tokens))
-    parents = {word.partition("_")[0] for word in words if "_" in word}
-    found = []
-    for word in words:
-        parent, _, part = word.partition("_")
-        if part:
-            found.append(Device(part, "slice", parent, vendor))
-        elif word not in parents:
-            found.append(Device(word, vendor=vendor))
-    return tuple(found)
+    words = {word: word.partition("_") for word in tokens}
+    parents = {parent for parent, _, part in words.values() if part}
+    return tuple(
+        Device(part, "slice", parent, vendor) if parent and part else Device(word, vendor=vendor)
+        for word, (parent, _, part) in words.items()
+        if word not in parents
+    )
 
 
 def parents_of(devices: Sequence[Device]) -> tuple[str, ...]:

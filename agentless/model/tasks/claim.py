@@ -84,7 +84,7 @@ class _Whole:
     target: str
     batch: str
     created_at: Annotated[float, Field(ge=0, lt=1e11)]
-    gpus: tuple[Annotated[int, Field(ge=0, lt=10**6)] | Annotated[str, Field(pattern=PART_NUMBER)], ...]
+    gpus: tuple[Annotated[int, Field(ge=0, lt=10**6)] | Annotated[str, Field(pattern=f"^{PART_NUMBER.pattern}$")], ...]
     spec: TaskSpec
     cpus: str | None = None
     numa: Annotated[int, Field(ge=0, lt=10**6)] | None = None

@@ -375,6 +375,9 @@ def check_numbers(spec: TaskSpec) -> None:
     """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
     if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
         raise UsageError(f"a number of the task is greater than the limit of {MAX_NUMBER:,}")
+    for number in spec.needs.indices:
+        if isinstance(number, str) and not PART_NUMBER.fullmatch(number):
+            raise UsageError(f"{number[:80]!r} is not a slice of a GPU; use node1::0/1 for slice 1 of GPU 0")
 
 
 def _is_ours(variable: str) -> UsageError:
@@ -452,9 +455,6 @@ def _check_needs(needs: Needs) -> None:
         )
     if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
         raise UsageError("GPU indices need exactly one node and a matching number of GPUs; use node1::0,1")
-    for number in needs.indices:
-        if isinstance(number, str) and not re.fullmatch(PART_NUMBER, number):
-            raise UsageError(f"{number[:80]!r} is not a slice of a GPU; use node1::0/1 for slice 1 of GPU 0")
     if needs.numa is not None and needs.node is None:
         raise UsageError("a NUMA node needs a node; use node1:0")
     for name in (*needs.nodes, *needs.exclude):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from agentless.model.nodes.cluster import Node
+from agentless.model.nodes.cluster import Allocation, Node
 from agentless.model.nodes.gpu import GpuReading, GpuTopology
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.task import Placement
@@ -74,9 +74,15 @@ class NodeTimeline:
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
-            gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            gpus = self._held(allocation, by_uuid)
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
             self._put(gpus, Load(-math.inf, end, *wants, sure=learned is None))
+
+    def _held(self, allocation: Allocation, by_uuid: Mapping[str, GpuTimeline]) -> list[GpuTimeline]:
+        """The GPUs of an allocation, with the parts of those and the GPUs of its parts: nobody else can have these."""
+        gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+        gpus += [by_uuid[uuid] for uuid in dict.fromkeys(allocation.parents) if uuid in by_uuid]
+        return gpus + [gpu for gpu in self.gpus if gpu.parent is not None and gpu.parent in allocation.gpu_uuids]
 
     def _numa(self, reading: GpuReading, places: Mapping[str, int | None]) -> int | None:
         """The NUMA node of a GPU, or of the one that it is a part of, by the kernel, else by the driver."""
