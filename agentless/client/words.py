@@ -80,8 +80,8 @@ def gpu_place(gpu: dict[str, Any]) -> str:
 
 
 def gpu_column(gpu: dict[str, Any]) -> str:
-    """Its number for a table, that of a slice below the one of its GPU."""
-    return f"{'  ' if gpu.get('parent') else ''}{gpu_number(gpu)}"
+    """The model for a table: a slice stands indented below its GPU."""
+    return f"{'  ' if gpu.get('parent') else ''}{gpu_model(gpu)}"
 
 
 def ssh_sessions(sessions: dict[str, Any]) -> str:

@@ -160,7 +160,7 @@ class GpuView:
     idle_since: str | None
     mine: bool
     kind: str = "gpu"
-    number: GpuNumber = 0
+    number: GpuNumber | None = None
     parent: str | None = None
     part: int | None = None
     profile: str = ""

@@ -117,7 +117,7 @@ def test_gpus_are_hidden_from_images_that_would_show_them_and_from_no_others() -
 
 def test_a_claim_to_a_slice_names_the_whole_gpu_too() -> None:
     assert Device("GPU-1").claimed == ("GPU-1",)
-    assert Device("MIG-1", "slice", parent="GPU-1").claimed == ("GPU-1", "MIG-1")
+    assert Device("MIG-1", "slice", parent="GPU-1").claimed == ("GPU-1", "GPU-1_MIG-1")
 
 
 def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> None:

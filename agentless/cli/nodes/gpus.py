@@ -14,7 +14,7 @@ from agentless.cli.output import say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
-from agentless.client.words import gpu_column, gpu_model, gpu_place, idle, memory_in_use, or_dash, process_words
+from agentless.client.words import gpu_column, gpu_number, gpu_place, idle, memory_in_use, or_dash, process_words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -85,8 +85,8 @@ def _who(gpu: dict[str, Any]) -> str:
 GPUS = Kind("view.GpuView", gpu_place)
 GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
-    Column("GPU", gpu_column),
-    Column("MODEL", gpu_model),
+    Column("GPU", lambda gpu: str(gpu_number(gpu)), right=True),
+    Column("MODEL", gpu_column),
     Column("STATE", lambda gpu: gpu["state"]),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),

@@ -24,8 +24,10 @@ OUT_FOR = 60.0
 
 REMEMBERED = 2 * MOST_GPUS
 """The most recorded GPUs of a node: all that it can have, and as many that it had. The oldest stay."""
-CHANGES = 4 * MOST_GPUS
-"""The most UUIDs that a node may report within `CHANGES_WITHIN` seconds: all its GPUs, or their slices, replaced."""
+CHANGES = 2 * MOST_GPUS
+"""The most UUIDs that a node may report within `CHANGES_WITHIN` seconds: all its GPUs may be replaced once."""
+PARTS = 8 * MOST_GPUS
+"""Likewise of parts of its GPUs, which people may configure several times."""
 CHANGES_WITHIN = 3600.0
 
 
@@ -34,9 +36,10 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
 
     Records would grow with each of them, and no task could start on one.
     """
-    here = {reading.uuid: now for reading in sample.gpus}
+    here = {f"{each.parent}/{each.uuid}" if each.parent else each.uuid: now for each in sample.gpus}
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
-    if len(lately | here) <= CHANGES:
+    parts = sum("/" in each for each in lately | here)
+    if parts <= PARTS and len(lately | here) - parts <= CHANGES:
         return lately | here, sample
     look = f"; run {sample.lister} on the node twice and compare" if sample.lister else ""
     error = f"its GPUs keep changing their UUIDs ({CHANGES} within an hour){look}"

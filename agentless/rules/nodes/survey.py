@@ -281,7 +281,7 @@ def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
         return node_reason or "cannot read its processes"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
-    return reading.barred
+    return reading.barred or ("in MIG mode" if reading.mig else "")
 
 
 def describe(process: GpuProcess) -> str:

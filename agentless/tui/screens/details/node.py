@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agentless.client.words import gpu_column, gpu_model, host_lines, local, memory, memory_in_use, numa_lines, rate
+from agentless.client.words import gpu_column, gpu_number, host_lines, local, memory, memory_in_use, numa_lines, rate
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.base import Details
@@ -54,7 +54,7 @@ class NodeDetails(Details):
         )
         for gpu in self.cluster.gpus_of(self.about_node):
             parts += [
-                f"  {gpu_column(gpu)} {printable(gpu_model(gpu))}  ",
+                f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  ",
                 (f"{gpu['state']:10}", colour_of(gpu["state"])),
                 f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  ",
                 f"{printable(gpu['reason'])}\n",
