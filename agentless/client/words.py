@@ -80,8 +80,8 @@ def gpu_place(gpu: dict[str, Any]) -> str:
 
 
 def gpu_column(gpu: dict[str, Any]) -> str:
-    """The model for a table: a slice stands indented below its GPU."""
-    return f"{'  ' if gpu.get('parent') else ''}{gpu_model(gpu)}"
+    """The model for a table: a slice belongs to the GPU above it."""
+    return f"{'└ ' if gpu.get('parent') else ''}{gpu_model(gpu)}"
 
 
 def ssh_sessions(sessions: dict[str, Any]) -> str:

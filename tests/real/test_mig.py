@@ -91,7 +91,7 @@ def test_a_slice_that_is_removed_under_its_task_is_given_to_nobody(agentless: Cl
         f"in MIG mode: task {task} of {owner} still holds a slice that was removed, 3 free; "
     )
     events = agentless("events", "--since", "1h", "--json").out
-    assert "GPU 0/3: disappeared; its GPU was divided anew" in events
+    assert "GPU 0/3: disappeared; its GPU was reconfigured" in events
     refused = agentless("submit", "node1::0/3", "--no-queue", "--", "true", code=3)
     assert refused.err == "agentless: no node can run node1::0/3: GPU 0 of node1 has no slice 0/3, only 0/0-2\n"
     assert agentless.task(task)["state"] == "running"

@@ -72,7 +72,7 @@ class GpuHealth:
         }
         for key, (task, number) in removed.items():
             if key not in self._removed.get(node, ()):
-                self._ledger.publish(task, "unhealthy", f"GPU {number}: disappeared; its GPU was divided anew")
+                self._ledger.publish(task, "unhealthy", f"GPU {number}: disappeared; its GPU was reconfigured")
         self._removed[node] = frozenset(removed)
 
     def _changes(self, node: str, before: GpuRecord | None, gpu: GpuRecord) -> Iterable[tuple[str, str]]:
