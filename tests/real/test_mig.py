@@ -22,11 +22,14 @@ def divide(agentless: Cli, node: Node) -> Divide:
     """Gives the node a GPU in MIG mode, and waits until the controller has seen it."""
     mark = uuid.uuid4().hex[:12]
 
-    def make(card: str = "h100", *, without: str = "") -> Capture:
+    def make(card: str = "h100", *, load: str = "idle", without: str = "", **pids: int) -> Capture:
         capture = Capture(card, mark)
         lines = [line for line in capture.list().split("\n") if not without or without not in line]
-        node.set_gpus(capture.gpus("idle"))
-        node.say_slices("\n".join(lines) + "\n", capture.table("idle") + "\n")
+        table = capture.table(load)
+        for said, pid in pids.items():
+            table = table.replace(f"{said[1:]:>16}", f"{pid:>16}")
+        node.set_gpus(capture.gpus(load))
+        node.say_slices("\n".join(lines) + "\n", table + "\n")
         number = len(lines) - (not lines[-1])
         until(lambda: len(agentless.get("/v1/gpus", node="node1")) == number)
         return capture
@@ -95,3 +98,31 @@ def test_a_slice_that_is_removed_under_its_task_is_given_to_nobody(agentless: Cl
     refused = agentless("submit", "node1::0/3", "--no-queue", "--", "true", code=3)
     assert refused.err == "agentless: no node can run node1::0/3: GPU 0 of node1 has no slice 0/3, only 0/0-2\n"
     assert agentless.task(task)["state"] == "running"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("card", "pid", "used", "smallest"), [("h100", "_21180", "0/0", "0/2"), ("h200", "_12249", "0/1", "0/3")]
+)
+def test_who_uses_a_slice_is_seen_and_the_others_are_given(
+    agentless: Cli, node: Node, divide: Divide, card: str, pid: str, used: str, smallest: str
+) -> None:
+    """The driver names only the GPU of a process in its list, and the instances in its table."""
+    divide(card)
+    process = node.add_process(0, ["sleep", "300"], memory_mib=2048)
+    divide(card, load="load", **{pid: node.pid(process)})
+    until(lambda: slices(agentless)[used]["state"] == "foreign")
+    assert f"process {node.pid(process)} (sleep 300, 2 GiB)" in slices(agentless)[used]["reason"]
+    free = [number for number, gpu in slices(agentless).items() if gpu["state"] == "free"]
+    assert free == [number for number in slices(agentless) if number not in (0, used)]
+    task = agentless.submit("1x:10G", "--", "sleep", "300")
+    assert until(lambda: (it := agentless.task(task))["state"] == "running" and it)["gpus"] == [smallest]
+
+
+@pytest.mark.slow
+def test_doctor_tries_each_slice(agentless: Cli, divide: Divide) -> None:
+    divide()
+    found = {check["check"]: check for check in agentless.json("doctor", "--run", "node1", code=None)}
+    assert (found["mig"]["verdict"], found["mig"]["seen"]) == ("ok", "GPU 0: 3g.40gb, 2g.20gb, 2 x 1g.10gb")
+    runs = {name: check["verdict"] for name, check in found.items() if name.startswith("run ")}
+    assert runs == {"run 0": "skipped", **{f"run 0/{part}": "ok" for part in range(4)}}
