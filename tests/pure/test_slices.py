@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
+from agentless.controller.vps.replacement import anywhere
 from agentless.engines import beside
 from agentless.errors import UsageError
 from agentless.gpus.nvidia.vendor import Nvidia
@@ -31,6 +33,7 @@ from agentless.rules.scheduling.policies import pack
 from agentless.rules.views.publish import gpu_view, node_view
 from tests.mig import Capture
 from tests.pure.build import CID, NOW, NodeConfig, container, reading, seen, spec, task
+from tests.pure.test_metrics import one, values
 
 MARKS = {"node1": "000000000001", "node2": "000000000002"}
 
@@ -163,6 +166,14 @@ def test_a_whole_gpu_is_given_where_no_slice_fits_or_none_is_meant(target: str, 
     cluster = on(node1=seen(sample=sample("h100", "node1", "idle", WHOLE)))
     only = replace(cluster, nodes={"node1": cluster.nodes["node1"]})
     assert given(only, target) == place
+
+
+def test_a_slice_goes_before_a_small_gpu() -> None:
+    small = replace(WHOLE, name="Tesla T4", memory_total_mib=15360)
+    cluster = on(node1=seen(sample=sample("h100", "node1", "idle", small)))
+    only = replace(cluster, nodes={"node1": cluster.nodes["node1"]})
+    assert given(only, "1x:15G") == "node1::0/1"
+    assert given(only, "1xT4:15G") == "node1::1"
 
 
 def test_slices_are_full_one_after_the_other_and_the_gpu_is_nobodys() -> None:
@@ -356,6 +367,24 @@ def test_a_slice_in_the_name_of_a_control_group() -> None:
     assert at
     named = [digits for _, digits in beside.group_names(at.tokens)]
     assert named == ["00000000", "00000000_00000001"] or all(len(each) in (8, 17) for each in named)
+
+
+def test_metrics_tell_slices_by_their_numbers_and_name_their_gpu() -> None:
+    cluster = on(holds("t1", "0/1"))
+    only = replace(cluster, nodes={"node1": cluster.nodes["node1"]})
+    found = MetricsSnapshot(only, (), {}, {}, 0)
+    gpu, uuid = only.nodes["node1"].gpus[0].reading.uuid, only.nodes["node1"].gpus[2].reading.uuid
+    its = {"node": "node1", "gpu": "0/1", "uuid": uuid}
+    assert one(found, "agentless_gpu_state", **its, state="allocated") == 1
+    assert one(found, "agentless_gpu_memory_size_bytes", **its) == 20096 << 20
+    assert one(found, "agentless_gpu_slice_info", **its, parent=gpu, profile="2g.20gb") == 1
+    assert values(found, "agentless_gpu_utilization_ratio") == {}
+
+
+def test_a_vps_on_a_slice_goes_to_another_slice() -> None:
+    on_slice = spec(needs=parse_target("node1::0/1"))
+    assert anywhere(on_slice).needs == Needs(1, gpu_types=("mig",))
+    assert anywhere(spec(needs=parse_target("node1::0"))).needs == Needs(1)
 
 
 def test_what_is_published_of_a_slice() -> None:

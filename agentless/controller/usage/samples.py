@@ -72,7 +72,10 @@ class Samples:
         shown = await self._shown([gpu.reading.uuid for _, gpu in gpus], grid, GPU)
         loads = await self._shown([_series(name) for name in names], grid, NODE) if names else {}
         views = (
-            GpuHistoryView(name, gpu.reading.index, gpu.reading.uuid, **shown[gpu.reading.uuid]) for name, gpu in gpus
+            GpuHistoryView(
+                name, gpu.reading.index, gpu.reading.uuid, **shown[gpu.reading.uuid], number=gpu.reading.number
+            )
+            for name, gpu in gpus
         )
         of_nodes = (NodeHistoryView(name, **loads[_series(name)]) for name in names)
         return HistoryView(grid.begin + grid.span, grid.step, tuple(views), tuple(of_nodes))
