@@ -7,6 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given as given_
+from hypothesis import settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.controller.vps.replacement import anywhere
@@ -308,6 +312,57 @@ def test_a_reservation_of_a_gpu_is_one_of_its_slices_and_the_other_way_round() -
     assert (part.target, overlap("0/1", 0), overlap("0/1", "1/1")) == ("node1::0/1", True, False)
 
 
+_TARGETS = st.sampled_from(
+    [
+        "1x:10G",
+        "1xmig",
+        "2xmig",
+        "1x1g.10gb",
+        "1x",
+        "1xH100",
+        "2x",
+        "node1::0",
+        "node1::1",
+        "node1::0/0",
+        "node1::0/1",
+        "node1::0/1-2",
+    ]
+)
+
+
+@settings(deadline=None)
+@given_(st.lists(st.tuples(_TARGETS, st.booleans()), max_size=8), st.booleans())
+def test_two_controllers_never_give_a_slice_or_its_gpu_twice(asked: Any, divided: bool) -> None:
+    """Each sees the tasks of the other by the labels of their containers; somebody may divide a GPU in the middle."""
+    whole = replace(sample("h100").whole[0], mig=False)
+    samples = [GpuSample((whole, WHOLE)), sample("h100", "node1", "idle", WHOLE)]
+    held: list[tuple[Task, bool]] = []
+    for n, (target, mine) in enumerate(asked):
+        now = samples[1] if n > 3 or divided else samples[0]
+        theirs = [
+            container(of, labels=labels_of(of, of.placement, "c2"), id=f"{k:064x}")
+            for k, (of, by) in enumerate(held)
+            if by != mine and of.placement
+        ]
+        cluster = survey(
+            {"node1": NodeConfig("node1", "h")},
+            {"node1": seen(sample=now, containers=theirs)},
+            [of for of, by in held if by == mine],
+            NOW,
+        )
+        new = task(f"t{n}", target, "pending", spec=spec(needs=parse_target(target)))
+        at = plan(cluster, [new], NOW, {None: pack.cost}).starts.get(new.id)
+        if at:
+            for of, _ in held:
+                assert of.placement
+                taken = {device.id: device for device in of.placement.devices}
+                for device in at.devices:
+                    assert device.id not in taken
+                    assert device.parent not in taken
+                    assert device.id not in {each.parent for each in taken.values()}
+            held.append((replace(new, status=Running(at, CID, NOW)), mine))
+
+
 # ---------------------------------------------------------------------- labels, state, JSON
 
 
@@ -354,6 +409,14 @@ def test_any_label_makes_devices() -> None:
         Device("GPU-c_"),
         Device("_x"),
     )
+
+
+def test_a_task_on_slices_is_read_from_the_state_as_it_was_written() -> None:
+    kinds, of = TypeAdapter(Task), holds("t1", "0/1", "0/2")
+    assert kinds.validate_json(kinds.dump_json(of)) == of
+    old = json.loads(kinds.dump_json(task()))
+    del old["status"]["placement"]["parents"]
+    assert kinds.validate_python(old).placement == task().placement
 
 
 def test_a_placement_of_an_earlier_version_is_of_whole_gpus() -> None:
