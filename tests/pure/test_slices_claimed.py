@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,9 @@ from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, 
 from agentless.model.tasks.task import Assigning, Placement, Task
 from tests.engines import RENDERER
 from tests.pure.build import NOW, spec, task
+from tests.pure.test_launch_script import Node, in_each_shell, node
+
+__all__ = ["node"]  # a fixture
 
 GPU = ("GPU-5d1c00a1-0000-1000-8000-000000000000", "GPU-5d1c00b2-0000-1000-8000-000000000000")
 SLICE = {f"{gpu}/{part}": f"MIG-{gpu}{part}c0ffee-5678-5234-9abc-0123456789ab" for gpu in range(2) for part in range(3)}
@@ -217,3 +221,27 @@ def test_a_group_whose_name_would_be_too_long_holds_all_gpus_whole() -> None:
     many = holder("t1", *SLICE, owner="x" * 60, way="group")
     assert beside.group(many.task, many.at, "/docker").endswith(".all")
     assert ask(holder("t2", "0/1", shares=2), [many]).exit_code == 75
+
+
+# ---------------------------------------------------------------------- in the whole script
+
+
+@in_each_shell
+def test_the_script_of_a_launch_gives_two_slices_and_not_the_gpu(node: Node) -> None:
+    """On a GPU that no other test has: a launch sees all claims of the machine."""
+    gpu, parts = f"GPU-{uuid4()}", [f"MIG-{uuid4()}" for _ in range(3)]
+
+    def launch(name: str, *numbers: Any) -> str:
+        uuids = tuple(gpu if number == 0 else parts[int(number[2:])] for number in numbers)
+        at = Placement("node1", numbers, uuids, parents=() if numbers == (0,) else (gpu,) * len(numbers))
+        of = holder(name, *numbers).task
+        return node.engine.parse_launch(replace(of, status=Assigning(at, NOW)), node.result(node.start(of, at=at)))
+
+    launch("t1", "0/1")
+    launch("t2", "0/0", "0/2")
+    with pytest.raises(Refused, match=rf"^node1::0: slice {parts[1]} of GPU 0 is held by task t1 of ann@a; slice "):
+        launch("t3", 0)
+    with pytest.raises(Refused, match=r"^node1::0/2: GPU 0/2 is held by task t2 of ann@a$"):
+        launch("t4", "0/2")
+    assert launch("t1", "0/1")  # the same again finds its container
+    assert sorted(node.containers()) == ["agentless-t1", "agentless-t2"]
