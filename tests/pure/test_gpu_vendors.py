@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -126,3 +127,17 @@ def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> Non
     (found,) = find_faults(GpuSample((gpu,)), (gpu,), (fault,))
     assert (found.gpu, found.key, found.reason) == ("ACME-a", "ras 7 12.5", "RAS 7: the memory cannot be trusted")
     assert find_faults(GpuSample((gpu,)), (gpu,), (replace(fault, meaning=None),)) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "way", "expected"),
+    [
+        ("docker", "runtime", Injection(("--gpus", '"device=MIG-1"'), {"NVIDIA_VISIBLE_DEVICES": "MIG-1"})),
+        ("docker", "cdi", Injection(("--device", "nvidia.com/gpu=MIG-1"), {"NVIDIA_VISIBLE_DEVICES": "void"})),
+        ("podman", "cdi", Injection(("--device", "nvidia.com/gpu=MIG-1"), {"NVIDIA_VISIBLE_DEVICES": "void"})),
+        ("systemd", None, Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "MIG-1"})),
+    ],
+)
+def test_a_slice_is_given_by_its_own_uuid(engine: Any, way: Any, expected: Injection) -> None:
+    facts = EngineFacts(toolkits={"nvidia": ToolkitFacts(way)})
+    assert GpuVendors((Nvidia(),)).injection(engine, [Device("MIG-1", "slice", "GPU-1", "nvidia")], facts) == expected

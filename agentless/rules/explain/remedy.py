@@ -91,7 +91,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
     if needs.gpu_types:
         for name in sorted({reading.profile or reading.name for reading in readings if reading.name}):
             yield f"--gpu-type {name!r}", replace(spec, needs=replace(needs, gpu_types=(name,)))
-    elif needs.gpus and not needs.indices and any(reading.parent for reading in readings):
+    elif needs.gpus == 1 and not needs.indices and any(reading.parent for reading in readings):
         yield f"--gpu-type {SLICE_TYPE} (a slice)", replace(spec, needs=replace(needs, gpu_types=(SLICE_TYPE,)))
     if needs.gpus and not spec.share and needs.gpu_share == 1:
         yield "--share", replace(spec, share=True)

@@ -196,11 +196,12 @@ class _Claims:
 
     def of(self, reading: GpuReading) -> tuple[Allocation, ...]:
         """The holders of a GPU: a part of it is held by who has all of it, too, and all of it by who has a part."""
+        found = self.holders[reading.uuid]
         if reading.parent is not None:
-            found = {**self.holders[reading.parent], **self.holders[reading.uuid]}
-        else:
-            parts = () if reading.mig else self.parts[reading.uuid].values()
-            found = {**self.holders[reading.uuid], **{one.task: one for several in parts for one in several}}
+            found = {**self.holders[reading.parent], **found}
+        elif reading.uuid in self.parts and not reading.mig:
+            parts = self.parts[reading.uuid].values()
+            found = {**found, **{one.task: one for several in parts for one in several}}
         return tuple(found.values())
 
     def _add(self, container: Container, claim: Claim, task: str) -> None:

@@ -67,6 +67,7 @@ class NodeTimeline:
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded", "unhealthy", "partitioned")
         ]
+        self._parts = [gpu for gpu in self.gpus if gpu.parent is not None]
         counts = Counter([gpu.rated for gpu in self.gpus])
         self.kinds: Kinds = tuple([(*rated, count) for rated, count in counts.items()])
         by_uuid = {gpu.uuid: gpu for gpu in self.gpus}
@@ -82,7 +83,7 @@ class NodeTimeline:
         """The GPUs of an allocation, with the parts of those and the GPUs of its parts: nobody else can have these."""
         gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
         gpus += [by_uuid[uuid] for uuid in dict.fromkeys(allocation.parents) if uuid in by_uuid]
-        return gpus + [gpu for gpu in self.gpus if gpu.parent is not None and gpu.parent in allocation.gpu_uuids]
+        return gpus + [gpu for gpu in self._parts if gpu.parent in allocation.gpu_uuids]
 
     def _numa(self, reading: GpuReading, places: Mapping[str, int | None]) -> int | None:
         """The NUMA node of a GPU, or of the one that it is a part of, by the kernel, else by the driver."""

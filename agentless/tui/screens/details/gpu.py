@@ -60,6 +60,7 @@ class GpuDetails(Details):
         parts += labelled(
             [
                 ("UUID", gpu["uuid"]),
+                ("slice of", gpu.get("parent")),
                 ("driver", gpu["driver"]),
                 ("utilization", look.of(gpu["utilization_pct"], "%")),
                 ("memory", memory_in_use(gpu)),
