@@ -1,4 +1,4 @@
-"""`agentless demo`: a tour on three simulated nodes, each step with the command that you would type."""
+"""`agentless demo`: a tour on four simulated nodes, each step with the command that you would type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import typer
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 
-_NODES = "8,4,1"
+_NODES = "8,4,1,mig"
 
 
 class DemoFailed(AgentlessError):
@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes up for other shells until Ctrl-C")] = False,
 ) -> None:
-    """Try agentless on three simulated nodes; no GPU or Docker needed."""
+    """Try agentless on four simulated nodes; no GPU or Docker needed."""
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
         with _fleet(root) as (variables, lines):
@@ -141,7 +141,7 @@ def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
     """Offer the dashboard, with some tasks to see."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    print("\nTo try commands on the three nodes first, such as agentless submit 2x -- sleep 60, run in another shell:")
+    print("\nTo try commands on the four nodes first, such as agentless submit 2x -- sleep 60, run in another shell:")
     print(f"  {_export(variables)}")
     print("Press Enter for the dashboard (q quits it), or Ctrl-C to end: ", end="")
     try:
