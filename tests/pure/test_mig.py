@@ -167,6 +167,11 @@ def test_a_slice_without_memory_is_unknown_and_the_others_are_free() -> None:
     assert found["0/1"][1] == "cannot read its memory"
 
 
+def test_where_the_driver_breaks_off_the_gpu_is_not_said_to_have_no_slices() -> None:
+    output = re.sub(r"@gpus 0\n(.*\n)*", "@gpus 255\n", Capture("h100").output("idle"))
+    assert states(output) == {0: ("partitioned", UNLISTED)}
+
+
 def test_a_gpu_beside_it_that_is_whole_is_not_concerned() -> None:
     whole = (
         "1, GPU-000000b1-0000-0000-0000-000000000000, NVIDIA H100 80GB HBM3, 590.48.01, 00000000:00:0A.0, 81559, 7, "

@@ -162,6 +162,7 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     if code not in _ANSWERED:
         known = () if not gpus and error is None else None
         mismatch = any(map(_MISMATCH.search, messages))
+        gpus, _ = mig.with_slices(gpus, ())
         return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
     said, code, rest = _until(rest, "@end ")
     divided = None
