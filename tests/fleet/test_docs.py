@@ -85,7 +85,7 @@ HELP: dict[str, dict[str, Help]] = {
                     "sed -i -E -e '2s/\\[N.A\\],Default/Enabled,Default/' -e '2s/RTX 3090,/H100,/' "
                     "-e '2s/^(([^,]*,){8})[^,]*/\\1[N\\/A]/' ~/fleet/nodes/node3/gpus.csv"
                 ),
-                "until agentless gpus node3 | grep 0/2; do :; done",
+                "until agentless gpus node3 | grep 'MIG 1g'; do :; done",
             ]
         ),
         "agentless submit node3::0 *": Help(code=3),
