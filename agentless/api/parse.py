@@ -25,8 +25,8 @@ def parse(cls: Callable[..., T], found: Mapping[str, Any], **more: Any) -> T:
 
 def _value(hint: Any, found: Any) -> Any:
     if get_origin(hint) is UnionType:
-        (hint,) = (each for each in get_args(hint) if each is not NoneType)
-        return None if found in (None, ...) else _value(hint, found)
+        hints = [each for each in get_args(hint) if each is not NoneType]
+        return None if found in (None, ...) else found if len(hints) > 1 else _value(hints[0], found)
     if found is ...:
         return hint()
     if get_origin(hint) is tuple:

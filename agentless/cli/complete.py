@@ -8,6 +8,7 @@ from typing import Any
 
 from agentless import paths
 from agentless.client.client import Client
+from agentless.client.words import gpu_number
 from agentless.errors import AgentlessError
 from agentless.model.units import counted
 
@@ -75,7 +76,7 @@ def targets(incomplete: str) -> _Found:
     if not colons:
         return nodes(incomplete)
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
-    return _offered(((f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free), "")
+    return _offered(((f"{node}::{gpu_number(gpu)}", f"{gpu['name']}, free") for gpu in free), "")
 
 
 def places(incomplete: str) -> _Found:

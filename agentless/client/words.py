@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agentless.model.moment import format_moment
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.tasks.port import Port
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
 
@@ -40,7 +41,9 @@ def variables(spec: dict[str, Any]) -> list[str]:
 
 
 def gpu_model(gpu: dict[str, Any]) -> str:
-    """The model of a GPU without the words that all have."""
+    """The model of a GPU without the words that all have; of a slice its profile."""
+    if gpu.get("profile"):
+        return f"MIG {gpu['profile']}"
     return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
@@ -72,14 +75,34 @@ def where(task: dict[str, Any]) -> str:
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
 
-def place(node: str, gpus: Sequence[int]) -> str:
+def place(node: str, gpus: Sequence[GpuNumber]) -> str:
     """GPUs of a node, as short as they can be typed: `node1::0,1`, `node1::0-3,6`."""
     return short_target(f"{node}::{','.join(map(str, gpus))}" if gpus else node)
 
 
 def short_target(target: str) -> str:
     """The target with ranges where more than two of its GPUs follow each other."""
-    return re.sub(r"(?<=::)[0-9,]+", lambda listed: format_indices(map(int, listed[0].split(","))), target)
+    return re.sub(r"(?<=::)[0-9,/]+", lambda listed: format_indices(map(_number, listed[0].split(","))), target)
+
+
+def _number(text: str) -> GpuNumber:
+    return text if "/" in text else int(text)
+
+
+def gpu_number(gpu: dict[str, Any]) -> GpuNumber:
+    """The number of a GPU or slice; controllers of older versions only give the index."""
+    number: GpuNumber = gpu.get("number", gpu["index"])
+    return number
+
+
+def gpu_place(gpu: dict[str, Any]) -> str:
+    """A GPU or slice as a target: `node1::0`, `node1::0/1`."""
+    return f"{gpu['node']}::{gpu_number(gpu)}"
+
+
+def gpu_column(gpu: dict[str, Any]) -> str:
+    """The model for a table: a slice belongs to the GPU above it."""
+    return f"{'└ ' if gpu.get('parent') else ''}{gpu_model(gpu)}"
 
 
 def ssh_sessions(sessions: dict[str, Any]) -> str:

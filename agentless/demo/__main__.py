@@ -1,5 +1,7 @@
 """`python -m agentless.demo ROOT --nodes 8,4,1`: simulated nodes with 8, 4 and 1 GPUs in the foreground.
 
+`mig` in place of a number is a node with one GPU in slices.
+
 Prints `ready INVENTORY` when all are up, and ends, with every process of theirs, on SIGTERM, on SIGINT, or when its
 standard input ends: started with a pipe, it cannot outlive the one who started it. Until then it does what lines of
 its input say: `unplug NODE`, `plug NODE`.
@@ -16,12 +18,13 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Literal
 
 from agentless.demo.fleet import Fleet, demo_plans
 from agentless.signals import defaults_for_children
 
 
-async def run(root: Path, gpus: list[int]) -> None:
+async def run(root: Path, gpus: list[int | Literal["mig"]]) -> None:
     """Run a fleet in `root` until it is asked to end."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -71,9 +74,10 @@ def main() -> None:
     parser.add_argument("--nodes", default="8,4,1", help="number of GPUs of each node (default: 8,4,1)")
     arguments = parser.parse_args()
     try:
-        gpus = [int(count) for count in arguments.nodes.split(",")]
+        words = arguments.nodes.split(",")
+        gpus: list[int | Literal["mig"]] = ["mig" if word == "mig" else int(word) for word in words]
     except ValueError:
-        parser.error(f"--nodes {arguments.nodes}: use numbers of GPUs, such as 8,4,1")
+        parser.error(f"--nodes {arguments.nodes}: use numbers of GPUs, such as 8,4,1, or mig for a GPU in slices")
     if sys.stdin is None:
         parser.error("standard input is closed; connect a terminal or a pipe (the nodes stop when it closes)")
     if arguments.root.is_dir() and any(arguments.root.iterdir()):

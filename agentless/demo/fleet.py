@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import asyncssh
 
@@ -28,12 +28,16 @@ _PROGRAMS = Path(__file__).parent / "bin"
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node to simulate: its name, its GPUs, and whether somebody outside agentless uses the last one of them."""
+    """A node to simulate: its name, its GPUs, and whether somebody outside agentless uses the last one of them.
+
+    `slices` are profiles: the first GPU is in MIG mode then.
+    """
 
     name: str
     gpus: int = 1
     model: Model = "A100"
     foreign: bool = False
+    slices: tuple[str, ...] = ()
 
 
 class Fleet:
@@ -87,6 +91,8 @@ class Fleet:
         node = SimulatedNode(plan.name, gpus, folder, programs, host_key, authorized, self._children)
         self.nodes[plan.name] = node
         await node.start()
+        if plan.slices:
+            gpus.divide(0, plan.slices)
         if plan.foreign:
             node.use_gpu(plan.gpus - 1)
 
@@ -120,10 +126,16 @@ class Fleet:
         self.inventory.write_text("\n".join(lines) + "\n")
 
 
-def demo_plans(gpus: Sequence[int]) -> list[NodePlan]:
-    """node1, node2 … with so many GPUs, the larger the node the larger the GPU. Somebody else is on the second one."""
+def demo_plans(gpus: Sequence[int | Literal["mig"]]) -> list[NodePlan]:
+    """node1, node2 … with so many GPUs, the larger the node the larger the GPU. Somebody else is on the second one.
+
+    `mig` is a node with one GPU in slices.
+    """
     plans = []
     for number, count in enumerate(gpus, 1):
+        if count == "mig":
+            plans.append(NodePlan(f"node{number}", slices=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")))
+            continue
         model: Model = "A100" if count >= 8 else "RTX 4090" if count > 1 else "RTX 3090"
         plans.append(NodePlan(f"node{number}", count, model, foreign=number == 2 and count > 0))
     return plans

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -42,6 +44,32 @@ class Gpus:
         self._vanished: set[int] = set()
         self._write_gpus()
         self._write_processes()
+
+    def has(self, uuid: str) -> bool:
+        """Whether there is such a GPU, or such a slice of one."""
+        return uuid in self.uuids or uuid in self._slices()
+
+    def divide(self, index: int, profiles: Sequence[str]) -> None:
+        """Put a GPU into MIG mode, with slices of these profiles."""
+        names = [
+            f"MIG-{uuid.uuid5(uuid.NAMESPACE_URL, f'{self.uuids[index]}/{part}')}" for part in range(len(profiles))
+        ]
+        rows = [
+            {
+                "gpu": index,
+                "part": part,
+                "uuid": name,
+                "profile": profile,
+                "gi": part + 1,
+                "ci": 0,
+                "memory.total": int(profile.rpartition(".")[2].partition("gb")[0]) * 998,
+                "memory.used": 9,
+            }
+            for part, (name, profile) in enumerate(zip(names, profiles, strict=True))
+        ]
+        others = [row for row in self._slices().values() if row["gpu"] != str(index)]
+        _replace(self._folder / "mig.csv", _table([*others, *rows]))
+        self._write_gpus()
 
     def busy(self, uuids: Collection[str]) -> None:
         """Show these as working for containers. Processes of containers are not listed: see `use`."""
@@ -89,7 +117,18 @@ class Gpus:
     def write_part(self, uuids: Sequence[str], folder: Path) -> None:
         """The tables of these GPUs only, counted from 0, as a container sees them."""
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(uuids)]))
+        slices = self._slices()
+        whole = dict.fromkeys(self.uuids[int(slices[each]["gpu"])] if each in slices else each for each in uuids)
+        _replace(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(whole)]))
+        if parts := [slices[each] for each in uuids if each in slices]:
+            numbers = {str(self.uuids.index(gpu)): number for number, gpu in enumerate(whole)}
+            _replace(folder / "mig.csv", _table([{**part, "gpu": numbers[part["gpu"]]} for part in parts]))
+
+    def _slices(self) -> dict[str, dict[str, str]]:
+        """The slices of all GPUs by UUID, as the stand-in reads them; anybody may write that file."""
+        with suppress(FileNotFoundError), (self._folder / "mig.csv").open() as file:
+            return {row["uuid"]: row for row in csv.DictReader(file)}
+        return {}
 
     def _write_gpus(self) -> None:
         there = [(i, gpu) for i, gpu in enumerate(self.uuids) if i not in self._vanished]
@@ -99,6 +138,9 @@ class Gpus:
         lines = ["gpu_uuid,pid,process_name,used_gpu_memory"]
         lines += [f"{gpu},{pid},{program},{memory}" for gpu, (pid, program, memory) in self._foreign.items()]
         _replace(self._folder / "apps.csv", "\n".join(lines) + "\n")
+
+    def _is_divided(self, index: int) -> bool:
+        return any(row["gpu"] == str(index) for row in self._slices().values())
 
     def _row(self, number: int, gpu: str) -> dict[str, object]:
         model = _MODELS[self._model]
@@ -129,11 +171,12 @@ class Gpus:
             "ecc.errors.uncorrected.volatile.total": "[N/A]" if model.fan else 0,
             "mig.mode.current": "[N/A]" if model.fan else "Disabled",
             "compute_mode": "Default",
+            **({"mig.mode.current": "Enabled", "utilization.gpu": "[N/A]"} if self._is_divided(index) else {}),
             **self._odd.get(gpu, {}),
         }
 
 
-def _table(rows: Sequence[dict[str, object]]) -> str:
+def _table(rows: Sequence[Mapping[str, object]]) -> str:
     header = list(rows[0]) if rows else ["index"]
     return "".join(",".join(map(str, line)) + "\n" for line in (header, *(row.values() for row in rows)))
 

@@ -4,7 +4,8 @@ Everybody can read the control groups of a process. A container of ours is in a 
 
     agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/claims/groups.sh.j2` reads it
 
-A GPU is the first eight digits of its UUID, because a name has at most 255 bytes. The task is not in the name, since an
+A GPU is the first eight digits of its UUID, because a name has at most 255 bytes; part of one is `GPU_PART` behind it,
+with eight digits each. The task is not in the name, since an
 empty group stays when its container is removed: each owner and set of GPUs has one group, which is used again. The name
 has no `-`, which in systemd would be a slice within another one, and no `:`, which runc refuses.
 
@@ -70,9 +71,10 @@ def asking(node: NodeConfig, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def group_names(uuids: Sequence[str]) -> list[tuple[str, str]]:
-    """GPUs, each with its short form in the name of a group."""
-    return [(uuid, re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]) for uuid in uuids]
+def group_names(tokens: Sequence[str]) -> list[tuple[str, str]]:
+    """Words of claims, each with its short form in the name of a group; in front of that of a part, that of its GPU."""
+    named = dict.fromkeys(each for token in tokens for each in (token.partition("_")[0], token))
+    return [(token, "_".join(map(_digits, token.split("_")))) for token in named]
 
 
 def group(task: Task, placement: Placement, parent: str) -> str:
@@ -137,6 +139,10 @@ def unseen(node: NodeConfig, words: str) -> str | None:
         f"{user} runs a Docker engine on {node.name} (process {pid}), and {node.user or 'your login'} cannot see "
         f"which GPUs it uses; log in as root, or set accept_engines: [{user}] in the inventory"
     )
+
+
+def _digits(uuid: str) -> str:
+    return re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]
 
 
 def _dockerds(lines: Sequence[tuple[str, str, str]]) -> Iterator[Dockerd]:

@@ -10,6 +10,7 @@ from agentless.engines.dialect import Dialect
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.complaint import Blame
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
@@ -81,14 +82,22 @@ def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
 
 def _held(task: Task, node: NodeConfig, output: str) -> str:
     placement = task.placement or Placement(node.name)
-    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    numbers = dict(zip(placement.tokens, placement.gpus, strict=True))
     held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
     words = [
-        f"GPU {index.get(gpu, gpu)} is held by {beside.holder(other)} of {owner}"
+        f"{_called(gpu, numbers)} is held by {beside.holder(other)} of {owner}"
         if gpu
         else f"{node.name} cannot be shared with {beside.holder(other)} of {owner} (--exclusive)"
         for gpu, other, owner in held
     ]
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-    words += [f"GPU {index.get(gpu, gpu)} has no share left ({count} in use)" for gpu, count in full]
+    words += [f"{_called(gpu, numbers)} has no share left ({count} in use)" for gpu, count in full]
     return f"{task.spec.needs}: " + "; ".join(words)
+
+
+def _called(token: str, numbers: Mapping[str, GpuNumber]) -> str:
+    """A device in words, by its number: `GPU 0`, `GPU 0/1`; a part of a GPU that was wanted whole by its own id."""
+    gpu, _, part = token.partition("_")
+    if part and token not in numbers:
+        return f"slice {part} of GPU {numbers.get(gpu, gpu)}"
+    return f"GPU {numbers.get(token, token)}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentless.errors import UsageError
+from agentless.model.nodes.device import GpuNumber, parts_of
 
 SIZE_UNITS = {
     "T": 10**12, "TiB": 2**40, "G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "K": 10**3, "KiB": 2**10, "B": 1,
@@ -138,15 +139,22 @@ def short_duration(seconds: float) -> str:
     return first + "".join(part for part in rest if part[0] != "0")
 
 
-def format_indices(indices: Iterable[int]) -> str:
-    """`0-3,6,7` for 0, 1, 2, 3, 6, 7: runs of three and more are shortened."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1].append(index)
+def format_indices(indices: Iterable[GpuNumber]) -> str:
+    """`0-3,6,7` for 0, 1, 2, 3, 6, 7: runs of three and more are shortened; so are parts of a GPU: `0/0-2`."""
+    runs: list[list[tuple[int, int]]] = []
+    for gpu, part in map(parts_of, indices):
+        before = (gpu - 1, -1) if part < 0 else (gpu, part - 1)
+        if runs and before == runs[-1][-1] and (part < 0 or part > 0):
+            runs[-1].append((gpu, part))
         else:
-            runs.append([index])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+            runs.append([(gpu, part)])
+    return ",".join(map(_run, runs))
+
+
+def _run(run: list[tuple[int, int]]) -> str:
+    names = [str(gpu) if part < 0 else f"{gpu}/{part}" for gpu, part in run]
+    gpu, part = run[-1]
+    return f"{names[0]}-{gpu if part < 0 else part}" if len(run) > 2 else ",".join(names)
 
 
 def thousands(number: int, noun: str) -> str:

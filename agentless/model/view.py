@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.tasks.port import Port
@@ -31,7 +32,9 @@ class OutputView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task. `gpus` are the indices at placement, `gpu_uuids` those it holds; `cores` and `memory_bytes` are limits.
+    """A task. `gpus` are the numbers at placement, `gpu_uuids` those it holds; `cores` and `memory_bytes` are limits.
+
+    A number is 0, or "0/1" for part 1 of GPU 0.
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
     place in the queue, from 1, and `expected_start` the latest start if no other task comes in before it; with `about`,
@@ -47,7 +50,7 @@ class TaskView:
     name: str | None
     state: str
     node: str | None
-    gpus: tuple[int, ...]
+    gpus: tuple[GpuNumber, ...]
     gpu_uuids: tuple[str, ...]
     image: str | None
     command: tuple[str, ...]
@@ -131,6 +134,8 @@ class GpuView:
     that is active or begins within a day. `idle_since`: the task has not used it since then, if reported. `mine`: the
     task belongs to the caller. `desktop` are those of `processes` that keep no task from it. `assumed`:
     why nobody knows who uses it, if the inventory says to take it for free. `unified`: its memory is the machine's.
+    Part of a GPU has the `kind` `slice`, the UUID and the index of its GPU as `parent` and `index`, and a `profile`
+    like `1g.10gb`. `number` is how a target calls it: 0, or "0/1" for `part` 1 of GPU 0.
     """
 
     node: str
@@ -159,18 +164,23 @@ class GpuView:
     desktop: tuple[GpuProcess, ...] = ()
     assumed: str = ""
     unified: bool = False
+    kind: str = "gpu"
+    number: GpuNumber | None = None
+    parent: str | None = None
+    part: int | None = None
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """A reservation. `gpus` are indices (none: the whole node); `owner` is None for maintenance.
+    """A reservation. `gpus` are numbers, like 0 or "0/1" (none: the whole node); `owner` is None for maintenance.
 
     `in_the_way` describes tasks of others that may still be running when it begins.
     """
 
     id: str
     node: str
-    gpus: tuple[int, ...]
+    gpus: tuple[GpuNumber, ...]
     owner: str | None
     begins_at: str
     ends_at: str

@@ -20,6 +20,7 @@ from textual.widgets import ContentSwitcher, Footer
 from agentless import paths
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.stream import ProgramStream
+from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.tui.data.actions import (
@@ -373,7 +374,7 @@ class Dashboard(App[None]):
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
-        return {"target": f"{gpu['node']}::{gpu['index']}"} if gpu and gpu["state"] == "free" else {}
+        return {"target": gpu_place(gpu)} if gpu and gpu["state"] == "free" else {}
 
     def _answered(self, act: Action, target: Target, reason: str | None) -> None:
         if reason is not None:

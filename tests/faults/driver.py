@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tests.faults.scene import WAITING, Scene, go
 from tests.lab import Node
+from tests.mig import Capture
 from tests.real.cli import Cli, until
 
 LIES = (
@@ -44,6 +45,32 @@ def loses(scene: Scene) -> None:
         _ends(scene, who, node, held)
         node.set_gpus(2)
         who("nodes", "resume", "node1")
+
+
+def reconfigures(scene: Scene) -> None:
+    """The slice of a task is removed from its GPU, and then MIG mode is turned off"""
+    who = scene.person()
+    node = scene.lab.nodes["node1"]
+    for number in scene.times(1, 10):
+        capture = Capture("h100", f"{number + 1:012x}")
+        (whole,) = capture.gpus("idle")
+        node.say_slices(capture.list() + "\n", capture.table("idle") + "\n")
+        node.set_gpus([whole])
+        until(lambda: len(who.get("/v1/gpus", node="node1")) == 5)
+        held = scene.submit(who, "node1::0/2", "--", *WAITING)
+        left = [line for line in capture.list().split("\n") if "Device  2" not in line]
+        node.say_slices("\n".join(left) + "\n", capture.table("idle") + "\n")
+        until(lambda: "still holds a slice" in who.get("/v1/gpus", node="node1")[0]["reason"])
+        for target in ("node1::0/2", "node1::0"):
+            done = scene.end(scene.begin(who, target, "--", "true"))
+            scene.expect(done.code == 3, f"a submit to {target} said {done}")
+        node.set_gpus([{**whole, "mig.mode.current": "Disabled"}])
+        until(lambda: [gpu["state"] for gpu in who.get("/v1/gpus", node="node1")] == ["allocated"])
+        done = scene.end(scene.begin(who, "node1::0", "--", "true"))
+        scene.expect(done.code == 3 and held in done.err, f"a submit to the GPU that is whole again said {done}")
+        _ends(scene, who, node, held)
+        node.set_gpus(2)
+        until(lambda: len(who.get("/v1/gpus", node="node1")) == 2)
 
 
 def _unreadable(scene: Scene, faults: Sequence[str]) -> None:

@@ -276,5 +276,7 @@ def seconds(text: str) -> float:
 
 
 def _life(labels: dict[str, str]) -> Life:
-    gpus = tuple(uuid for uuid in labels.get("agentless.gpus", "").split(",") if uuid)
+    listed = [uuid for uuid in labels.get("agentless.gpus", "").split(",") if uuid]
+    # A part of a GPU stands behind its GPU, which others may have parts of.
+    gpus = tuple(uuid for uuid in listed if not any(other.startswith(f"{uuid}_") for other in listed))
     return Life(labels["agentless.task"], gpus, json.loads(labels["agentless.spec"])["spec"].get("name", ""))

@@ -32,12 +32,19 @@ FAULTS: Mapping[str, Callable[[Scene], None]] = {
     "nvidia-smi hangs": driver.hangs,
     "nvidia-smi lies": driver.lies,
     "a GPU gone": driver.loses,
+    "MIG reconfigured under a task": driver.reconfigures,
 }
 
 
 IN_BRIEF = ("controller killed in a submit", "connection killed at a launch")
 """For `make test`, which has tests of its own for most of the others."""
-RARER = ("two controllers, one GPU", "a launch that comes late", "engine killed", "disk full at a submit")
+RARER = (
+    "two controllers, one GPU",
+    "a launch that comes late",
+    "engine killed",
+    "disk full at a submit",
+    "MIG reconfigured under a task",
+)
 """For `make slow`."""
 
 

@@ -52,7 +52,7 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
         tmux.agentless("demo")
         tmux.see("Press Enter for the dashboard")
         tmux.press("Enter")
-        tmux.see("node1 online", "node2 online", "node3 online", "pretrain", "finetune", "needs 8x")
+        tmux.see("node1 online", "node2 online", "node3 online", "node4 online", "pretrain", "finetune", "needs 8x")
         tmux.press("q")
         tmux.see("ready$")
 
@@ -72,8 +72,9 @@ def test_nodes_that_are_kept_are_unplugged_and_plugged_in_again_by_a_line(tmp_pa
             demo.stdin.write(f"{line}\n")
             until(becomes(state))
         demo.stdin.write("pull node9\n")
-        assert "unknown command; use unplug NODE or plug NODE, where NODE is one of node1, node2, node3\n" in iter(
-            demo.stderr.readline, ""
+        assert (
+            "unknown command; use unplug NODE or plug NODE, where NODE is one of node1, node2, node3, node4\n"
+            in iter(demo.stderr.readline, "")
         )
         demo.stdin.close()
         assert demo.wait() == 0

@@ -36,6 +36,8 @@ NOT_TYPED = {
     "pipx install --force .": "installs from a package index",
     "pipx uninstall agentless": "there is none by pipx",
     "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml": "needs NVIDIA's toolkit",
+    "ssh node3 sudo nvidia-smi -i 0 -mig 1": "needs a GPU",
+    "ssh node3 sudo nvidia-smi mig -i 0 -cgi 3g.40gb,1g.10gb,1g.10gb -C": "needs a GPU",
     "git pull": "needs the clone of a published repository",
     "agentless submit node1::0 --image pytorch/pytorch -- python -c 'import torch; print(torch.cuda.device_count())'": (
         "tests/real/test_pages.py"
@@ -59,6 +61,14 @@ SEEN = "until agentless gpus node3 | grep desktop; do :; done"
 """A desktop on the GPU of node3, and that agentless has seen it."""
 LOSS = ("agentless controller stop", "rm -r ~/.local/state/agentless")
 
+SLICES = (
+    "gpu,part,uuid,profile,gi,ci,memory.total,memory.used\\n"
+    "0,0,MIG-5d1c0000-0000-5000-8000-000000000000,3g.40gb,2,0,40448,26\\n"
+    "0,1,MIG-5d1c0001-0000-5000-8000-000000000001,1g.10gb,9,0,9984,9\\n"
+    "0,2,MIG-5d1c0002-0000-5000-8000-000000000002,1g.10gb,10,0,9984,9\\n"
+)
+"""The slices of a GPU, as the stand-in nvidia-smi reads them."""
+
 HELP: dict[str, dict[str, Help]] = {
     "README.md": {
         "agentless init": Help(first=["rm -r ~/.config/agentless"], keys=[("[y/N]: ", "y\n")]),
@@ -73,6 +83,20 @@ HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/nodes/drain.md": {
         "agentless nodes drain*": Help(first=[STANDING], keys=[("still running", "$ agentless kill train")]),
         "agentless submit*": Help(code=3),
+    },
+    "docs/how-to/nodes/mig.md": {
+        "agentless gpus*": Help(
+            first=[
+                f"printf '{SLICES}' > ~/fleet/nodes/node3/mig.csv",
+                (
+                    "sed -i -E -e '2s/\\[N.A\\],Default/Enabled,Default/' -e '2s/RTX 3090,/H100,/' "
+                    "-e '2s/^(([^,]*,){8})[^,]*/\\1[N\\/A]/' ~/fleet/nodes/node3/gpus.csv"
+                ),
+                "until agentless gpus node3 | grep 'MIG 1g'; do :; done",
+            ]
+        ),
+        "agentless submit node3::0 *": Help(code=3),
+        "agentless nodes drain*": Help(first=["rm ~/fleet/nodes/node3/mig.csv"]),
     },
     "docs/how-to/nodes/ssh.md": {
         "agentless nodes trust*": Help(

@@ -36,6 +36,8 @@ class Gpus:
 
     def reset(self) -> None:
         """As many as at first, idle, healthy."""
+        for name in ("list", "table"):
+            self.folder.joinpath(name).unlink(missing_ok=True)
         self.set(self._count)
         self.set_fault(None)
         self._apps = []
@@ -48,6 +50,11 @@ class Gpus:
         fields = list({field: None for row in [_idle(self._node, 0), *self._rows] for field in row})
         lines = [fields, *([row.get(field, "[N/A]") for field in fields] for row in self._rows)]
         self._replace("gpus.csv", "".join(",".join(line) + "\n" for line in lines))
+
+    def say(self, listed: str, table: str) -> None:
+        """What nvidia-smi prints with -L and without arguments, as a real driver said it."""
+        self._replace("list", listed)
+        self._replace("table", table)
 
     def use(self, index: int, pid: int, name: str, memory_mib: int) -> None:
         """List a process as a user of a GPU, for as long as it lives."""

@@ -210,6 +210,15 @@ class Node:
         """A number of idle GPUs, or per GPU the readings that differ from an idle one's, by field name."""
         self._gpus.set(rows)
 
+    def say_slices(self, listed: str, table: str) -> None:
+        """What nvidia-smi says of slices, as a real driver does: with -L, and without arguments."""
+        self._gpus.say(listed, table)
+
+    def offer_devices(self, uuids: Sequence[str]) -> None:
+        """What podman's CDI file lists, each as `LAB_GPU_<n>` in the container that gets it."""
+        assert self._podman, f"{self.name} has no podman"
+        self._podman.offer(uuids)
+
     def fault(self, text: str | None) -> None:
         """What nvidia-smi does: "hang", or "exit N" or "text" and lines to print. None: it works again."""
         self._gpus.set_fault(text)

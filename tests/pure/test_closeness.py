@@ -126,7 +126,7 @@ def test_gpus_that_are_alike_come_before_gpus_that_are_near() -> None:
 
 
 def replace_index(gpu: GpuTimeline, index: int) -> GpuTimeline:
-    gpu.index = index
+    gpu.index = gpu.number = index
     return gpu
 
 

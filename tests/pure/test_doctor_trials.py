@@ -57,6 +57,26 @@ def test_a_container_has_to_see_exactly_its_gpu(saw: str, node: NvidiaCheckup, v
     assert proof(saw, GPU, node).verdict == verdict
 
 
+PART = replace(GPU, uuid=f"MIG-{GPU.uuid[4:]}", parent=GPU.uuid, part=1, kind="slice")
+IN_SLICE = f"GPU 0: NVIDIA H100 (UUID: {GPU.uuid})\n  MIG 1g.10gb     Device  0: (UUID: {PART.uuid})\n"
+
+
+@pytest.mark.parametrize(
+    ("saw", "node", "verdict"),
+    [
+        (IN_SLICE, NODE, "ok"),
+        (IN_SLICE + f"  MIG 1g.10gb     Device  1: (UUID: MIG-{OTHER.uuid[4:]})\n", NODE, "failed"),
+        (listed(GPU), NODE, "failed"),
+        ("nvidia0\n", NODE, "ok"),
+        ("nvidia1\n", NODE, "failed"),
+        (f"NVIDIA_VISIBLE_DEVICES={PART.uuid}\n", NvidiaCheckup(), "ok"),
+        (f"NVIDIA_VISIBLE_DEVICES={GPU.uuid}\n", NvidiaCheckup(), "failed"),
+    ],
+)
+def test_a_container_has_to_see_exactly_its_slice(saw: str, node: NvidiaCheckup, verdict: str) -> None:
+    assert proof(saw, PART, node).verdict == verdict
+
+
 def test_it_is_said_what_was_not_proved() -> None:
     assert "could not be compared" in proof(f"export A='{GPU.uuid}'", GPU, NvidiaCheckup()).words
     assert "which GPU it is, is not known" in proof("nvidia0\n", GPU, NvidiaCheckup()).words

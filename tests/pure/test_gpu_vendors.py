@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_gpus_are_hidden_from_images_that_would_show_them_and_from_no_others() -
 
 def test_a_claim_to_a_slice_names_the_whole_gpu_too() -> None:
     assert Device("GPU-1").claimed == ("GPU-1",)
-    assert Device("MIG-1", "slice", parent="GPU-1").claimed == ("GPU-1", "MIG-1")
+    assert Device("MIG-1", "slice", parent="GPU-1").claimed == ("GPU-1", "GPU-1_MIG-1")
 
 
 def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> None:
@@ -141,3 +142,17 @@ def test_a_mount_that_requests_gpus_is_not_for_tasks_to_set(target: str) -> None
 def test_the_inventory_knows_such_paths_of_every_vendor_by_their_names() -> None:
     assert BOTH.device_mounts
     assert all("-container-devices" in path for path in BOTH.device_mounts)
+
+
+@pytest.mark.parametrize(
+    ("engine", "way", "expected"),
+    [
+        ("docker", "runtime", Injection(("--gpus", '"device=MIG-1"'), {"NVIDIA_VISIBLE_DEVICES": "MIG-1"})),
+        ("docker", "cdi", Injection(("--device", "nvidia.com/gpu=MIG-1"), {"NVIDIA_VISIBLE_DEVICES": "void"})),
+        ("podman", "cdi", Injection(("--device", "nvidia.com/gpu=MIG-1"), {"NVIDIA_VISIBLE_DEVICES": "void"})),
+        ("systemd", None, Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "MIG-1"})),
+    ],
+)
+def test_a_slice_is_given_by_its_own_uuid(engine: Any, way: Any, expected: Injection) -> None:
+    facts = EngineFacts(toolkits={"nvidia": ToolkitFacts(way)})
+    assert GpuVendors((Nvidia(),)).injection(engine, [Device("MIG-1", "slice", "GPU-1", "nvidia")], facts) == expected

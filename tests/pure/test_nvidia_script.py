@@ -316,3 +316,14 @@ def test_one_that_sits_in_the_kernel_with_its_output_open_does_not_hold_up_the_s
     sample = node.sample()
     assert (sample.hung, sample.gpus, sample.processes) == (True, (), None)
     os.kill(int((node.folder / "pid").read_text()), signal.SIGKILL)
+
+
+def test_only_where_a_gpu_is_in_mig_mode_its_slices_are_asked_for(node: Node) -> None:
+    node.answers(GPU + MORE)
+    node.run()
+    asked = len(node.calls())
+    node.answers(GPU + MORE.replace("Disabled", "Enabled"), base="said\n")
+    out = node.run().decode()
+    assert [call for call in node.calls()[asked:] if "--query" not in call] == ["-L", ""]
+    assert out.index("@end 0") < out.index("@slices 0") < out.index("@table 0")
+    assert out.count("said\n") == 2

@@ -257,10 +257,13 @@ def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stra
     assert found.closed == "its processes are not known yet"
 
 
-@pytest.mark.parametrize(("changes", "words"), [({"mig": True}, "MIG"), ({"compute_mode": "Prohibited"}, "mode")])
-def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], words: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [({"mig": True}, "partitioned", "MIG"), ({"compute_mode": "Prohibited"}, "unknown", "mode")],
+)
+def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], state: str, words: str) -> None:
     found = gpu(seen(sample=GpuSample((in_its_mode(reading("node1", 0, **changes)),))))
-    assert (found.state, words in found.reason) == ("unknown", True)
+    assert (found.state, words in found.reason) == (state, True)
 
 
 @pytest.mark.parametrize(("since", "limit", "ends"), [(100, 20, 120), (100, None, None), (None, 20, None)])

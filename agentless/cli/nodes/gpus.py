@@ -14,7 +14,17 @@ from agentless.cli.output import say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
-from agentless.client.words import gpu_model, gpu_reason, gpu_state, idle, memory_in_use, or_dash, process_words
+from agentless.client.words import (
+    gpu_column,
+    gpu_number,
+    gpu_place,
+    gpu_reason,
+    gpu_state,
+    idle,
+    memory_in_use,
+    or_dash,
+    process_words,
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -82,11 +92,11 @@ def _who(gpu: dict[str, Any]) -> str:
     return f"{gpu['task']}{owner}{idle(gpu)}{beside}{reserved}"
 
 
-GPUS = Kind("view.GpuView", lambda gpu: f"{gpu['node']}::{gpu['index']}")
+GPUS = Kind("view.GpuView", gpu_place)
 GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
-    Column("GPU", lambda gpu: str(gpu["index"]), right=True),
-    Column("MODEL", gpu_model),
+    Column("GPU", lambda gpu: str(gpu_number(gpu)), right=True),
+    Column("MODEL", gpu_column),
     Column("STATE", gpu_state),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),

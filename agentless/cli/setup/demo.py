@@ -1,4 +1,4 @@
-"""`agentless demo`: a tour on three simulated nodes, each step with the command that you would type."""
+"""`agentless demo`: a tour on four simulated nodes, each step with the command that you would type."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import IO, Annotated
 
 import typer
 
+from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 
-_NODES = "8,4,1"
+_NODES = "8,4,1,mig"
 
 
 class DemoFailed(AgentlessError):
@@ -32,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes up for other shells until Ctrl-C")] = False,
 ) -> None:
-    """Try agentless on three simulated nodes; no GPU or Docker needed."""
+    """Try agentless on four simulated nodes; no GPU or Docker needed."""
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
         with _fleet(root) as (variables, lines):
@@ -140,7 +141,7 @@ def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
     """Offer the dashboard, with some tasks to see."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    print("\nTo try commands on the three nodes first, such as agentless submit 2x -- sleep 60, run in another shell:")
+    print("\nTo try commands on the four nodes first, such as agentless submit 2x -- sleep 60, run in another shell:")
     print(f"  {_export(variables)}")
     print("Press Enter for the dashboard (q quits it), or Ctrl-C to end: ", end="")
     try:
@@ -156,7 +157,7 @@ def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
 def _foreign(environment: dict[str, str]) -> str:
     gpus = json.loads(_agentless(environment, "gpus", "--json", quiet=True).stdout)
     gpu = next(gpu for gpu in gpus if gpu["state"] == "foreign")
-    return f"{gpu['node']}::{gpu['index']}"
+    return gpu_place(gpu)
 
 
 def _step(why: str, environment: dict[str, str], *words: str, wants: int = 0) -> None:

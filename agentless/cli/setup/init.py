@@ -17,6 +17,7 @@ from agentless.cli.output import print_line, say
 from agentless.cli.setup.trial import Tried, try_hosts
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
+from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 from agentless.model.units import counted
 
@@ -133,6 +134,6 @@ def _target(tried: Tried) -> str | None:
     free: list[dict[str, Any]] = [gpu for gpu in tried.gpus if gpu["state"] == "free"]
     free.sort(key=lambda gpu: gpu["node"] not in tried.has_image)
     if free:
-        return f"{free[0]['node']}::{free[0]['index']}"
+        return gpu_place(free[0])
     passed = [check["node"] for check in tried.checks if check["node"] not in tried.problems]
     return next(iter([*tried.has_image, *passed]), None)

@@ -153,11 +153,13 @@ class Trials:
 
     def _task(self, node: Node, gpu: Gpu | None, image: _Image, by: Caller, mark: str) -> Task:
         """A task that no queue and no state has ever seen."""
-        index = (gpu.reading.index,) if gpu else ()
+        index = (gpu.reading.number,) if gpu else ()
         needs = Needs(gpus=len(index), nodes=(node.name,), indices=index)
         spec = TaskSpec(image.command, image=image.name, needs=needs, labels={LABEL: mark})
         uuids = (gpu.reading.uuid,) if gpu else ()
-        placement = Placement(node.name, index, uuids, vendor=gpu.reading.vendor if gpu else None)
+        parents = (gpu.reading.parent,) if gpu and gpu.reading.parent else ()
+        vendor = gpu.reading.vendor if gpu else None
+        placement = Placement(node.name, index, uuids, vendor=vendor, parents=parents)
         now = self._clock.now()
         return Task(
             id=f"doctor-{secrets.token_hex(4)}",

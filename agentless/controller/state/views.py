@@ -88,5 +88,5 @@ class GpuViews:
         for gpu in node.gpus:
             idle = self._tasks.idle.get(gpu.holder.task) if gpu.holder else None
             since = idle.since.get(gpu.reading.uuid) if idle else None
-            found.append(gpu_view(node.name, gpu, notice(node, gpu.reading.index, now), since, now, caller.name))
+            found.append(gpu_view(node.name, gpu, notice(node, gpu.reading.number, now), since, now, caller.name))
         return found

@@ -99,7 +99,7 @@ class _Collector(Collector):
 
 def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     named = [
-        ((name, str(gpu.reading.index), gpu.reading.uuid), gpu)
+        ((name, str(gpu.reading.number), gpu.reading.uuid), gpu)
         for name, node in snapshot.cluster.nodes.items()
         for gpu in node.gpus
     ]
@@ -110,6 +110,9 @@ def _gpus(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             f"gpu_{name}", words, ((labels, value * unit) for labels, value in read if value is not None), *_GPU
         )
     states = (((*labels, gpu.state), 1.0) for labels, gpu in named)
+    slices = [((*labels, gpu.reading.gpu, gpu.reading.profile), 1.0) for labels, gpu in named if gpu.reading.parent]
+    if slices:
+        yield _gauge("gpu_slice_info", "The GPU of a slice, and its profile.", slices, *_GPU, "parent", "profile")
     yield _gauge("gpu_state", "1 for the current state of the GPU. Other states are absent.", states, *_GPU, "state")
 
 

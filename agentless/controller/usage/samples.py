@@ -15,6 +15,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.nodes.cluster import Gpu
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.gpu import GpuReading
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.scheduling.needs import parse_target
@@ -72,7 +73,10 @@ class Samples:
         shown = await self._shown([gpu.reading.uuid for _, gpu in gpus], grid, GPU)
         loads = await self._shown([_series(name) for name in names], grid, NODE) if names else {}
         views = (
-            GpuHistoryView(name, gpu.reading.index, gpu.reading.uuid, **shown[gpu.reading.uuid]) for name, gpu in gpus
+            GpuHistoryView(
+                name, gpu.reading.index, gpu.reading.uuid, **shown[gpu.reading.uuid], number=gpu.reading.number
+            )
+            for name, gpu in gpus
         )
         of_nodes = (NodeHistoryView(name, **loads[_series(name)]) for name in names)
         return HistoryView(grid.begin + grid.span, grid.step, tuple(views), tuple(of_nodes))
@@ -86,7 +90,7 @@ class Samples:
             return
         self._sampled_at[name] = at
         for reading in sample.gpus:
-            if self._homes.known.get(reading.uuid, name) == name:  # else another node names it, too: one of them tells
+            if self._homes.known.get(reading.gpu, name) == name:  # else another node names it, too: one of them tells
                 self._read(reading.uuid, at, with_memory(reading, seen), GPU)
         if seen.load is not None and seen.load is not self._loads.get(name):
             self._loads[name] = seen.load
@@ -136,13 +140,13 @@ class Samples:
         """The GPUs that these name, each with its node; all when none is named."""
         if not targets:
             return [(name, gpu) for name, node in self._nodes.cluster().nodes.items() for gpu in node.gpus]
-        found: dict[tuple[str, int], Gpu] = {}
+        found: dict[tuple[str, GpuNumber], Gpu] = {}
         for target in targets:
             needs = parse_target(target)
             if needs.node is None:
                 raise UsageError(f"{target!r} is not a GPU; use node1::0, or node1 for all its GPUs")
             name = self._nodes.link(needs.node).node.name
-            there = {gpu.reading.index: gpu for gpu in self._nodes.cluster([name]).nodes[name].gpus}
+            there = {gpu.reading.number: gpu for gpu in self._nodes.cluster([name]).nodes[name].gpus}
             for index in needs.indices or there:
                 if index not in there:
                     raise NotFound(f"{name} has no GPU {index}; to list its GPUs, run: agentless gpus {name}")

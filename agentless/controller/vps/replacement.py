@@ -17,6 +17,7 @@ from agentless.controller.vps.starts import VpsStarts
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable, error_named
 from agentless.model.caller import Caller
 from agentless.model.images.env import EnvRef
+from agentless.model.scheduling.needs import SLICE_TYPE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Assigning, Ended, Pending, Placement, Scheduled, Task
 
@@ -110,8 +111,11 @@ def exactly(spec: TaskSpec, placement: Placement | None) -> TaskSpec:
 
 
 def anywhere(spec: TaskSpec) -> TaskSpec:
-    """The spec on any GPUs of this kind."""
-    return replace(spec, needs=replace(spec.needs, nodes=(), indices=(), numa=None))
+    """The spec on any GPUs of this kind; on slices if it has slices."""
+    needs = replace(spec.needs, nodes=(), indices=(), numa=None)
+    if any(isinstance(number, str) for number in spec.needs.indices) and not needs.slices:
+        needs = replace(needs, gpu_types=(SLICE_TYPE,))
+    return replace(spec, needs=needs)
 
 
 def _is_coming(task: Task) -> bool:

@@ -66,7 +66,8 @@ class Resize:
             return self.target is None
         target, has = parse_target(self.target), task.placement
         where = (not target.nodes or has.node in target.nodes) and target.indices in ((), has.gpus)
-        return where and target.gpus == len(has.gpus) and not target.gpu_types and not target.gpu_memory
+        alike = target.indices or not has.parents  # slices are no GPUs
+        return bool(where and alike and target.gpus == len(has.gpus) and not target.gpu_types and not target.gpu_memory)
 
 
 class Resizing:

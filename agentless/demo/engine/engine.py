@@ -119,7 +119,7 @@ class SimulatedEngine:
         if self.refusal and config.gpus:
             self.refused += 1
             raise self._failed(container, self.refusal, 128, 125)
-        unknown = [gpu for gpu in config.gpus if gpu not in self._gpus.uuids]
+        unknown = [gpu for gpu in config.gpus if not self._gpus.has(gpu)]
         if unknown:
             hook = "error running hook: exit status 1, stdout: , stderr: nvidia-container-cli: device error"
             raise self._failed(container, f"{hook}: {unknown[0]}: unknown device", 128, 125)

@@ -257,7 +257,7 @@ class DockerEngine:
             "clear": self._dialect.template("docker-clear.sh.j2"),
         }
         begin = self._dialect.template("docker-begin.sh.j2")
-        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
+        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.tokens)
         launch = self._commands.script(
             "docker-launch.sh.j2",
             timeout=launch_script.WITHIN,
@@ -298,7 +298,7 @@ class DockerEngine:
             "name": name,
             "signature": labels[SIGNATURE],
             "claimed": "|".join(labels[label] for label in _CLAIM),
-            "gpu_uuids": placement.claimed,
+            "gpu_uuids": placement.tokens,
             "gpu_total": placement.gpu_total,
             "exclusive": spec.needs.exclusive,
             "sharing": spec.needs.sharing,
@@ -352,14 +352,14 @@ class DockerEngine:
         )
         return self._commands.script(
             "docker-revive.sh.j2",
-            **launch_script.lock_values(self._dialect, self._node, placement.claimed),
+            **launch_script.lock_values(self._dialect, self._node, placement.tokens),
             timeout=launch_script.WITHIN,
             container=task.container_ref,
             start=start,
             id_format=_ID,
             state_format=_STATUS,
             claimed="|".join(labels[label] for label in _CLAIM),
-            gpu_uuids=placement.claimed,
+            gpu_uuids=placement.tokens,
             gpu_total=placement.gpu_total,
             exclusive=task.spec.needs.exclusive,
             sharing=sharing,

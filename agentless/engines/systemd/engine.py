@@ -215,10 +215,10 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            **launch_script.lock_values(self._dialect, self._node, placement.claimed),
+            **launch_script.lock_values(self._dialect, self._node, placement.tokens),
             unit=f"{name}.service",
             name=name,
-            gpu_uuids=placement.claimed,
+            gpu_uuids=placement.tokens,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from agentless.gpus.nvidia import probe
 from agentless.gpus.nvidia.checkup import NvidiaCheckup
@@ -208,27 +209,41 @@ def _heat(found: NvidiaCheckup, sample: GpuSample) -> Iterator[Check]:
 
 
 def _mig(sample: GpuSample, system: System) -> Iterator[Check]:
-    split = [gpu for gpu in sample.gpus if gpu.mig]
-    if not split:
+    divided = [gpu for gpu in sample.gpus if gpu.mig]
+    if not divided:
         if any(gpu.mig is False for gpu in sample.gpus):
             yield ok("mig", "off")
         return
+    profiles = {gpu.uuid: Counter(each.profile for each in sample.gpus if each.parent == gpu.uuid) for gpu in divided}
+    words = "; ".join(f"GPU {gpu.index}: {_profiles(profiles[gpu.uuid])}" for gpu in divided)
+    if not (empty := [gpu for gpu in divided if not profiles[gpu.uuid]]):
+        yield ok("mig", words)
+        return
     root = remedies.sudo(system)
-    fix = "\n".join(f"{root}nvidia-smi -i {gpu.index} -mig 0" for gpu in split)
-    why = "agentless gives out whole GPUs only, so nobody gets these."
-    yield Check("mig", "warning", f"on for {_named(split)}", f"{_named(split)} in MIG mode", fix, why)
+    fix = "\n".join(
+        f"{root}nvidia-smi mig -i {gpu.index} -lgip  # lists profiles\n"
+        f"{root}nvidia-smi mig -i {gpu.index} -cgi PROFILE -C\n"
+        f"{root}nvidia-smi -i {gpu.index} -mig 0  # or use the whole GPU"
+        for gpu in empty
+    )
+    why = "A GPU in MIG mode is given out in slices only, so nobody gets these."
+    yield Check("mig", "warning", words, f"{_named(empty)} in MIG mode without slices", fix, why)
+
+
+def _profiles(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items()) or "no slices"
 
 
 def _topology(node: Node, sample: GpuSample) -> Iterator[Check]:
     topology = node.observation.topology
-    if len(sample.gpus) < 2:
+    if len(sample.whole) < 2:
         return
     if topology is None:
         yield skipped("topology", "nvidia-smi topo -m cannot be read")
         return
     fastest = max(topology.links.values(), default=0)
     pairs = [pair for pair, weight in topology.links.items() if weight == fastest]
-    total = len(sample.gpus) * (len(sample.gpus) - 1) // 2
+    total = len(sample.whole) * (len(sample.whole) - 1) // 2
     words = "all pairs alike" if len(pairs) == total else f"{len(pairs)} of {total} pairs are joined best"
     yield ok("topology", words)
 
@@ -239,7 +254,8 @@ def _runtime(node: Node, found: NvidiaCheckup, sample: GpuSample, system: System
     engine = node.observation.engine
     toolkit = engine.toolkits.get(probe.VENDOR) if engine else None
     if found.mode == "cdi" or (toolkit and toolkit.way == "cdi"):
-        unknown = [gpu for gpu in sample.gpus if gpu.uuid not in found.cdi_names] if found.cdi_names else []
+        given = [gpu for gpu in sample.gpus if not gpu.mig] if found.cdi_names else []
+        unknown = [gpu for gpu in given if gpu.uuid not in found.cdi_names]
         missing = unknown or [gpu for gpu in sample.gpus if why_no_container(node.config, engine, gpu)]
         if missing:
             fix = list_devices(system)
@@ -252,4 +268,4 @@ def _runtime(node: Node, found: NvidiaCheckup, sample: GpuSample, system: System
 
 
 def _named(gpus: Sequence[GpuReading]) -> str:
-    return f"GPU {format_indices(gpu.index for gpu in gpus)}"
+    return f"GPU {format_indices(gpu.number for gpu in gpus)}"

@@ -11,6 +11,8 @@ One section, since a driver that hangs must not be asked a second time. Its outp
     @cgroup 4711 0::/system.slice/docker-….scope      and each of its control groups
     @end 0                         the second exit code, and proof that nothing was cut off
 
+Where a GPU is in MIG mode, more lines follow, see `mig.py`.
+
 Columns are named in `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, exit codes in its man page under
 "Return value". A process is looked up with shell built-ins and one `tr`, its owner with one `stat` for all of them.
 """
@@ -22,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from agentless.gpus.nvidia import faults
+from agentless.gpus.nvidia import faults, mig
 from agentless.gpus.nvidia.platforms import on_platform, platform_of
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
@@ -125,7 +127,6 @@ _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
 _LISTER = "nvidia-smi -L"
 _BY_MODE = "(change it with: nvidia-smi -c DEFAULT)"
-_IN_MIG_MODE = "in MIG mode, but agentless uses whole GPUs only (turn it off with: nvidia-smi -mig 0)"
 _UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
@@ -164,13 +165,19 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     if code not in _ANSWERED:
         known = () if not gpus and error is None else None
         mismatch = any(map(_MISMATCH.search, messages))
+        gpus, _ = mig.with_slices(gpus, ())
         return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
     platform = platform_of(gpus, is_wsl=_WSL in rest[:1])
-    said, code, _ = _until(rest, "@end ")
+    said, code, rest = _until(rest, "@end ")
+    divided = None
+    if any(gpu.mig for gpu in gpus):
+        gpus, divided = mig.with_slices(gpus, rest)
     processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
+    if processes and any(gpu.mig for gpu in gpus):
+        gpus, processes = mig.told_apart(gpus, processes, rest)
     if platform and code is not None and code not in _HUNG:
         processes, unknown = processes or (), None
-    return on_platform(GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER), platform)
+    return on_platform(GpuSample(gpus, processes, error or unknown or divided, code in _HUNG, lost, _LISTER), platform)
 
 
 def _silent(error: str) -> GpuSample:
@@ -257,8 +264,6 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
 
 def in_its_mode(reading: GpuReading) -> GpuReading:
     """The reading with what its modes mean for tasks, in words."""
-    if reading.mig:
-        return replace(reading, barred=_IN_MIG_MODE)
     if reading.compute_mode == "Prohibited":
         return replace(reading, barred=f"its compute mode prohibits compute processes {_BY_MODE}")
     if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):

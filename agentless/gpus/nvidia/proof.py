@@ -8,9 +8,9 @@ from agentless.gpus.nvidia.checkup import NvidiaCheckup
 from agentless.model.nodes.gpu import GpuReading
 from agentless.model.nodes.trial import Proof
 
-_LISTED = re.compile(r"^GPU [0-9]+: .*\(UUID: (GPU-[0-9a-f-]{36})\)", re.MULTILINE)
+_LISTED = re.compile(r"^(?:GPU [0-9]+: .*|  MIG .*)\(UUID: ((?:GPU|MIG)-[0-9a-f-]{36})\)", re.MULTILINE)
 _DEVICE = re.compile(r"^nvidia([0-9]{1,3})$", re.MULTILINE)
-_NAMED = re.compile(r"GPU-[0-9a-f-]{36}")
+_NAMED = re.compile(r"(?:GPU|MIG)-[0-9a-f-]{36}")
 
 
 def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
@@ -19,10 +19,12 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
     devices = {int(number) for number in _DEVICE.findall(saw)}
     asked = set(_NAMED.findall(_LISTED.sub("", saw)))
     if listed:
-        if listed == {gpu.uuid}:
-            return Proof("ok", "nvidia-smi in the container lists this GPU and no other")
+        # A slice stands below its GPU.
+        if listed == {gpu.uuid} | ({gpu.parent} if gpu.parent else set()):
+            what = "slice" if gpu.parent else "GPU"
+            return Proof("ok", f"nvidia-smi in the container lists this {what} and no other")
         return Proof("failed", f"nvidia-smi in the container lists {', '.join(sorted(listed))}")
-    minor = node.minors.get(gpu.uuid)
+    minor = node.minors.get(gpu.gpu)
     if devices:
         names = ", ".join(f"/dev/nvidia{number}" for number in sorted(devices))
         if len(devices) > 1 or (minor is not None and devices != {minor}):

@@ -13,7 +13,7 @@ from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import ALONE, Sharing
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
-GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhealthy", "drained"]
+GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhealthy", "drained", "partitioned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Allocation:
     """What a task of any controller holds of a node.
 
     `memory` is in bytes. `since` is its start (Unix seconds) and `limit` its time limit in seconds, None if unknown.
-    `numa` is the NUMA node to which it is pinned, or None.
+    `numa` is the NUMA node to which it is pinned, or None. `parents` are the GPUs of parts, as in `Placement`.
     """
 
     task: str
@@ -54,6 +54,7 @@ class Allocation:
     limit: float | None = None
     sharing: Sharing = ALONE
     numa: int | None = None
+    parents: tuple[str, ...] = ()
 
     @property
     def ends_at(self) -> float | None:
@@ -74,7 +75,8 @@ class Gpu:
     `rules/nodes/desktop`. `strangers` are the others outside the containers of its tasks, and `intruders` those of them
     that no holder expects (`--share`). An `unhealthy` GPU may have holders. A vanished GPU has its last known index.
     `home` is the node that the GPU counts for, if another node reports it, too. `assumed` says in words why nobody
-    knows who uses it, if the inventory says to take it for free.
+    knows who uses it, if the inventory says to take it for free. A `partitioned` GPU is
+    given in parts only, which are GPUs of their own behind it.
     """
 
     reading: GpuReading

@@ -68,6 +68,11 @@ class GpuReading:
         return Device(self.uuid, self.kind, self.parent, self.vendor)
 
     @property
+    def gpu(self) -> str:
+        """The id of the whole GPU: its own, or that of the GPU that it is a part of."""
+        return self.parent or self.uuid
+
+    @property
     def number(self) -> GpuNumber:
         """How people call it on its node: 0, or 0/1 for part 1 of GPU 0."""
         return self.index if self.part is None else f"{self.index}/{self.part}"
@@ -111,6 +116,11 @@ class GpuSample:
     lister: str = ""
     mismatch: bool = False
     unplugged: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> tuple[GpuReading, ...]:
+        """The GPUs without their parts."""
+        return tuple(gpu for gpu in self.gpus if gpu.parent is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 A target is one of
 
-    HOST[:NUMA][::GPU,…]      this node; node1::0,1 and node1::0-3 exactly these GPUs of it, node1:0 its NUMA node 0
+    HOST[:NUMA][::GPU,…]      this node; node1::0,1 and node1::0-3 exactly these GPUs of it, node1:0 its NUMA node 0;
+                              node1::0/1 is slice 1 of its GPU 0, and node1::0/0-2 three slices
     COUNTx[TYPE,…][:SIZE]     so many GPUs anywhere; 2xA100:40G are two A100 with 40 GB each, 1x:24G any with 24 GB
 
 The grammar is parsed here and nowhere else. A node whose name reads like the second form is reached by `--node`.
@@ -17,15 +18,19 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from agentless.errors import UsageError
+from agentless.model.nodes.device import GpuNumber, parts_of
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.units import GPU_MEMORY, parse_size, short_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
 _HOW = "use HOST, HOST::GPU,… or HOST:NUMA::GPU,…, like node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G"
+SLICE_TYPE = "mig"
+"""The GPU type that every slice has."""
 _COUNTED = re.compile(r"([0-9]{1,5})[xX](.*)", re.DOTALL)
-_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
-_TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
+_RANGE = re.compile(r"(?:([0-9]{1,4})/)?([0-9]{1,4})(?:-([0-9]{1,4}))?")
+_TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _+-]*")
+_PROFILE = re.compile(r"[0-9]{1,2}[cg]\b.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,9 @@ class Needs:
 
     `gpu_memory` is the minimum per GPU in bytes, free and in total. `gpu_types` are patterns, the best first. `nodes`
     are the allowed names (none: all), and `on` labels that the node must have. `indices` are exactly the GPUs wanted of
-    the one node, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else of agentless on the
-    node. `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them alone.
+    the one node, or slices of them, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else
+    of agentless on the node. `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them
+    alone.
     """
 
     gpus: int = 0
@@ -45,7 +51,7 @@ class Needs:
     exclude: tuple[str, ...] = ()
     on: Mapping[str, str] = field(default_factory=dict)
     numa: int | None = None
-    indices: tuple[int, ...] = ()
+    indices: tuple[GpuNumber, ...] = ()
     exclusive: bool = False
     policy: str | None = None
     gpu_share: int = 1
@@ -54,6 +60,13 @@ class Needs:
     def sharing(self) -> Sharing:
         """The terms of sharing of its GPUs."""
         return Sharing(self.gpu_share, self.gpu_memory or 0) if self.gpu_share > 1 else ALONE
+
+    @property
+    def slices(self) -> bool:
+        """Whether a slice will do: it is asked for by its type, or one device by its memory alone."""
+        if self.gpu_types:
+            return any(map(is_slice_type, self.gpu_types))
+        return self.gpus == 1 and self.gpu_memory is not None and not self.indices
 
     @property
     def node(self) -> str | None:
@@ -137,6 +150,12 @@ def is_type(name: str | None, pattern: str) -> bool:
     return any(all(map(fnmatchcase, words[at : at + len(wanted)], wanted)) for at in tries)
 
 
+@lru_cache(maxsize=4096)
+def is_slice_type(pattern: str) -> bool:
+    """Whether a pattern is about slices of GPUs: `mig`, or a profile like `1g.10gb` or `1g*`."""
+    return any(word == SLICE_TYPE or _PROFILE.fullmatch(word) for word in _words(pattern))
+
+
 def _counted(text: str, count: int, rest: str) -> Needs:
     types, colon, size = rest.partition(":")
     if not 1 <= count <= MAX_GPUS:
@@ -151,19 +170,24 @@ def _counted(text: str, count: int, rest: str) -> Needs:
     return Needs(gpus=count, gpu_memory=memory, gpu_types=gpu_types)
 
 
-def _indices(text: str, gpu_text: str) -> tuple[int, ...]:
-    found: list[int] = []
+def _indices(text: str, gpu_text: str) -> tuple[GpuNumber, ...]:
+    found: list[GpuNumber] = []
     for part in gpu_text.split(","):
         match = _RANGE.fullmatch(part) if part.isascii() else None
         if not match:
             raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
-        first, last = int(match[1]), int(match[2] or match[1])
+        first, last = int(match[2]), int(match[3] or match[2])
+        gpu = "" if match[1] is None else f"{int(match[1])}/"
         if last < first:
-            raise UsageError(f"target {text!r}: GPUs {part!r} are in reverse order; use {last}-{first}")
-        found += range(first, last + 1)
-    twice = sorted({gpu for gpu in found if found.count(gpu) > 1}) if len(set(found)) < len(found) else ()
+            raise UsageError(f"target {text!r}: GPUs {part!r} are in reverse order; use {gpu}{last}-{first}")
+        found += [f"{gpu}{number}" if gpu else number for number in range(first, last + 1)]
+    twice = sorted({gpu for gpu in found if found.count(gpu) > 1}, key=parts_of) if len(set(found)) < len(found) else ()
     if twice:
         raise UsageError(f"target {text!r}: GPU {twice[0]} is listed twice; list each GPU once")
+    whole = next((gpu for gpu in found if isinstance(gpu, str) and parts_of(gpu)[0] in found), None)
+    if whole is not None:
+        gpu = str(parts_of(whole)[0])
+        raise UsageError(f"target {text!r}: GPU {gpu} is listed whole, and its slice {whole} too; list one of both")
     return tuple(found)
 
 

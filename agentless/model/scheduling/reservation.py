@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.model.moment import format_moment
+from agentless.model.nodes.device import GpuNumber, overlap
 from agentless.model.scheduling.needs import Needs
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """GPUs of a node, by index as `nvidia-smi` counts now, or the whole node when there are none.
+    """GPUs of a node, or parts of them, as `nvidia-smi` counts now, or the whole node when there are none.
 
     `owner` is the owner whose tasks may use it: `ann@laptop`, or `ann` from any machine. None: maintenance.
     `begin` and `end` are Unix seconds, `end` is exclusive. `made_by` is the user who made it.
@@ -18,7 +19,7 @@ class Reservation:
 
     id: str
     node: str
-    gpus: tuple[int, ...]
+    gpus: tuple[GpuNumber, ...]
     owner: str | None
     begin: float
     end: float
@@ -38,9 +39,9 @@ class Reservation:
         """Whether it blocks a task of this owner at some time from `begin` to `end`."""
         return begin < self.end and self.begin < end and not self.lets(owner)
 
-    def covers(self, gpu: int) -> bool:
-        """Whether it includes the GPU with this index."""
-        return not self.gpus or gpu in self.gpus
+    def covers(self, gpu: GpuNumber) -> bool:
+        """Whether it includes the GPU with this number, or a part of it, or the GPU that it is a part of."""
+        return not self.gpus or any(overlap(gpu, each) for each in self.gpus)
 
     def clashes(self, other: Reservation) -> bool:
         """Whether both reserve the same for different owners at the same time."""
@@ -48,7 +49,7 @@ class Reservation:
             (self.node, self.owner != other.owner) == (other.node, True)
             and self.begin < other.end
             and other.begin < self.end
-            and (not self.gpus or not other.gpus or not set(self.gpus).isdisjoint(other.gpus))
+            and (not self.gpus or not other.gpus or any(map(self.covers, other.gpus)))
         )
 
     def __str__(self) -> str:

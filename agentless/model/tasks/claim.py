@@ -1,6 +1,7 @@
 """The labels of a container, which carry its whole task. They are the truth; the controller only remembers.
 
-Other controllers arbitrate by `agentless.task`, `.owner` and `.gpus` (plain text, readable in `docker ps`). `.cores`,
+Other controllers arbitrate by `agentless.task`, `.owner` and `.gpus` (plain text, readable in `docker ps`). Part of a
+GPU is in `.gpus` as `GPU-x_MIG-y`, behind its `GPU-x`; a GPU without any part behind it is held whole. `.cores`,
 `.memory` (bytes) and `.exclusive` are set aside on the node, for at most `.limit` seconds. `.numa` is the NUMA node to
 which the task is pinned. `.gpu_share` is how many tasks may share each of its GPUs, including itself, and `.gpu_memory`
 how many bytes of each are reserved; without both, it has them alone. `.share`: foreign processes are expected on its
@@ -22,6 +23,7 @@ from pydantic import Field, TypeAdapter
 
 from agentless.errors import AgentlessError
 from agentless.model.images.env import NULL
+from agentless.model.nodes.device import PART_NUMBER, devices_of, parents_of
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.container import Container
@@ -53,6 +55,8 @@ DAMAGED = "(its labels are damaged)"
 class Claim:
     """The labels that decide who holds what. `controller` is the id of its state folder.
 
+    `gpu_uuids` are the devices, `parents` for each the GPU that it is a part of, as in `Placement`.
+
     `memory` is in bytes, `limit` in seconds; None if the label is missing.
     """
 
@@ -67,6 +71,7 @@ class Claim:
     limit: float | None = None
     sharing: Sharing = ALONE
     numa: int | None = None
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class _Whole:
     target: str
     batch: str
     created_at: Annotated[float, Field(ge=0, lt=1e11)]
-    gpus: tuple[Annotated[int, Field(ge=0, lt=10**6)], ...]
+    gpus: tuple[Annotated[int, Field(ge=0, lt=10**6)] | Annotated[str, Field(pattern=f"^{PART_NUMBER.pattern}$")], ...]
     spec: TaskSpec
     cpus: str | None = None
     numa: Annotated[int, Field(ge=0, lt=10**6)] | None = None
@@ -101,7 +106,7 @@ def claim_of(container: Container) -> Claim | None:
     A container that was started by hand from a snapshot has these labels, all empty.
     """
     task = named_task(container)
-    gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
+    gpus = devices_of(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
     if task is None or not (task or gpus):
         return None
     labels = container.labels
@@ -109,7 +114,7 @@ def claim_of(container: Container) -> Claim | None:
     return Claim(
         task,
         labels.get(OWNER) or "unknown",
-        gpus,
+        tuple(device.id for device in gpus),
         labels.get(CONTROLLER, ""),
         bool(labels.get(SHARE)),
         _number(labels.get(CORES)),
@@ -118,6 +123,7 @@ def claim_of(container: Container) -> Claim | None:
         _number(labels.get(LIMIT)),
         _sharing(labels.get(GPU_SHARE, ""), labels.get(GPU_MEMORY, "")),
         int(numa) if numa and re.fullmatch(r"[0-9]{1,4}", numa) else None,
+        parents_of(gpus),
     )
 
 
@@ -211,7 +217,9 @@ def _number(text: str | None) -> float | None:
 
 
 def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: float) -> Task:
-    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa, vendor=whole.vendor)
+    placement = Placement(
+        node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa, vendor=whole.vendor, parents=claim.parents
+    )
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0
     # The clock may have changed, and labels are untrusted: limit times to the present.

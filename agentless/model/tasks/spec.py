@@ -14,6 +14,7 @@ from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.images.snapshot import check_vps_name
+from agentless.model.nodes.device import PART_NUMBER
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.port import Port, check_ports
@@ -382,6 +383,9 @@ def check_numbers(spec: TaskSpec) -> None:
     """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
     if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
         raise UsageError(f"a number of the task is greater than the limit of {MAX_NUMBER:,}")
+    for number in spec.needs.indices:
+        if isinstance(number, str) and not PART_NUMBER.fullmatch(number):
+            raise UsageError(f"{number[:80]!r} is not a slice of a GPU; use node1::0/1 for slice 1 of GPU 0")
 
 
 def _is_ours(variable: str) -> UsageError:

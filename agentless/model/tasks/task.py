@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Literal, get_args
 
-from agentless.model.nodes.device import Device
+from agentless.model.nodes.device import Device, GpuNumber
 from agentless.model.tasks.spec import TaskSpec
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
@@ -41,29 +42,38 @@ def container_name(task_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The allocation of a task. `gpus` are the indices at placing time, `gpu_uuids` the GPUs that are held.
+    """The allocation of a task. `gpus` are the numbers at placing time, `gpu_uuids` the devices that are held.
 
     `gpu_total` is the memory of the smallest GPU in bytes, if the task shares them; 0 if unknown. `vendor` is None if
-    unknown.
+    unknown. `parents` has for each device the UUID of the GPU that it is a part of, empty for a whole GPU; without any
+    parts it is empty itself.
     """
 
     node: str
-    gpus: tuple[int, ...] = ()
+    gpus: tuple[GpuNumber, ...] = ()
     gpu_uuids: tuple[str, ...] = ()
     cpus: str | None = None
     numa: int | None = None
     gpu_total: int = 0
     vendor: str | None = None
+    parents: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices of the task."""
-        return tuple(Device(uuid, vendor=self.vendor or "") for uuid in self.gpu_uuids)
+        of = zip_longest(self.gpu_uuids, self.parents[: len(self.gpu_uuids)], fillvalue="")
+        vendor = self.vendor or ""
+        return tuple(Device(uuid, "slice" if gpu else "gpu", gpu or None, vendor) for uuid, gpu in of)
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The ids of devices that its claim on the node names."""
+        """The words for its devices in its claim on the node."""
         return tuple(dict.fromkeys(each for device in self.devices for each in device.claimed))
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The words for exactly its devices: what its launch asks for."""
+        return tuple(device.token for device in self.devices)
 
     def __str__(self) -> str:
         """As a target: `node1::0,1`."""

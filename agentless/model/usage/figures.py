@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from agentless.model.nodes.device import GpuNumber
+
 By = Literal["owner", "node", "batch"]
 """What the lines of a usage are of."""
 BY: tuple[By, ...] = get_args(By)
@@ -14,7 +16,8 @@ BY: tuple[By, ...] = get_args(By)
 class GpuHistoryView:
     """Samples of a GPU at evenly spaced times, oldest first; None where no data exists.
 
-    Each value is the mean of the readings in the interval that ends then, and `…_max` the maximum.
+    Each value is the mean of the readings in the interval that ends then, and `…_max` the maximum. `number` is that of
+    a target: 0, or "0/1" for part 1 of GPU 0.
     """
 
     node: str
@@ -28,6 +31,7 @@ class GpuHistoryView:
     temperature_c_max: tuple[float | None, ...]
     power_w: tuple[float | None, ...]
     power_w_max: tuple[float | None, ...]
+    number: GpuNumber | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,16 @@ class Ahead:
     def obstacles(self, node: Node, task: Task, now: float) -> tuple[Obstacle, ...]:
         """The obstacles that these promises are, on a node that has no other."""
         shape, found, others = shape_of(task.spec, task.owner), list[Flaw](), list[str]()
-        fit = {gpu.reading.uuid: gpu.reading.index for gpu in node.gpus if shape.gpus and not flaw_of(gpu, shape)}
+        fit = {gpu.reading.uuid: gpu.reading.number for gpu in node.gpus if shape.gpus and not flaw_of(gpu, shape)}
         if shape.indices:
-            fit = {uuid: index for uuid, index in fit.items() if index in shape.indices}
+            fit = {uuid: number for uuid, number in fit.items() if number in shape.indices}
         end = now + (task.spec.ends_within or self.lengths.get(task.id) or math.inf)
         for each, promise in self.on(node):
             if promise.start is not None and promise.start >= end:
                 continue
             words = f"promised to {_called(each)}{_when(promise, now)}"
             if wanted := [fit[uuid] for uuid in promise.gpu_uuids if uuid in fit]:
-                found += [Flaw(index, "is", f"free but {words}") for index in wanted]
+                found += [Flaw(number, "is", f"free but {words}") for number in wanted]
             elif _compete(task.spec, each.spec):
                 others.append(f"part of the node is {words}")
         if not found and not others:

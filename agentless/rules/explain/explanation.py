@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.units import format_duration, format_indices
@@ -63,7 +64,7 @@ def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
     node = cluster.nodes.get(promise.node)
     gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
     endless = [each for each in node.allocations if each.ends_at is None] if node else []
-    foreign = [] if spec.share else sorted(gpu.reading.index for gpu in gpus if gpu.strangers)
+    foreign = [] if spec.share else sorted((gpu.reading.number for gpu in gpus if gpu.strangers), key=parts_of)
     held = {holder.task for gpu in gpus for holder in gpu.holders}
     alone = spec.needs.exclusive
     whose = [str(each) for each in endless if each.task in held or each.exclusive or alone]

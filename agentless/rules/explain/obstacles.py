@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.nodes.cluster import Cluster, Gpu, Node
+from agentless.model.nodes.device import GpuNumber, parts_of
 from agentless.model.nodes.node import naming, unreachable
+from agentless.model.scheduling.needs import is_slice_type
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
@@ -23,7 +25,7 @@ from agentless.rules.scheduling.shape import Shape, shape_of
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
 """The most nodes in a message, the most details of each, and the most nodes in a line of a table."""
 
-NOBODY: Mapping[int, str] = {}
+NOBODY: Mapping[GpuNumber, str] = {}
 """No GPU is reserved."""
 
 
@@ -71,7 +73,13 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
         if shape.exclusive or not each.gpus:
             what = f"needs {node.name} to itself; {each.target}" if each.gpus else node.name
             found.append(Obstacle(f"{what} is {_reserved(each, spec, now)}"))
-    reserved = {index: _reserved(each, spec, now) for each in reversed(barring) for index in each.gpus}
+    numbers = [gpu.reading.number for gpu in node.gpus]
+    reserved = {
+        number: _reserved(each, spec, now)
+        for each in reversed(barring)
+        for number in numbers
+        if each.gpus and each.covers(number)
+    }
     found += _gpu_obstacles(node, shape, reserved)
     return tuple(found)
 
@@ -125,35 +133,37 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     free = [each[0].free for each in passing if len(each) == 1 and each[0].free]
     if len(nearest) == 1 and nearest[0].free:
         most = [words for _, words in sorted(free, key=lambda each: -each[0])]
-        return f"{_wanted(spec.needs.gpus)}; {_listed(most)} {_are(*(number for number, _ in free))} free"
+        return f"{_wanted(shape_of(spec))}; {_listed(most)} {_are(*(number for number, _ in free))} free"
     return "; ".join(obstacle.text for obstacle in nearest)
 
 
-def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Flaw | None:
-    """Why a GPU does not match this shape. `reserved` has the words for reserved GPUs, by index."""
-    reading, index = gpu.reading, gpu.reading.index
+def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[GpuNumber, str] = NOBODY) -> Flaw | None:
+    """Why a GPU does not match this shape. `reserved` has the words for reserved GPUs, by number."""
+    reading, number = gpu.reading, gpu.reading.number
     total, free = reading.memory_total_mib, reading.memory_unused_mib
-    wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
-    if shape.rank(reading.name) is None:
-        return Flaw(index, "is", reading.name or "of unknown model", lasting=True)
+    wanted, beside = short_size(shape.gpu_memory), f"; {reserved[number]}" if number in reserved else ""
+    if shape.rank(reading.name, part=reading.parent is not None) is None:
+        return Flaw(number, "is", reading.profile or reading.name or "of unknown model", lasting=True)
+    if gpu.state == "partitioned":
+        return Flaw(number, "is", gpu.reason, lasting=True)
     if gpu.no_container and not shape.bare:
-        return Flaw(index, "is", f"excluded: {gpu.no_container}", lasting=True)
+        return Flaw(number, "is", f"excluded: {gpu.no_container}", lasting=True)
     if total is not None and total << 20 < shape.gpu_memory:
-        return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
+        return Flaw(number, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
         hint = "; add --share to run beside it" if shape.sharing.limit == 1 else ""
-        return Flaw(index, "is", f"foreign: {gpu.reason}{hint}{beside}")
+        return Flaw(number, "is", f"foreign: {gpu.reason}{hint}{beside}")
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
-            return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
+            return Flaw(number, "is", f"allocated: {gpu.reason}{more}{beside}")
     elif gpu.state == "excluded" and not gpu.no_container:
-        return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
+        return Flaw(number, "is", f"excluded: {gpu.reason}", lasting=True)
     elif gpu.state not in ("free", "foreign", "drained", "excluded"):  # a drained node is an obstacle of its own
-        return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
+        return Flaw(number, "is", f"{gpu.state}: {gpu.reason}{beside}")
     if free is not None and free << 20 < shape.gpu_memory:
         takes = _beside(gpu)
-        return Flaw(index, "has", f"{format_size(free << 20)} of free memory, not {wanted}{takes}{beside}")
-    return Flaw(index, "is", reserved[index]) if index in reserved else None
+        return Flaw(number, "has", f"{format_size(free << 20)} of free memory, not {wanted}{takes}{beside}")
+    return Flaw(number, "is", reserved[number]) if number in reserved else None
 
 
 # ---------------------------------------------------------------------- inside
@@ -227,20 +237,20 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
             yield Obstacle(f"needs {wanted} of memory; {left} of {has} is unallocated")
 
 
-def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) -> Iterable[Obstacle]:
     if shape.indices:
         return _exact_obstacles(node, shape, reserved)
     return _any_obstacles(node, shape, reserved) if shape.gpus and node.observation.sample else ()
 
 
-def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) -> Iterable[Obstacle]:
     # A vanished GPU comes last: another GPU may have its index now.
-    by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
-    missing = [index for index in shape.indices if index not in by_index]
+    by_number = {gpu.reading.number: gpu for gpu in reversed(node.gpus)}
+    missing = [number for number in shape.indices if number not in by_number]
     if node.state == "online":
-        yield from (Obstacle(f"{node.name} has no GPU {index}{_others(node)}", lasting=True) for index in missing)
+        yield from (Obstacle(_no_such(node, number), lasting=True) for number in missing)
     # The reason of a whole node is not repeated for each of its GPUs.
-    asked = [by_index[index] for index in shape.indices if index in by_index]
+    asked = [by_number[number] for number in shape.indices if number in by_number]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
     flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
     for lasting in (False, True):
@@ -249,16 +259,17 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> I
         )
 
 
-def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
-    flaws = [flaw for gpu in node.gpus if (flaw := flaw_of(gpu, shape, reserved))]
-    capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
-    free = len(node.gpus) - len(flaws)
-    wanted = _wanted(shape.gpus)
+def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) -> Iterable[Obstacle]:
+    gpus = _candidates(node, shape)
+    flaws = [flaw for gpu in gpus if (flaw := flaw_of(gpu, shape, reserved))]
+    capable = len(gpus) - sum(flaw.lasting for flaw in flaws)
+    free = len(gpus) - len(flaws)
+    wanted = _wanted(shape)
     sample = node.observation.sample
     if capable < shape.gpus and sample and sample.error is not None and sample.processes is None:
         return  # the node is degraded: a driver that did not answer may have more GPUs than it has listed
     if capable < shape.gpus:
-        why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
+        why = (*flaw_sentences(flaw for flaw in flaws if flaw.lasting), *_profiles(node, shape))
         match = f"only {capable}" if capable else "none"
         match += f" on {node.name} match{'es' if capable == 1 else ''}"
         yield Obstacle(f"{wanted}; {match}", lasting=True, details=why)
@@ -268,8 +279,30 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
         yield Obstacle(f"{wanted}; {amount} {_are(free)} free", details=why, free=(free, amount))
 
 
-def _wanted(gpus: int) -> str:
-    return f"needs {counted(gpus, 'GPU')}"
+def _candidates(node: Node, shape: Shape) -> list[Gpu]:
+    """The GPUs of a node that are worth a word: slices for who asks for one, whole GPUs for everybody else.
+
+    Who takes both hears nothing of a GPU that is there in slices.
+    """
+    divided = {gpu.reading.parent for gpu in node.gpus}
+    slices, whole = shape.slices, not shape.gpu_types or not all(map(is_slice_type, shape.gpu_types))
+    return [
+        gpu
+        for gpu in node.gpus
+        if (slices if gpu.reading.parent else whole and not (slices and gpu.reading.uuid in divided))
+    ]
+
+
+def _profiles(node: Node, shape: Shape) -> tuple[str, ...]:
+    """For who asks for slices of a type: that there are none, or that whole GPUs are not meant."""
+    if not shape.slices or any(gpu.reading.parent for gpu in node.gpus):
+        return ()
+    return (f"{node.name} has no slices of GPUs",) if shape.gpu_types else ()
+
+
+def _wanted(shape: Shape) -> str:
+    only = shape.gpu_types and all(map(is_slice_type, shape.gpu_types))
+    return f"needs {counted(shape.gpus, 'slice' if only else 'GPU')}"
 
 
 def _are(*counts: float) -> str:
@@ -284,9 +317,17 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _others(node: Node) -> str:
-    indices = sorted({gpu.reading.index for gpu in node.gpus})
-    return f", only GPU{'s' * (len(indices) > 1)} {format_indices(indices)}" if indices else " and no others"
+def _no_such(node: Node, number: GpuNumber) -> str:
+    """That a GPU or slice does not exist, and which ones do."""
+    gpu, part = parts_of(number)
+    whole = [each.reading for each in node.gpus if each.reading.parent is None]
+    if part >= 0 and (its := next((each for each in whole if each.index == gpu), None)):
+        slices = [each.reading.number for each in node.gpus if each.reading.parent == its.uuid]
+        others = f", only {format_indices(slices)}" if slices else "; it is not divided into slices"
+        return f"GPU {gpu} of {node.name} has no slice {number}{others}"
+    indices = sorted({each.index for each in whole})
+    others = f", only GPU{'s' * (len(indices) > 1)} {format_indices(indices)}" if indices else " and no others"
+    return f"{node.name} has no GPU {number}{others}"
 
 
 def _tasks(node: Node) -> str:

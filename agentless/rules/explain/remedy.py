@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node
+from agentless.model.scheduling.needs import SLICE_TYPE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.units import GPU_MEMORY, MEMORY, SIZE_UNITS, format_duration, parse_duration, short_duration
@@ -74,6 +75,10 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
     needs = spec.needs
     if needs.indices:
         others = replace(needs, indices=())
+        if any(isinstance(number, str) for number in needs.indices):
+            others = replace(others, gpu_types=(SLICE_TYPE,))
+            yield f"--gpus {needs.gpus} --gpu-type {SLICE_TYPE} (any slice)", replace(spec, needs=others)
+            others = replace(others, gpu_types=())
         yield f"--gpus {needs.gpus} (any GPU{'s' * (needs.gpus > 1)})", replace(spec, needs=others)
     else:
         for gpus in range(needs.gpus - 1, 0, -1):
@@ -84,8 +89,10 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
             if GPU_MEMORY.least <= size < needs.gpu_memory:
                 yield f"--gpu-memory {words}", replace(spec, needs=replace(needs, gpu_memory=size))
     if needs.gpu_types:
-        for name in sorted({reading.name for reading in readings if reading.name}):
+        for name in sorted({reading.profile or reading.name for reading in readings if reading.name}):
             yield f"--gpu-type {name!r}", replace(spec, needs=replace(needs, gpu_types=(name,)))
+    elif needs.gpus == 1 and not needs.indices and any(reading.parent for reading in readings):
+        yield f"--gpu-type {SLICE_TYPE} (a slice)", replace(spec, needs=replace(needs, gpu_types=(SLICE_TYPE,)))
     if needs.gpus and not spec.share and needs.gpu_share == 1:
         yield "--share", replace(spec, share=True)
     host = node.observation.host

@@ -26,6 +26,8 @@ REMEMBERED = 2 * MOST_GPUS
 """The most recorded GPUs of a node: all that it can have, and as many that it had. The oldest stay."""
 CHANGES = 2 * MOST_GPUS
 """The most UUIDs that a node may report within `CHANGES_WITHIN` seconds: all its GPUs may be replaced once."""
+PARTS = 8 * MOST_GPUS
+"""Likewise of parts of its GPUs, which people may configure several times."""
 CHANGES_WITHIN = 3600.0
 
 
@@ -34,9 +36,10 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
 
     Records would grow with each of them, and no task could start on one.
     """
-    here = {reading.uuid: now for reading in sample.gpus}
+    here = {f"{each.parent}/{each.uuid}" if each.parent else each.uuid: now for each in sample.gpus}
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
-    if len(lately | here) <= CHANGES:
+    parts = sum("/" in each for each in lately | here)
+    if parts <= PARTS and len(lately | here) - parts <= CHANGES:
         return lately | here, sample
     look = f"; run {sample.lister} on the node twice and compare" if sample.lister else ""
     error = f"its GPUs keep changing their UUIDs ({CHANGES} within an hour){look}"
@@ -49,15 +52,16 @@ def looked(
     """The record of a node, updated from a sample. The same object if nothing has changed.
 
     The record of a GPU moves with it to another node, or to a new name of its node. If none of the GPUs is there, the
-    name is another machine's now, and of the missing ones only those that are excluded stay in the record.
+    name is another machine's now, and of the missing ones only those that are excluded stay in the record. Parts of
+    GPUs are not recorded: they come and go as people configure them.
     """
     record = records.get(node, NodeRecord())
-    here = {reading.uuid: reading for reading in sample.gpus}
+    here = {reading.uuid: reading for reading in sample.whole}
     known = dict(record.gpus)
     if here and not here.keys() & known.keys():
         # None of the GPUs is there: this is another machine, and they have not vanished.
         known = {uuid: gpu for uuid, gpu in known.items() if gpu.troubles}
-    for reading in sample.gpus:
+    for reading in sample.whole:
         if reading.uuid not in known:
             moved = (other.gpus[reading.uuid] for other in records.values() if reading.uuid in other.gpus)
             known[reading.uuid] = next(moved, GpuRecord(_lasting(reading)))
@@ -88,7 +92,7 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
         vanished = [Gpu(gpu.reading, "unknown") for uuid, gpu in ill.items() if uuid not in there]
         # If the driver reports no GPU at all, a missing one is not shown.
         gpus = (*node.gpus, *(vanished if node.observation.sample else ()))
-        node = replace(node, gpus=tuple([_out(gpu, ill.get(gpu.reading.uuid)) for gpu in gpus]))
+        node = replace(node, gpus=tuple([_out(gpu, ill.get(gpu.reading.gpu)) for gpu in gpus]))
     if record.drain is None:
         return node
     words = drain_words(record.drain)

@@ -19,6 +19,7 @@ from agentless.model.units import format_size
 from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
+from agentless.rules.nodes.parts import with_parts
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
 from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
@@ -100,6 +101,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.ends_within,
         spec.needs.sharing,
         placement.numa,
+        placement.parents,
     )
 
 
@@ -115,6 +117,7 @@ def _claimed(container: Container, claim: Claim, task: str) -> Allocation:
         claim.limit,
         claim.sharing,
         claim.numa,
+        claim.parents,
     )
 
 
@@ -142,20 +145,24 @@ def _node(
     for process in (sample.processes or ()) if sample else ():
         processes[process.gpu_uuid].append(process)
     known = sample is not None and sample.processes is not None and (state == "online" or trial is not None)
-    gpus = tuple(
-        _gpu(
-            config,
-            reading,
-            tuple(claims.holders[reading.uuid].values()),
-            tuple(processes[reading.uuid]),
-            claims.inside[reading.uuid],
-            reading.uuid in claims.shared,
-            known,
-            reason,
-            homes.get(reading.uuid, config.name),
-            why_no_container(config, seen.engine, reading),
-        )
-        for reading in (with_memory(each, seen) for each in (sample.gpus if sample else ()))
+    gpus = with_parts(
+        config.name,
+        [
+            _gpu(
+                config,
+                reading,
+                claims.of(reading),
+                tuple(processes[reading.uuid]),
+                {**claims.inside[reading.parent or ""], **claims.inside[reading.uuid]},
+                reading.uuid in claims.shared,
+                known,
+                reason,
+                homes.get(reading.gpu, config.name),
+                why_no_container(config, seen.engine, reading),
+            )
+            for reading in (with_memory(each, seen) for each in (sample.gpus if sample else ()))
+        ],
+        claims.parts,
     )
     allocations = tuple(claims.allocations.values())
     starts = [container.here(container.started_at) for container in containers]
@@ -167,7 +174,7 @@ class _Claims:
     """Who claims a node: the tasks that are `held` there, and its live containers.
 
     `allocations` are by task; `holders` by GPU and task; `inside` by GPU and container, each with its task. The GPUs
-    in `shared` are claimed beside processes of others.
+    in `shared` are claimed beside processes of others. `parts` are holders of parts, by the GPU and the part.
     """
 
     def __init__(
@@ -180,12 +187,27 @@ class _Claims:
         self.holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
         self.inside: dict[str, dict[str, str]] = defaultdict(dict)
         self.shared: set[str] = set()
+        self.parts: dict[str, dict[str, list[Allocation]]] = defaultdict(lambda: defaultdict(list))
         for allocation in held.values():
             for uuid in allocation.gpu_uuids:
                 self.holders[uuid][allocation.task] = allocation
         for container in containers:
             if container.live and (claim := claim_of(container)):
                 self._add(container, claim, called(container, claim))
+        for allocation in self.allocations.values():
+            for uuid, gpu in zip(allocation.gpu_uuids, allocation.parents, strict=False):
+                if gpu:
+                    self.parts[gpu][uuid].append(allocation)
+
+    def of(self, reading: GpuReading) -> tuple[Allocation, ...]:
+        """The holders of a GPU: a part of it is held by who has all of it, too, and all of it by who has a part."""
+        found = self.holders[reading.uuid]
+        if reading.parent is not None:
+            found = {**self.holders[reading.parent], **found}
+        elif reading.uuid in self.parts and not reading.mig:
+            parts = self.parts[reading.uuid].values()
+            found = {**found, **{one.task: one for several in parts for one in several}}
+        return tuple(found.values())
 
     def _add(self, container: Container, claim: Claim, task: str) -> None:
         claimed = self.allocations.setdefault(task, _claimed(container, claim, task))
@@ -236,6 +258,8 @@ def _gpu(
         return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
+    elif reading.mig and not holders:
+        state, reason = "partitioned", reading.barred
     elif holders:
         state, reason = "allocated", _held(holders)
         if strangers and found:
@@ -282,7 +306,7 @@ def _unknown(config: NodeConfig, reading: GpuReading, known: bool, node_reason: 
         return node_reason or "cannot read its processes"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
-    return reading.barred or why_unlisted(reading, config)
+    return reading.barred or ("in MIG mode" if reading.mig else "") or why_unlisted(reading, config)
 
 
 def describe(process: GpuProcess) -> str:

@@ -17,7 +17,7 @@ _ENGINE = "engine "
 
 def marks(seen: Observation) -> tuple[str, ...]:
     """The marks that a node reports."""
-    found = [reading.uuid for reading in seen.sample.gpus] if seen.sample else []
+    found = [reading.uuid for reading in seen.sample.whole] if seen.sample else []
     if seen.engine and seen.engine.id and seen.host and seen.host.boot:
         found.append(f"{_ENGINE}{seen.engine.id} {seen.host.boot}")
     return tuple(found)
@@ -37,7 +37,7 @@ class Boot:
 
 def boot_of(seen: Observation) -> Boot | None:
     """The current boot of a node. None if it is not reported, or nothing identifies the machine."""
-    machine = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
+    machine = {reading.uuid for reading in seen.sample.whole} if seen.sample else set()
     machine |= {seen.engine.id} if seen.engine and seen.engine.id else set()
     return Boot(seen.host.boot, frozenset(machine)) if machine and seen.host and seen.host.boot else None
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TypeVar
 
+from agentless.model.nodes.device import parts_of
 from agentless.model.nodes.gpu import GpuTopology
 from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Shape
@@ -26,19 +27,23 @@ def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list
     if len(gpus) < shape.gpus:
         return None
     if shape.indices:
-        by_index = {gpu.index: gpu for gpu in gpus}
-        return [by_index[index] for index in shape.indices] if len(by_index) == shape.gpus else None
+        by_number = {gpu.number: gpu for gpu in gpus}
+        return [by_number[number] for number in shape.indices] if len(by_number) == shape.gpus else None
     if len(gpus) == shape.gpus:
         return gpus
-    if shape.gpu_types:
-        worst = sorted([shape.rank(gpu.name) or 0 for gpu in gpus])[shape.gpus - 1]
-        gpus = [gpu for gpu in gpus if (shape.rank(gpu.name) or 0) <= worst]
+    if shape.gpu_types or shape.slices:
+        worst = sorted([_rank(gpu, shape) for gpu in gpus])[shape.gpus - 1]
+        gpus = [gpu for gpu in gpus if _rank(gpu, shape) <= worst]
     alike = _groups(gpus, lambda gpu: (gpu.total, gpu.name))
-    ranked = _groups(gpus, lambda gpu: (shape.rank(gpu.name) or 0, ""))
+    ranked = _groups(gpus, lambda gpu: (_rank(gpu, shape), ""))
     for groups in (alike, ranked):
         if enough := [key for key in groups if len(groups[key]) >= shape.gpus]:
             return _joined(groups[min(enough)], shape, topology)
-    return _near(sorted(gpus, key=lambda gpu: shape.rank(gpu.name) or 0)[: shape.gpus], shape)
+    return _near(sorted(gpus, key=lambda gpu: _rank(gpu, shape))[: shape.gpus], shape)
+
+
+def _rank(gpu: GpuTimeline, shape: Shape) -> int:
+    return shape.rank(gpu.name, part=gpu.parent is not None) or 0
 
 
 def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
@@ -49,11 +54,11 @@ def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
             group[0].numa != shape.numa,
             len(group) < shape.gpus,
             abs(len(group) - shape.gpus),
-            group[0].index,
+            _place(group[0]),
         ),
     )
     found = [gpu for group in groups for gpu in group][: shape.gpus]
-    return sorted(found, key=lambda gpu: gpu.index)
+    return sorted(found, key=_place)
 
 
 def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
@@ -66,12 +71,12 @@ def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> lis
     near = _near(gpus, shape)
     if len(gpus) == shape.gpus:
         return near
-    gpus = sorted(gpus, key=lambda gpu: gpu.index)
+    gpus = sorted(gpus, key=_place)
     links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(gpus, 2)])
     if len(set(links)) < 2:  # all are as near to each other
         return near
-    at = {gpu.index: place for place, gpu in enumerate(gpus)}
-    places = _nearest(links, tuple([gpu.numa for gpu in gpus]), shape.numa, tuple([at[s.index] for s in near]))
+    at = {gpu.uuid: place for place, gpu in enumerate(gpus)}
+    places = _nearest(links, tuple([gpu.numa for gpu in gpus]), shape.numa, tuple([at[s.uuid] for s in near]))
     return [gpus[place] for place in places]
 
 
@@ -121,6 +126,10 @@ def _nearest(
         if better == found:
             return found
         found = better
+
+
+def _place(gpu: GpuTimeline) -> tuple[int, int]:
+    return parts_of(gpu.number)
 
 
 def _groups(gpus: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:

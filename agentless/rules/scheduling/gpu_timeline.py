@@ -17,7 +17,8 @@ class GpuTimeline:
 
     `taken` has a (begin, end, sharing) for each user, in Unix seconds. If the GPU is `closed`, no task may join those
     that have it, whatever their terms. If it is not `listed`, containers cannot get it. If it is `foreign`, processes
-    outside agentless use it: they are the first entry of `taken`, and have no end.
+    outside agentless use it: they are the first entry of `taken`, and have no end. A part of a
+    GPU has a `parent`, and the `index` of that GPU.
     """
 
     __slots__ = (
@@ -28,6 +29,8 @@ class GpuTimeline:
         "listed",
         "name",
         "numa",
+        "number",
+        "parent",
         "taken",
         "total",
         "utilization",
@@ -38,6 +41,8 @@ class GpuTimeline:
     def __init__(self, gpu: Gpu, numa: int | None) -> None:
         reading = gpu.reading
         self.index = reading.index
+        self.number = reading.number
+        self.parent = reading.parent
         self.uuid = reading.uuid
         self.vendor = reading.vendor
         self.name = reading.name or ""
@@ -50,6 +55,11 @@ class GpuTimeline:
         self.closed = bool(gpu.closed)
         self.listed = not gpu.no_container
         self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
+
+    @property
+    def rated(self) -> tuple[str, int, bool]:
+        """Its name, its memory in bytes, and whether it is a part of a GPU: what makes it good for a task."""
+        return self.name, self.total, self.parent is not None
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:
         """The first time from now on at which a task with these terms could have it, if only for a moment."""

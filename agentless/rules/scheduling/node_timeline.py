@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from agentless.model.nodes.cluster import Node
-from agentless.model.nodes.gpu import GpuTopology
+from agentless.model.nodes.cluster import Allocation, Node
+from agentless.model.nodes.gpu import GpuReading, GpuTopology
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.nodes.cgroup_limits import lacking
@@ -29,8 +29,8 @@ SOON = 1.0
 NOTHING: Mapping[str, float] = {}
 """No estimated lengths."""
 
-Kinds = tuple[tuple[str, int, int], ...]
-"""The GPUs of a node by name, memory (bytes) and number."""
+Kinds = tuple[tuple[str, int, bool, int], ...]
+"""The GPUs of a node by name, memory (bytes), whether they are parts of GPUs, and number."""
 
 
 class NodeTimeline:
@@ -61,21 +61,35 @@ class NodeTimeline:
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
         self.topology = node.observation.topology or GpuTopology()
+        places = {gpu.reading.uuid: near.get(gpu.reading.pci_bus_id or "") for gpu in node.gpus}
         self.gpus = [
-            GpuTimeline(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
+            GpuTimeline(gpu, self._numa(gpu.reading, places))
             for gpu in node.gpus
-            if gpu.state not in ("unknown", "excluded", "unhealthy") or (gpu.state == "excluded" and gpu.no_container)
+            if gpu.state not in ("unknown", "excluded", "unhealthy", "partitioned")
+            or (gpu.state == "excluded" and gpu.no_container)
         ]
-        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus])
-        self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
+        self._parts = [gpu for gpu in self.gpus if gpu.parent is not None]
+        counts = Counter([gpu.rated for gpu in self.gpus])
+        self.kinds: Kinds = tuple([(*rated, count) for rated, count in counts.items()])
         by_uuid = {gpu.uuid: gpu for gpu in self.gpus}
         for allocation in node.allocations:
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
-            gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            gpus = self._held(allocation, by_uuid)
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
             self._put(gpus, Load(-math.inf, end, *wants, sure=learned is None))
+
+    def _held(self, allocation: Allocation, by_uuid: Mapping[str, GpuTimeline]) -> list[GpuTimeline]:
+        """The GPUs of an allocation, with the parts of those and the GPUs of its parts: nobody else can have these."""
+        gpus = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+        gpus += [by_uuid[uuid] for uuid in dict.fromkeys(allocation.parents) if uuid in by_uuid]
+        return gpus + [gpu for gpu in self._parts if gpu.parent in allocation.gpu_uuids]
+
+    def _numa(self, reading: GpuReading, places: Mapping[str, int | None]) -> int | None:
+        """The NUMA node of a GPU, or of the one that it is a part of, by the kernel, else by the driver."""
+        near = places.get(reading.gpu)
+        return self.topology.numa.get(reading.index) if near is None else near
 
     # ----------------------------------------------------------------- reading
 
@@ -88,11 +102,12 @@ class NodeTimeline:
 
     def suited(self, shape: Shape, *, later: bool) -> list[GpuTimeline]:
         """The GPUs of the right type with enough memory: in total, and unless `later`, also free now."""
+        plain = not (shape.gpu_types or shape.slices or shape.indices)
         return [
             gpu
             for gpu in self.gpus
-            if (not shape.indices or gpu.index in shape.indices)
-            and (not shape.gpu_types or shape.rank(gpu.name) is not None)
+            if (not shape.indices or gpu.number in shape.indices)
+            and (gpu.parent is None if plain else shape.rank(gpu.name, part=gpu.parent is not None) is not None)
             and gpu.total >= shape.gpu_memory
             and (later or gpu.free >= shape.gpu_memory)
             and (shape.bare or gpu.listed)
@@ -174,8 +189,8 @@ class NodeTimeline:
         """The same for each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:
             return (self.open_to(sharing),)
-        counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
-        return tuple([counts[name, total] for name, total, _ in self.kinds])
+        counts = Counter([gpu.rated for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
+        return tuple([counts[name, total, part] for name, total, part, _ in self.kinds])
 
     @property
     def unsure(self) -> bool:
@@ -201,12 +216,13 @@ class NodeTimeline:
             self.closed = self.node.reason  # one trial at a time
         placement = Placement(
             node=self.name,
-            gpus=tuple(gpu.index for gpu in gpus),
+            gpus=tuple(gpu.number for gpu in gpus),
             gpu_uuids=tuple(gpu.uuid for gpu in gpus),
             cpus=numa.cpus if numa else None,
             numa=numa.id if numa else None,
             gpu_total=min(gpu.total for gpu in gpus) if shape.sharing.limit > 1 else 0,
             vendor=next((gpu.vendor or None for gpu in gpus), None),
+            parents=tuple(gpu.parent or "" for gpu in gpus) if any(gpu.parent for gpu in gpus) else (),
         )
         return placement, self.put(shape, amounts, gpus, self.now, numa=placement.numa)
 
@@ -273,7 +289,7 @@ class NodeTimeline:
 
     def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task from `begin` to `end`, and not reserved for others."""
-        if any(each.covers(gpu.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+        if any(each.covers(gpu.number) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
         return gpu.is_open(begin, end, shape.sharing)
 

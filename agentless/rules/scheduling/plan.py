@@ -260,7 +260,7 @@ def _is_afterwards(place: _Place, owner: str) -> bool:
         each.begin <= place.node.now < each.end <= place.load.begin
         and each.lets(owner)
         and not each.lets(place.shape.owner)
-        and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.index) for gpu in place.gpus))
+        and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.number) for gpu in place.gpus))
         for each in place.node.reservations
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from agentless.errors import Refused, Unreachable, UsageError
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Allocation, Node
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.scheduling.reservation import Reservation
 
 SHOWN_BEFORE = 86400.0
@@ -35,7 +36,7 @@ def check_reservation(new: Reservation, others: Iterable[Reservation], node: Nod
         )
     if new.begin < now - LATE:
         raise UsageError(f"the start, {format_moment(new.begin)}, has passed; choose a later time, or now")
-    known = {gpu.reading.index for gpu in node.gpus}
+    known = {gpu.reading.number for gpu in node.gpus}
     if missing := [index for index in new.gpus if index not in known]:
         if node.state == "online":
             raise Refused(f"{new.target}: no GPU {missing[0]}; list GPUs with: agentless gpus {node.name}")
@@ -51,7 +52,7 @@ def check_reservation(new: Reservation, others: Iterable[Reservation], node: Nod
 
 def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
     """The tasks of others that may still run when it begins, in words. They are not stopped."""
-    reserved = {gpu.reading.uuid for gpu in node.gpus if reservation.covers(gpu.reading.index)}
+    reserved = {gpu.reading.uuid for gpu in node.gpus if reservation.covers(gpu.reading.number)}
     return tuple(
         _may_stay(allocation)
         for allocation in node.allocations
@@ -61,7 +62,7 @@ def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
     )
 
 
-def notice(node: Node, gpu: int, now: float) -> str | None:
+def notice(node: Node, gpu: GpuNumber, now: float) -> str | None:
     """The notice for a GPU that is reserved now or within a day, else None."""
     soon = [each for each in node.reservations if each.covers(gpu) and each.begin <= now + SHOWN_BEFORE]
     return str(soon[0]) if soon else None

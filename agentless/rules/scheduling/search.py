@@ -186,12 +186,12 @@ class Search:
         if len(kinds) < 2:
             return self._kinds[kinds]
         if (kinds, counts) not in self._hopes:
-            open_ = [(name, total, count) for (name, total, _), count in zip(kinds, counts, strict=True)]
+            open_ = [(*kind[:3], count) for kind, count in zip(kinds, counts, strict=True)]
             self._hopes[kinds, counts] = _worth(open_, self._shape)
         return self._hopes[kinds, counts]
 
     def _worth_of(self, gpus: Sequence[GpuTimeline]) -> _Worth:
-        rank = max([self._shape.rank(gpu.name) or 0 for gpu in gpus], default=0)
+        rank = max([self._shape.rank(gpu.name, part=gpu.parent is not None) or 0 for gpu in gpus], default=0)
         return rank, sum([gpu.total - self._shape.gpu_memory for gpu in gpus])
 
 
@@ -224,12 +224,12 @@ class Searches:
             search.forget()
 
 
-def _worth(kinds: Iterable[tuple[str, int, int]], shape: Shape) -> _Worth | None:
+def _worth(kinds: Iterable[tuple[str, int, bool, int]], shape: Shape) -> _Worth | None:
     """The result of `choose` for these counts by kind, of one model if possible. None if too few match."""
     fit = [
         (rank, total, count)
-        for name, total, count in kinds
-        if total >= shape.gpu_memory and (rank := shape.rank(name)) is not None
+        for name, total, part, count in kinds
+        if total >= shape.gpu_memory and (rank := shape.rank(name, part=part)) is not None
     ]
     fit.sort()
     worst, memory, missing = 0, 0, shape.gpus

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.scheduling.needs import is_type
+from agentless.model.scheduling.needs import is_slice_type, is_type
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
@@ -16,7 +17,8 @@ class Shape:
     """The needs of a task as a key for lookups: `on` are pairs, `gpu_memory` is 0 for any.
 
     Cores, memory and time are `Amounts`: a node with capacity for more has capacity for less. `bare` is a task that
-    runs on the node itself. `owner` is only set for owners with a reservation, since it makes no difference for others.
+    runs on the node itself, `slices` one that can have a slice of a GPU. `owner` is only set for owners with a
+    reservation, since it makes no difference for others.
     """
 
     gpus: int
@@ -26,24 +28,31 @@ class Shape:
     exclude: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
     numa: int | None
-    indices: tuple[int, ...]
+    indices: tuple[GpuNumber, ...]
     exclusive: bool
     policy: str | None
     sharing: Sharing
     owner: str = ""
     env: bool = False
     bare: bool = False
+    slices: bool = False
 
     @property
     def share(self) -> bool:
         """Whether processes outside agentless may be on its GPUs."""
         return self.sharing.strangers
 
-    def rank(self, name: str | None) -> int | None:
-        """The preference for a GPU of this model, 0 is the best. None if it does not match."""
-        if not self.gpu_types:
+    def rank(self, name: str | None, *, part: bool = False) -> int | None:
+        """The preference for a GPU of this model, or a `part` of one; 0 is the best. None if it does not match.
+
+        A slice is only given to who asks for one, and then before a whole GPU.
+        """
+        if self.indices:
             return 0
-        return next((rank for rank, pattern in enumerate(self.gpu_types) if is_type(name, pattern)), None)
+        if not self.gpu_types:
+            return int(self.slices) if not part else 0 if self.slices else None
+        patterns = enumerate(self.gpu_types)
+        return next((rank for rank, each in patterns if is_slice_type(each) == part and is_type(name, each)), None)
 
     def rules_out(self, node: NodeConfig) -> str:
         """Why this node is not among the requested ones, in words. Empty if it is."""
@@ -100,4 +109,5 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         owner,
         spec.image_id is not None,
         spec.on_node_itself,
+        needs.slices,
     )

@@ -159,6 +159,11 @@ def gpu_view(
         desktop=gpu.desktop,
         assumed=gpu.assumed,
         unified=reading.unified,
+        kind=reading.kind,
+        number=reading.number,
+        parent=reading.parent,
+        part=reading.part,
+        profile=reading.profile,
     )
 
 
@@ -188,7 +193,7 @@ def node_view(node: Node) -> NodeView:
         name=node.name,
         state=node.state,
         reason=node.reason,
-        gpus=sum(gpu.home is None for gpu in node.gpus),
+        gpus=sum(gpu.home is None and not gpu.reading.mig for gpu in node.gpus),
         gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,
@@ -231,6 +236,8 @@ def _numa(node: Node) -> tuple[NumaView, ...]:
     near = {bus: each.id for each in numa for bus in each.gpus}
     gpus = defaultdict[int | None, list[int]](list)
     for gpu in node.gpus if numa else ():
+        if gpu.reading.parent is not None:
+            continue
         index = gpu.reading.index
         by_driver = seen.topology.numa.get(index) if seen.topology else None
         gpus[near.get(gpu.reading.pci_bus_id or "", by_driver)].append(index)

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, process_words, unix_time
+from agentless.client.words import WAITING, gpu_number, gpu_place, process_words, unix_time
+from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 
 Row = dict[str, Any]
@@ -89,7 +90,7 @@ class ClusterState:
         """All GPUs by node and index; those of silent nodes without their numbers, which are old."""
         silent = {name for name in self.nodes if self.is_silent(name)}
         gpus = [{**gpu, **dict.fromkeys(_NUMBERS)} if gpu["node"] in silent else gpu for gpu in self.gpus.values()]
-        return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), gpu["index"]))
+        return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), parts_of(gpu_number(gpu))))
 
     def is_silent(self, name: str | None) -> bool:
         """Whether a node does not answer, so that its present state is unknown."""
@@ -121,7 +122,7 @@ class ClusterState:
         bad = {node["name"] for node in self.nodes.values() if is_bad(node)}
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
             if is_ill(gpu) and gpu["node"] not in bad:
-                found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
+                found += [(gpu_place(gpu), f"{gpu['state']}: {gpu['reason']}")]
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"

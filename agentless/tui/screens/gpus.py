@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import gpu_model, memory_in_use
+from agentless.client.words import gpu_column, gpu_number, memory_in_use
+from agentless.model.nodes.device import parts_of
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -22,9 +23,9 @@ class Gpus(View):
 
     def columns(self) -> Sequence[TableColumn]:
         return (
-            TableColumn("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), gpu["index"])),
-            TableColumn("GPU", lambda gpu: str(gpu["index"]), lambda gpu: gpu["index"], right=True),
-            TableColumn("MODEL", gpu_model, rank=3),
+            TableColumn("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), parts_of(gpu_number(gpu)))),
+            TableColumn("GPU", lambda gpu: str(gpu_number(gpu)), lambda gpu: parts_of(gpu_number(gpu)), right=True),
+            TableColumn("MODEL", gpu_column, rank=3),
             TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
             TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             TableColumn("TREND", self._trend, rank=5),

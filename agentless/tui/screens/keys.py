@@ -48,6 +48,7 @@ _SIGNS = (
     (f"{SIGNS['foreign']}", "foreign: used by a process outside agentless"),
     (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or node unreachable"),
     (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained; reserved; excluded by the inventory"),
+    (f"{SIGNS['partitioned']}", "in slices, which follow it"),
     ("second column  ^", "memory in use; hot"),
 )
 

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
-from agentless.client.words import gpu_model, ran, where
+from agentless.client.words import gpu_model, gpu_place, ran, where
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
@@ -116,7 +116,7 @@ class Overview(Container):
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
         state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
-        about = f"{gpu['node']}::{gpu['index']}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
+        about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         self._line.update(printable(about))
 
 

@@ -60,7 +60,9 @@ class Summary(Static):
         if gone := self._cluster.gone:
             more = "; press S to start it" if self._cluster.stopped else ""
             return content((f" {gone}{more} ", "$text-error reverse"))
-        gpus, tasks = self._cluster.gpus.values(), self._cluster.tasks.values()
+        rows, tasks = self._cluster.gpus.values(), self._cluster.tasks.values()
+        divided = {gpu.get("parent") for gpu in rows}  # their slices count, not they
+        gpus = [gpu for gpu in rows if gpu["state"] != "partitioned" and gpu["uuid"] not in divided]
         parts: list[str | tuple[str, str]] = [" "]
         if self.app.read_only:  # type: ignore[attr-defined]
             parts += [("read only", "dim"), " │ "]

@@ -13,11 +13,12 @@ STATES = {
     "assigning": "warn", "paused": "warn", "pending": "warn", "scheduled": "warn", "degraded": "warn",
     "stopped": "warn", "drained": "warn", "lost": "bad", "failed": "bad", "killed": "bad", "killed_oom": "bad",
     "timeout": "bad", "offline": "bad", "unhealthy": "bad", "unknown": "bad", "foreign": "odd", "allocated": "held",
-    "cancelled": "dim", "excluded": "dim", "reserved": "dim",
+    "cancelled": "dim", "excluded": "dim", "reserved": "dim", "partitioned": "dim",
 }  # fmt: skip
 """The style of each state."""
 SIGNS = {
     "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
+    "partitioned": "/",
 }  # fmt: skip
 """The signs of GPUs without a task; one with a task shows the height of its utilisation."""
 UNMEASURED = "T"

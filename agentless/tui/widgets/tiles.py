@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.client.words import cores_in_use, gpu_model
+from agentless.client.words import cores_in_use, gpu_model, gpu_number
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -176,7 +176,7 @@ class Tiles(Lines):
         if part == 0:
             hot = (gpu["temperature_c"] or 0) >= look.HOT
             numbers = f"{look.of(gpu['temperature_c'], 'C')} {look.of(gpu['power_w'], 'W')}"
-            left = fitted(f"{gpu['index']} {state}", max(0, width - len(numbers)))
+            left = fitted(f"{gpu_number(gpu)} {state}", max(0, width - len(numbers)))
             return [(left, style + chosen), (numbers, ("bad" if hot else "") + chosen), (" ", "")]
         if part == 1:
             value = gpu["utilization_pct"]
@@ -192,7 +192,7 @@ class Tiles(Lines):
         used, memory = gpu["utilization_pct"], look.memory_share(gpu)
         hot = (gpu["temperature_c"] or 0) >= look.HOT
         pieces: list[Piece] = [
-            (f"{gpu['index']:>3} ", f"{style} {chosen}"),
+            (f"{gpu_number(gpu):>3} ", f"{style} {chosen}"),
             *look.bar(None if used is None else used / 100, 8, style),
             (f"{look.of(used, '%'):>5}  ", ""),
             *look.bar(memory, 8, style),

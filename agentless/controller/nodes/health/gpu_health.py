@@ -10,9 +10,11 @@ from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
 from agentless.ports import Clock
 from agentless.rules.nodes.gpu_exclusion import looked, with_external
+from agentless.rules.nodes.parts import removed_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class GpuHealth:
         self._homes = homes
         self._ledger = ledger
         self._clock = clock
+        self._removed: dict[str, frozenset[tuple[str, str]]] = {}
 
     def on_inventory(self, inventory: Inventory) -> None:
         """Use its health policy."""
@@ -42,8 +45,9 @@ class GpuHealth:
         known = self._records.known
         if seen.error is not None or seen.sample is None:
             return Examined(known.get(node))
+        self._look_for_slices(node, seen.sample)
         before = self._records.of(node)
-        own = tuple(reading for reading in seen.sample.gpus if self._homes.known.get(reading.uuid, node) == node)
+        own = tuple(reading for reading in seen.sample.gpus if self._homes.known.get(reading.gpu, node) == node)
         sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
         tasks = self._ledger.tasks.on_node(node)
         held = {uuid for task in tasks if task.placement for uuid in task.placement.gpu_uuids}
@@ -58,6 +62,21 @@ class GpuHealth:
         if happened:
             self._records.flush()
         return Examined(after, happened)
+
+    def _look_for_slices(self, node: str, sample: GpuSample) -> None:
+        """Tell the tasks whose slice of a GPU is gone, each once. Slices go when people reconfigure a GPU."""
+        if sample.error is not None:
+            return
+        removed = {
+            (task.id, uuid): (task, number)
+            for task in self._ledger.tasks.on_node(node)
+            if task.placement
+            for uuid, number in removed_slices(task.placement, sample)
+        }
+        for key, (task, number) in removed.items():
+            if key not in self._removed.get(node, ()):
+                self._ledger.publish(task, "unhealthy", f"GPU {number}: disappeared; its GPU was reconfigured")
+        self._removed[node] = frozenset(removed)
 
     def _changes(self, node: str, before: GpuRecord | None, gpu: GpuRecord) -> Iterable[tuple[str, str]]:
         known = before.troubles if before else ()

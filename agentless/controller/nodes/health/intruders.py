@@ -24,5 +24,5 @@ class Intruders:
                 tasks.intruders[task.id] = found
             for process in found:
                 if process.pid not in known:
-                    index = next(gpu.reading.index for gpu in node.gpus if gpu.reading.uuid == process.gpu_uuid)
-                    self._ledger.publish(task, "intruded", f"{describe(process)} uses GPU {index}")
+                    number = next(gpu.reading.number for gpu in node.gpus if gpu.reading.uuid == process.gpu_uuid)
+                    self._ledger.publish(task, "intruded", f"{describe(process)} uses GPU {number}")

@@ -32,7 +32,9 @@ def driver(node: Node) -> Check:
         )
         return Check(DRIVER, "warning", "no GPU", wrong, "command -v nvidia-smi && nvidia-smi -L", why)
     version = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
-    words = counted(len(sample.gpus), "GPU") + (f", driver {version}" if version else "")
+    slices = len(sample.gpus) - len(sample.whole)
+    words = counted(len(sample.whole), "GPU") + (f" with {counted(slices, 'slice')}" if slices else "")
+    words += f", driver {version}" if version else ""
     return ok(DRIVER, words if sample.gpus else "no GPU: CPU tasks only")
 
 
@@ -55,11 +57,11 @@ def numa(node: Node) -> Iterator[Check]:
         return
     by_bus = {bus: each.id for each in host.numa for bus in each.gpus}
     places: dict[int, list[int]] = {}
-    for gpu in sample.gpus:
+    for gpu in sample.whole:
         if gpu.pci_bus_id in by_bus:
             places.setdefault(by_bus[gpu.pci_bus_id], []).append(gpu.index)
     seen = "; ".join(f"node {place} has GPU {format_indices(gpus)}" for place, gpus in sorted(places.items()))
-    unknown = [gpu.index for gpu in sample.gpus if gpu.pci_bus_id not in by_bus]
+    unknown = [gpu.index for gpu in sample.whole if gpu.pci_bus_id not in by_bus]
     words = f"{len(host.numa)} NUMA nodes" + (f"; {seen}" if seen else "")
     yield ok("numa", words + (f"; not known for GPU {format_indices(unknown)}" if unknown else ""))
 

@@ -17,7 +17,7 @@ _SLOW = 10.0
 
 def name_of(gpu: Gpu | None) -> str:
     """The name of the check of a GPU, or of a node without any."""
-    return f"run {gpu.reading.index}" if gpu else "run"
+    return f"run {gpu.reading.number}" if gpu else "run"
 
 
 def unfit(node: Node) -> str:
@@ -33,12 +33,12 @@ def unfit(node: Node) -> str:
 def left_alone(node: Node, gpu: Gpu | None, owner: str, now: float) -> Check | None:
     """The check of a GPU, or of a node without any, on which this owner may start nothing now; None if he may."""
     if gpu and gpu.state != "free":
-        words = f"GPU {gpu.reading.index} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else "")
+        words = f"GPU {gpu.reading.number} is {gpu.state}" + (f": {gpu.reason}" if gpu.reason else "")
         return skipped(name_of(gpu), words)
     until = now + _LONGEST * (len(node.gpus) + 1)
     for each in node.reservations:
         if each.bars(owner, now, until) and (each.covers(gpu.reading.index) if gpu else not each.gpus):
-            place = f"GPU {gpu.reading.index}" if gpu else node.name
+            place = f"GPU {gpu.reading.number}" if gpu else node.name
             return skipped(name_of(gpu), f"{place} is {each}")
     return None
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agentless.client.words import command_line, gpu_model, gpu_reason, gpu_state, local, memory_in_use, process_words
+from agentless.client.words import (
+    command_line,
+    gpu_model,
+    gpu_place,
+    gpu_reason,
+    gpu_state,
+    local,
+    memory_in_use,
+    process_words,
+)
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -52,7 +61,7 @@ class GpuDetails(Details):
     def known(self) -> list[Part]:
         gpu = self.gpu
         parts: list[Part] = [
-            (printable(f"{gpu['node']}::{gpu['index']}  {gpu_model(gpu)}  "), "bold"),
+            (printable(f"{gpu_place(gpu)}  {gpu_model(gpu)}  "), "bold"),
             (gpu_state(gpu), colour_of(gpu["state"])),
             f"  {printable(gpu_reason(gpu))}\n\n",
         ]
@@ -60,6 +69,7 @@ class GpuDetails(Details):
         parts += labelled(
             [
                 ("UUID", gpu["uuid"]),
+                ("slice of", gpu.get("parent")),
                 ("driver", gpu["driver"]),
                 ("utilization", look.of(gpu["utilization_pct"], "%")),
                 ("memory", memory_in_use(gpu)),
@@ -84,7 +94,7 @@ class GpuDetails(Details):
         return parts
 
     def asked(self) -> list[Part]:
-        name = f"{self.gpu['node']}::{self.gpu['index']}"
+        name = gpu_place(self.gpu)
         self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, gpu=name)
         return self._curves()
 

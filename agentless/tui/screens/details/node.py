@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from agentless.client.words import (
-    gpu_model,
+    gpu_column,
+    gpu_number,
     gpu_reason,
     gpu_state,
     host_lines,
@@ -64,7 +65,7 @@ class NodeDetails(Details):
         )
         for gpu in self.cluster.gpus_of(self.about_node):
             parts += [
-                f"  {gpu['index']} {printable(gpu_model(gpu))}  ",
+                f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  ",
                 (f"{gpu_state(gpu):10}", colour_of(gpu["state"])),
                 f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  ",
                 f"{printable(gpu_reason(gpu))}\n",

@@ -114,7 +114,7 @@ live="$live
 $(conmons)"
 # Another Docker engine may be asked by its own users alone, but everybody can read the control groups of a process. One of
 # those that a container is in says what it claims: agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU, with the first digits
-# of each GPU.
+# of each GPU, and of part of one GPU_PART behind it.
 groups() {
   # The container is the group right below it.
   printf '%s\n' "$running" | sed -n -e 's|^.*agentless_claim\.\([^/]*\)/\([^/]*\).*$|\1/\2|' \
@@ -134,7 +134,16 @@ claimed_by_group() {
   printf '%s\n' "$1" | sed 's/\.slice$//' | {
     IFS=. read -r alone limit floor owner some
     gpus=
-    case .$some. in *.8b4b9de2.* | *.all.*) gpus=$gpus,GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a ;; esac
+    set -f
+    IFS=.
+    for one in $some; do
+      :
+      case $one in
+        8b4b9de2 | all) gpus=$gpus,GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a ;;
+        8b4b9de2_*) gpus=$gpus,GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a_${one#*_} ;;
+      esac
+    done
+    unset IFS
     printf '%s||Up|%s|%s|%s|%s|container %.12s|%s\n' "$id" "$gpus" "$alone" "$limit" "$floor" "$id" "$(printf %s "$owner" | sed 's/__/@/')"
   }
 }
@@ -230,19 +239,26 @@ $1
     fi
     IFS=' '
     for gpu in $wanted; do
+      whole=${gpu%%_*} parts=
       case ",$4," in
-        *",$gpu,"*) ;;
+        *",${whole}_"*) parts=1 ;;
+        *",$whole,"*) ;;
         *) continue ;;
       esac
       # Who shares says with how many, and how much memory is its own; anybody else has it alone.
       limit=$6 floor=$7
       [ "$most" -gt 1 ] || floor=
+      # Nobody shares a whole GPU with who has a part of it.
+      case $parts$gpu in
+        1*_*) case ",$4," in *",$gpu,"*) ;; *) continue ;; esac ;;
+        1* | *_*) floor= ;;
+      esac
       case $limit in '' | 0* | *[!0-9]* | ????*) floor= ;; esac
       case $floor in
         '' | 0* | *[!0-9]* | ????????????????*)
           case $told in
             *" $1|$gpu "*) ;;
-            *) hold "held|$gpu|$8|$9" ;;
+            *) hold_gpu "$4" "$8|$9" ;;
           esac
           told="$told $1|$gpu " ;;
         *)
@@ -273,6 +289,16 @@ $1
   unset IFS
   set +f
   [ -z "$said" ]
+}
+# Of a whole GPU that was wanted, each part that the other has.
+hold_gpu() {
+  before=$said
+  IFS=,
+  for part in $1; do
+    case $part in "$gpu"_?*) hold "held|$part|$2" ;; esac
+  done
+  IFS=' '
+  [ "$said" != "$before" ] || hold "held|$gpu|$2"
 }
 hold() {
   said="${said:+$said

@@ -1,0 +1,59 @@
+"""GPUs that are only given in parts: what is said of such a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentless.model.nodes.cluster import Allocation, Gpu
+from agentless.model.nodes.device import GpuNumber
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.tasks.task import Placement
+from agentless.model.units import format_indices
+
+
+def with_parts(
+    node: str, gpus: Sequence[Gpu], held: Mapping[str, Mapping[str, Sequence[Allocation]]]
+) -> tuple[Gpu, ...]:
+    """The GPUs of a node; a partitioned one says who holds its parts. `held` are holders by GPU and by part."""
+    parts: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.reading.parent is not None:
+            parts.setdefault(gpu.reading.parent, []).append(gpu)
+    return tuple(
+        gpu
+        if gpu.state != "partitioned" or gpu.reason
+        else replace(gpu, reason=_words(node, parts.get(gpu.reading.uuid, []), held.get(gpu.reading.uuid, {})))
+        for gpu in gpus
+    )
+
+
+def removed_slices(held: Placement, sample: GpuSample) -> list[tuple[str, GpuNumber]]:
+    """The slices of a task, by UUID and number, that are no longer there, while their GPU is."""
+    there = {gpu.uuid for gpu in sample.gpus}
+    of = zip(held.gpu_uuids, held.parents, held.gpus, strict=False)
+    return [(uuid, number) for uuid, parent, number in of if parent in there and uuid not in there]
+
+
+def _words(node: str, parts: Sequence[Gpu], held: Mapping[str, Sequence[Allocation]]) -> str:
+    """`in MIG mode: slice 0/1 is held by task 2mxf of ann, 3 free; ask for a slice, like node1::0/0`."""
+    by_holders: dict[str, list[Gpu]] = {}
+    for part in parts:
+        if part.holders:
+            by_holders.setdefault(", ".join(map(str, part.holders)), []).append(part)
+    found = [f"{_named(several)} held by {holders}" for holders, several in by_holders.items()]
+    there = {part.reading.uuid for part in parts}
+    gone = dict.fromkeys(str(each) for uuid, several in held.items() if uuid not in there for each in several)
+    found += [f"{each} still holds a slice that was removed" for each in gone]
+    others = Counter(part.state for part in parts if not part.holders)
+    found += [f"{count} {state}" for state, count in others.items()]
+    if not parts:
+        return "; ".join(("in MIG mode without slices", *found))
+    example = next((part for part in parts if part.state == "free"), parts[0])
+    return f"in MIG mode: {', '.join(found)}; ask for a slice, like {node}::{example.reading.number}"
+
+
+def _named(parts: Sequence[Gpu]) -> str:
+    several = len(parts) > 1
+    return f"slice{'s' * several} {format_indices(part.reading.number for part in parts)} {'are' if several else 'is'}"
