@@ -12,6 +12,7 @@ from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.nvidia.faults import meaning
 from agentless.gpus.nvidia.topology import closeness
+from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.nodes.complaint import Blame, Known
@@ -21,7 +22,7 @@ from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
 
-VENDORS = GpuVendors((Nvidia(),))
+VENDORS = GpuVendors((Nvidia(), Amd()))
 RENDERER = Renderer([template_dir()])
 """The packaged templates."""
 

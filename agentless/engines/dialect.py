@@ -60,6 +60,7 @@ class EngineAnswer:
         return {
             vendor: ToolkitFacts(by, kit.lists if by == "cdi" else kit.fixes.get(self.engine, ""))
             for vendor, (kit, by) in found.items()
+            if by or not kit.is_optional
         }
 
 

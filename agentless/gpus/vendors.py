@@ -6,7 +6,7 @@ A node has GPUs of one vendor. If several report some, the first vendor's count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.command import Result, Section
@@ -20,6 +20,8 @@ from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopolo
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.trial import Proof
 from agentless.ports import GpuVendor, ScriptRenderer
+
+_NO_FILTER = ("--security-opt", "seccomp=unconfined")
 
 
 class GpuVendors:
@@ -89,17 +91,29 @@ class GpuVendors:
 
     # ------------------------------------------------------------------ giving
 
-    def injection(self, engine: EngineName, devices: Iterable[Device], facts: EngineFacts | None = None) -> Injection:
+    def injection(
+        self,
+        engine: EngineName,
+        devices: Iterable[Device],
+        facts: EngineFacts | None = None,
+        *,
+        unconfined: Collection[str] = (),
+    ) -> Injection:
         """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors.
 
-        `facts` say in which way the engine hands out devices.
+        `facts` say in which way the engine hands out devices. A container with GPUs of a vendor in `unconfined` has no
+        filter of system calls.
         """
         ids, toolkits = self._sorted(devices), facts.toolkits if facts else {}
         ways = {name: toolkit.way for name, toolkit in toolkits.items()}
         each = [vendor.injection(engine, ids[vendor.name], ways.get(vendor.name)) for vendor in self._vendors]
         return Injection(
-            tuple(argument for one in each for argument in one.arguments),
+            (
+                *(argument for one in each for argument in one.arguments),
+                *(_NO_FILTER if engine != "systemd" and any(ids.get(vendor) for vendor in unconfined) else ()),
+            ),
             {name: value for one in each for name, value in one.environment.items()},
+            next((one.lookup for one in each if one.lookup), None),
         )
 
     def reserved(self, engine: EngineName) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
-from agentless.inventory.schema import Cuda, Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
+from agentless.inventory.schema import Amd, Cuda, Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
 from agentless.model.files.posix_path import within
@@ -163,6 +163,8 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
         written["mounts"] = {within("/", mount.target): mount for mount in mounts}.values()
     if written.get("cuda"):
         written["cuda"] = written["cuda"].path
+    if (amd := written.pop("amd", None)) and amd.seccomp == "unconfined":
+        written["unconfined"] = ("amd",)
     known = {key: value for key, value in written.items() if value is not None and key != _OF_TASKS}
     known.setdefault("host", "localhost" if known.get("connection") == "local" else name)
     if "docker" in known:
@@ -239,6 +241,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + f"must be {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "model_type" if where[-1] == "cuda":
             return is_now + "must be a mapping, like {path: /usr/local/cuda-12.4}"
+        case "model_type" if where[-1] == "amd":
+            return is_now + "must be a mapping, like {seccomp: unconfined}"
         case "list_type" if where[-1] == "mounts":
             return is_now + "must be a list, like [/data:/data:ro]"
         case "list_type" if where[-1] == "address":
@@ -260,6 +264,8 @@ def _model(where: Where) -> type[BaseModel]:
         return InventoryFile
     if "cuda" in where[1:-1]:
         return Cuda
+    if "amd" in where[1:-1]:
+        return Amd
     models: dict[str, type[BaseModel]] = {
         "defaults": Defaults,
         "keep": Kept,

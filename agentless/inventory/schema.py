@@ -251,6 +251,18 @@ class Cuda(BaseModel):
     )
 
 
+class Amd(BaseModel):
+    """AMD GPUs of a node."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seccomp: Literal["default", "unconfined"] | None = Field(
+        default=None,
+        description="unconfined: containers with AMD GPUs have no filter of system calls, which some ROCm images need. "
+        "Default: the engine's filter.",
+    )
+
+
 class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -304,6 +316,7 @@ class _Keys(BaseModel):
         "engine's, 64 MiB. A task's own wins.",
     )
     cuda: Cuda | None = Field(default=None, description="The CUDA of the node, for tasks without a container.")
+    amd: Amd | None = Field(default=None, description="AMD GPUs of the node.")
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."
     )

@@ -33,7 +33,8 @@ class NodeConfig:
 
     `mounts`, `env`, `privileged`, `network` and `shm_size` are settings of its tasks, see `rules/tasks/settings`.
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
-    `addresses` are those besides `host`, as in `address:` of the inventory.
+    `addresses` are those besides `host`, as in `address:` of the inventory. `unconfined` are the vendors of GPUs with
+    which a container has no filter of system calls.
     """
 
     name: str
@@ -57,6 +58,7 @@ class NodeConfig:
     shm_size: int | None = None
     cuda: str | None = None
     addresses: tuple[str, ...] = ()
+    unconfined: tuple[str, ...] = ()
 
     @property
     def has_podman(self) -> bool:
