@@ -6,11 +6,12 @@ The trees are what Linux 6.8 shows for an MI100 and an MI300X; a test says what 
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .node import Node
 
 MI100 = {
     "vendor": "0x1002",
@@ -49,17 +50,67 @@ class AmdCard:
     kfd: bool = True
 
 
+_MOUNT = r"""
+set -e
+folder=$1
+mkdir -p "$folder/sys/class/kfd" "$folder/sys/class/drm" "$folder/dev" "$folder/changes" "$folder/work"
+for class in /sys/class/*; do
+  mkdir "$folder/sys/class/${class##*/}"
+  mount --bind "$class" "$folder/sys/class/${class##*/}"
+done
+mount --rbind "$folder/sys/class" /sys/class
+mount -t tmpfs tmpfs "$folder/changes"
+mkdir "$folder/changes/up" "$folder/changes/work"
+mount -t overlay -o "lowerdir=/dev,upperdir=$folder/changes/up,workdir=$folder/changes/work" overlay "$folder/dev"
+for mounted in pts shm mqueue; do
+  [ ! -d "/dev/$mounted" ] || mount --rbind "/dev/$mounted" "$folder/dev/$mounted"
+done
+mount --rbind "$folder/dev" /dev
+printf '%s
+' "$2" > "$folder/machine-id"
+mount --bind "$folder/machine-id" /etc/machine-id
+"""
+
+
+class AmdCards:
+    """The AMD cards of one node, which has none at first."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.root = node.dir / "amd/sys"
+        node.stop_docker()  # it has a copy of the node's mounts
+        done = node.sh(f"set -- {node.dir}/amd {node.name}\n{_MOUNT}")
+        assert done.returncode == 0, done.stderr
+        node.start_docker()
+
+    def set(self, *cards: AmdCard, links: Mapping[tuple[int, int], tuple[int, int]] | None = None) -> None:
+        """These cards, idle, and no others. Their device files belong to a group 109."""
+        write(self.root, cards, links or {})
+        minors = [minor for card in cards for minor in (card.render, *card.parts)]
+        nodes = "".join(f"mknod -m 660 /dev/dri/renderD{minor} c 226 {minor}\n" for minor in minors)
+        kfd = "[ -e /dev/kfd ] || mknod -m 660 /dev/kfd c 240 0\n" if cards else "rm -f /dev/kfd\n"
+        script = f"rm -rf /dev/dri\nmkdir /dev/dri\n{kfd}{nodes}chgrp -R 109 /dev/dri /dev/kfd || :"
+        done = self._node.sh(script)
+        assert done.returncode == 0, done.stderr
+
+    def use(self, pid: int, memory: Mapping[int, int], queues: Sequence[int] = ()) -> None:
+        """Let a process of the node have memory, in bytes by node of the topology, and queues."""
+        use(self.root, pid, memory, queues)
+
+
 def write(root: Path, cards: Sequence[AmdCard], links: Mapping[tuple[int, int], tuple[int, int]] = {}) -> None:  # noqa: B006
     """Write `class/kfd`, `class/drm`, `module/amdgpu` and the devices below `root`, in place of /sys.
 
     `links` has the type and the weight of a link between two cards, by their places in `cards`.
     """
-    shutil.rmtree(root, ignore_errors=True)
+    for each in ("class/kfd", "class/drm"):
+        _empty(root / each)
+    shutil.rmtree(root / "devices", ignore_errors=True)
     kfd = root / "class/kfd/kfd"
     _put(kfd / "topology/nodes/0/gpu_id", "0")
     _put(kfd / "topology/nodes/0/properties", "cpu_cores_count 64\nsimd_count 0\ndrm_render_minor 0")
     (kfd / "proc").mkdir(parents=True)
-    (root / "class/drm").mkdir(parents=True)
+    (root / "class/drm").mkdir(parents=True, exist_ok=True)
     _put(root / "module/amdgpu/version", "6.8.5")
     node, first = 1, {}
     for place, card in enumerate(cards):
@@ -112,7 +163,13 @@ def _kfd_node(folder: Path, card: AmdCard, part: int, minor: int, node: int) -> 
 def _render(root: Path, minor: int, device: Path) -> None:
     entry = root / f"class/drm/renderD{minor}"
     _put(entry / "dev", f"226:{minor}")
-    (entry / "device").symlink_to(os.path.relpath(device, entry))
+    (entry / "device").symlink_to(device)
+
+
+def _empty(folder: Path) -> None:
+    """Empty a folder that is mounted somewhere."""
+    for each in folder.iterdir() if folder.exists() else ():
+        shutil.rmtree(each)
 
 
 def _put(path: Path, text: str) -> None:
