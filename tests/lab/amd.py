@@ -131,7 +131,9 @@ def write(root: Path, cards: Sequence[AmdCard], links: Mapping[tuple[int, int], 
     for (one, other), (kind, weight) in links.items():
         for here, there in ((one, other), (other, one)):
             link = kfd / f"topology/nodes/{first[here]}/io_links/{there}/properties"
-            _put(link, f"type {kind}\nversion_major 0\nnode_from {first[here]}\nnode_to {first[there]}\nweight {weight}")
+            _put(
+                link, f"type {kind}\nversion_major 0\nnode_from {first[here]}\nnode_to {first[there]}\nweight {weight}"
+            )
 
 
 def gpu_id(node: int) -> int:

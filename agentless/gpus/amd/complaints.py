@@ -8,8 +8,8 @@ _KNOWN = (
     Known(
         r"agentless-amd: no GPU (?P<what>AMD-[0-9a-z-]+)",
         (
-            "AMD GPU {what} is no longer there on {node}, or was divided in another way; look for it with amd-smi list, "
-            "and check dmesg there"
+            "AMD GPU {what} is no longer on {node}, or was divided in another way; look for it with amd-smi list, and "
+            "check dmesg there"
         ),
         "gpus",
     ),
@@ -30,7 +30,10 @@ _KNOWN = (
     ),
     Known(
         r"(unresolvable CDI devices|failed to stat CDI host device)[^\n]*(amd\.com/gpu|/dev/dri|/dev/kfd)",
-        "the CDI list of AMD GPUs on {node} is out of date; run there: sudo amd-ctk cdi generate --output=/etc/cdi/amd.json",
+        (
+            "the CDI list of AMD GPUs on {node} is out of date; run there: sudo amd-ctk cdi generate "
+            "--output=/etc/cdi/amd.json"
+        ),
         "gpus",
     ),
 )

@@ -9,9 +9,9 @@ One section. Its output, line by line:
     @owner 4711 1000 alice     who runs a process, see `owners`
     @amd 0                nothing was cut off; `hung` if /sys did not answer
 
-A GPU of the compute driver (kfd) is a device. They are numbered in the order of its nodes, which is HIP's. A card that is
-divided into partitions is followed by these. Graphics that are part of a processor have little memory of their own and
-are left out. A card without a kfd node cannot compute: it is listed, and given to nobody.
+A GPU of the compute driver (kfd) is a device. They are numbered in the order of its nodes, which is HIP's. A card that
+is divided into partitions is followed by these. Graphics that are part of a processor have little memory of their own
+and are left out. A card without a kfd node cannot compute: it is listed, and given to nobody.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _CUT_OFF = "the AMD GPU sample was cut off; agentless retries with the next samp
 _HUNG = "the AMD driver did not answer within 8 s: it hangs; check dmesg on the node, and reboot it"
 _TOO_LONG = f"the AMD driver or amd-smi prints more than {ANSWER >> 10} KiB; check amd-smi on the node"
 _NO_PROCESSES = (
-    "the processes on AMD GPUs cannot be read in /sys/class/kfd/kfd/proc; install amd-smi or rocm-smi on the node, or a "
-    "newer kernel"
+    "the processes on AMD GPUs cannot be read in /sys/class/kfd/kfd/proc; install amd-smi or rocm-smi on the node, or "
+    "a newer kernel"
 )
 _NO_KFD = "there is no /dev/kfd for it, so nothing can compute on it (install the amdgpu driver of ROCm: amdgpu-dkms)"
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"

@@ -22,6 +22,7 @@ class GpuReading:
     `barred` says in words why no task may have it, `solo` why only one task at a time may. Both are usually empty.
     A part of a GPU (a MIG slice, a partition) is a reading of its own: `parent` is the id of its GPU, `index` the
     number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
+    `hidden` says in words why its processes are not known, where those on GPUs of another vendor are.
     """
 
     index: int
@@ -52,6 +53,7 @@ class GpuReading:
     parent: str | None = None
     part: int | None = None
     profile: str = ""
+    hidden: str = ""
 
     @property
     def device(self) -> Device:
