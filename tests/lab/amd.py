@@ -7,6 +7,7 @@ The trees are what Linux 6.8 shows for an MI100 and an MI300X; a test says what 
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,12 @@ class AmdCards:
         script = f"rm -rf /dev/dri\nmkdir /dev/dri\n{kfd}{nodes}chgrp -R 109 /dev/dri /dev/kfd || :"
         done = self._node.sh(script)
         assert done.returncode == 0, done.stderr
+
+    def start(self, argv: Sequence[str], memory: Mapping[int, int]) -> subprocess.Popen[bytes]:
+        """Start a process on the node, outside any container, that has memory on GPUs."""
+        process = self._node.start(argv)
+        self.use(self._node.pid(process), memory)
+        return process
 
     def use(self, pid: int, memory: Mapping[int, int], queues: Sequence[int] = ()) -> None:
         """Let a process of the node have memory, in bytes by node of the topology, and queues."""

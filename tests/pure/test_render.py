@@ -233,6 +233,9 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "signature": SIGNATURES,
     "claimed": values,
     "create": some,
+    "lookup": st.just(""),
+    "verb": st.just(0),
+    "rootless": st.booleans(),
     "volumes": st.just(()),
     "owner": values,
     "image": values,
@@ -439,6 +442,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "cuda": maybe,
         "secret_env": st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), max_size=2),
         "program": values,
+        "lookup": values,
         "claim": values,
     },
     "systemd-log-ends.sh.j2": {**UNIT, "identifier": values, "of_stdout": some, "of_stderr": some},
@@ -539,6 +543,18 @@ SCRIPTS |= {
         "topology": st.booleans(),
     },
     "nvidia-topology.sh.j2": {},
+    "process-owners.sh.j2": {},
+    "amd-checkup.sh.j2": {},
+    "amd-faults.sh.j2": {},
+    "amd-give.sh.j2": {
+        "devices": some,
+        "engine": st.sampled_from(["docker", "podman", "systemd"]),
+        "cdi": st.booleans(),
+    },
+    "amd-look.sh.j2": {},
+    "amd-machine.sh.j2": {},
+    "amd-probe.sh.j2": {"sysfs": values, "answer": st.integers(1), "processes": st.integers(1)},
+    "amd-sysfs.sh.j2": {"links": st.booleans()},
 }
 SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}

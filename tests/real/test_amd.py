@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 
 import pytest
 
 from tests.lab.amd import AmdCard, AmdCards
-from tests.real.cli import Cli, until
+from tests.real.cli import Cli, inspect, until
 
 FIRST, SECOND = "79ccd55167a2124a", "04edfb117a17a07d"
 LOOK = ("sh", "-c", "ls /dev/dri /dev/kfd 2>/dev/null; id -G; exit 0")
@@ -60,7 +59,13 @@ def agentless(made, cards):
 
 
 def settled(cli, count=2):
-    until(lambda: [gpu["state"] for gpu in cli.get("/v1/gpus")].count("free") >= count)
+    def is_settled():
+        states = [gpu["state"] for gpu in cli.get("/v1/gpus")]
+        if "unhealthy" in states:  # it has seen a card disappear
+            cli("nodes", "resume", "amd")
+        return states.count("free") >= count
+
+    until(is_settled)
     return cli
 
 
@@ -86,11 +91,81 @@ def test_all_gpus_of_a_node_are_found_by_their_model(agentless):
 def test_a_render_node_that_has_another_number_now_is_not_given(agentless, node):
     """As after a reboot, of which the controller has not heard: the ids are where they were, not the files."""
     two(node, (129, 128))
+    settled(agentless)
     assert seen(agentless, "amd::0")[2:3] == ["renderD129"]
 
 
 def test_a_card_that_has_gone_is_not_replaced_by_its_neighbour(agentless, node):
     node.cards.set(AmdCard("0000:83:00.0", SECOND, 128))
     done = agentless("submit", "amd::0", "--no-queue", "--", "true", code=None)
-    print(done)
-    assert done.code
+    assert done.code in (1, 3)
+    assert "AMD" in done.err
+
+
+def test_a_process_outside_agentless_makes_its_gpu_foreign_and_no_other(agentless, node):
+    """Every process of ROCm has opened all GPUs; it uses those on which it has memory or a queue."""
+    process = node.cards.start(["sleep", "300"], {1: 0, 2: 1 << 30})
+    until(lambda: [gpu["state"] for gpu in agentless.get("/v1/gpus")] == ["free", "foreign"])
+    assert "(sleep 300, 1 GiB)" in agentless.gpu("amd::1")["reason"]
+    process.kill()
+    process.wait()
+
+
+def test_a_gpu_whose_processes_cannot_be_read_is_not_free(agentless, node):
+    node.sh(f"rm -r {node.cards.root}/class/kfd/kfd/proc")
+    until(lambda: {gpu["state"] for gpu in agentless.get("/v1/gpus")} == {"unknown"})
+    assert "install amd-smi or rocm-smi" in agentless.node("amd")["reason"]
+
+
+def test_seccomp_is_off_only_for_tasks_with_gpus_where_the_inventory_says_so(made, cards, agentless, node):
+    cli = settled(made(", amd: {seccomp: unconfined}"))
+    for who, words, expected in (
+        (cli, "amd::0", ["seccomp=unconfined"]),
+        (cli, "amd", None),
+        (agentless, "amd::0", None),
+    ):
+        task = who.submit(words, "--wait", "--", "true")
+        assert inspect(node, task)["HostConfig"]["SecurityOpt"] == expected
+
+
+def test_doctor_proves_by_the_render_node_that_a_container_has_its_gpu_alone(agentless):
+    checks = {check["check"]: check for check in agentless.json("doctor", "amd", "--run")}
+    proved = "the container has /dev/kfd, /dev/dri/renderD{} and no other: the render node of this GPU"
+    assert [checks[f"run {gpu}"]["seen"].partition(" (")[0] for gpu in (0, 1)] == [
+        proved.format(number) for number in (128, 129)
+    ]
+    assert checks["amd-links"]["seen"] == "1 of 1 pairs are joined by XGMI"
+    assert "xids" not in checks
+
+
+@pytest.fixture
+def mixed(agentless, node):
+    """Two GPUs of NVIDIA, and two MI100s."""
+    node.set_gpus(2)
+    return settled(agentless, 4)
+
+
+def test_gpus_of_two_vendors_have_their_numbers_one_after_the_other(mixed):
+    gpus = mixed.get("/v1/gpus")
+    assert [(gpu["index"], gpu["name"].split()[0]) for gpu in gpus] == [
+        (0, "NVIDIA"),
+        (1, "NVIDIA"),
+        (2, "AMD"),
+        (3, "AMD"),
+    ]
+    assert seen(mixed, "amd::3")[2:3] == ["renderD129"]
+    assert seen(mixed, "amd::0") == ["0"]
+    assert seen(mixed, "--gpu-type", "MI100", "--gpus", "2")[2:4] == ["renderD128", "renderD129"]
+
+
+def test_a_task_gets_gpus_of_one_vendor(mixed):
+    done = mixed("submit", "amd::1,2", "--no-queue", "--", "true", code=None)
+    assert (done.code, "GPUs 1-2 of amd are of different vendors (nvidia, amd)" in done.err) == (3, True), done
+    done = mixed("submit", "--gpus", "3", "--no-queue", "--", "true", code=None)
+    assert (done.code, "needs 3 GPUs of one vendor; amd has 2 of nvidia and 2 of amd" in done.err) == (3, True), done
+
+
+def test_what_one_vendor_cannot_say_leaves_the_gpus_of_another_free(mixed, node):
+    node.sh(f"rm -r {node.cards.root}/class/kfd/kfd/proc")
+    until(lambda: [gpu["state"] for gpu in mixed.get("/v1/gpus")] == ["free", "free", "unknown", "unknown"])
+    mixed("submit", "amd::0", "--wait", "--", "true")

@@ -24,15 +24,10 @@ _KNOWN = (
         "gpus",
     ),
     Known(
-        r"keep-groups.*(crun|not supported)|(crun|not supported).*keep-groups",
-        "rootless podman on {node} gives AMD GPUs only with the runtime crun; install crun there",
-        "gpus",
-    ),
-    Known(
-        r"(unresolvable CDI devices|failed to stat CDI host device)[^\n]*(amd\.com/gpu|/dev/dri|/dev/kfd)",
+        r"unresolvable CDI devices (?P<what>amd\.com/gpu=[\w.-]+)",
         (
-            "the CDI list of AMD GPUs on {node} is out of date; run there: sudo amd-ctk cdi generate "
-            "--output=/etc/cdi/amd.json"
+            "{engine} on {node} does not know the AMD GPU {what}; update its device list there with: "
+            "sudo amd-ctk cdi generate --output=/etc/cdi/amd.json"
         ),
         "gpus",
     ),
