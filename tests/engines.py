@@ -10,9 +10,9 @@ from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.faults import meaning
 from agentless.gpus.nvidia.topology import closeness
-from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.nodes.complaint import Blame, Known

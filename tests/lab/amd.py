@@ -105,7 +105,7 @@ class AmdCards:
         use(self.root, pid, memory, queues)
 
 
-def write(root: Path, cards: Sequence[AmdCard], links: Mapping[tuple[int, int], tuple[int, int]] = {}) -> None:  # noqa: B006
+def write(root: Path, cards: Sequence[AmdCard], links: Mapping[tuple[int, int], tuple[int, int]] = {}) -> None:
     """Write `class/kfd`, `class/drm`, `module/amdgpu` and the devices below `root`, in place of /sys.
 
     `links` has the type and the weight of a link between two cards, by their places in `cards`.
