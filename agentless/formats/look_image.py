@@ -1,8 +1,8 @@
 """A container image of 3 KB whose only program prints which devices and variables a container has.
 
-For nodes that have no image with a shell. The program needs no library: it writes what the kernel says of `/dev` and `/dev/dri` (names
-between zeros) and its environment to standard output. Its source is in `tests/pure/data/look/`, and a test assembles
-it.
+For nodes that have no image with a shell. The program needs no library: it writes what the kernel says of `/dev` and
+`/dev/dri` (names between zeros) and its environment to standard output. Its source is in `tests/pure/data/look/`, and a
+test assembles it.
 """
 
 from __future__ import annotations

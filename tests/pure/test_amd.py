@@ -25,8 +25,12 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result, join_sections, split_sections
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.gpu import GpuReading, GpuSample
-from tests.engines import RENDERER
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.task import Assigning, Placement
+from tests.engines import RENDERER, docker_engine, systemd_engine
 from tests.lab.amd import AmdCard, use, write
+from tests.pure.build import SIGNER, spec, task
 from tests.pure.shells import SHELLS
 
 DATA = Path(__file__).parent / "data" / "amd"
@@ -533,3 +537,25 @@ def test_a_container_has_to_have_exactly_the_render_nodes_of_its_gpu(saw: str, g
 
 def test_what_one_source_lacks_comes_from_another() -> None:
     assert Card(total=1).filled(Card(total=2, used=3)) == Card(total=1, used=3)
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("AMD-79ccd55167a2124a", "ROCR_VISIBLE_DEVICES=GPU-79ccd55167a2124a"),
+        ("AMD-00004300-17", "printf 'export %s\\n' \"$given\""),
+    ],
+)
+def test_a_service_is_started_with_the_gpus_that_rocm_may_use(device: str, words: str) -> None:
+    at = Placement("node1", (0,), (device,), vendor="amd")
+    of = task("t1", spec=spec(container="NULL"), status=Assigning(at, 0.0))
+    script = systemd_engine(NodeConfig("node1", "h"), RENDERER, SIGNER).launches([Launch(of, at)]).script
+    assert words in script
+    assert subprocess.run(["sh", "-n"], input=script.encode(), check=False).returncode == 0
+
+
+def test_a_container_is_created_with_what_was_found_on_the_node() -> None:
+    at = Placement("node1", (0,), ("AMD-79ccd55167a2124a",), vendor="amd")
+    of = task("t1", spec=spec(), status=Assigning(at, 0.0))
+    script = docker_engine(NodeConfig("node1", "h"), RENDERER, SIGNER).launches([Launch(of, at)]).script
+    assert "  docker create $given --pull never --name agentless-t1" in script

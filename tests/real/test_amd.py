@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab import requirements
 from tests.lab.amd import AmdCard, AmdCards
+from tests.pages import ROOT
+from tests.reader import ON_AMD, Reader
 from tests.real.cli import Cli, inspect, until
 
 FIRST, SECOND = "79ccd55167a2124a", "04edfb117a17a07d"
@@ -83,6 +86,7 @@ def test_a_task_without_gpus_has_no_device_of_any(agentless):
     assert seen(agentless, "amd") == ["0"]
 
 
+@pytest.mark.slow
 def test_all_gpus_of_a_node_are_found_by_their_model(agentless):
     assert seen(agentless, "--gpus", "2", "--gpu-type", "MI100")[2:4] == ["renderD128", "renderD129"]
 
@@ -94,6 +98,7 @@ def test_a_render_node_that_has_another_number_now_is_not_given(agentless, node)
     assert seen(agentless, "amd::0")[2:3] == ["renderD129"]
 
 
+@pytest.mark.slow
 def test_a_card_that_has_gone_is_not_replaced_by_its_neighbour(agentless, node):
     node.cards.set(AmdCard("0000:83:00.0", SECOND, 128))
     done = agentless("submit", "amd::0", "--no-queue", "--", "true", code=None)
@@ -101,6 +106,7 @@ def test_a_card_that_has_gone_is_not_replaced_by_its_neighbour(agentless, node):
     assert "AMD" in done.err
 
 
+@pytest.mark.slow
 def test_a_process_outside_agentless_makes_its_gpu_foreign_and_no_other(agentless, node):
     """Every process of ROCm has opened all GPUs; it uses those on which it has memory or a queue."""
     process = node.cards.start(["sleep", "300"], {1: 0, 2: 1 << 30})
@@ -110,12 +116,14 @@ def test_a_process_outside_agentless_makes_its_gpu_foreign_and_no_other(agentles
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_gpu_whose_processes_cannot_be_read_is_not_free(agentless, node):
     node.sh(f"rm -r {node.cards.root}/class/kfd/kfd/proc")
     until(lambda: {gpu["state"] for gpu in agentless.get("/v1/gpus")} == {"unknown"})
     assert "install amd-smi or rocm-smi" in agentless.node("amd")["reason"]
 
 
+@pytest.mark.slow
 def test_seccomp_is_off_only_for_tasks_with_gpus_where_the_inventory_says_so(made, cards, agentless, node):
     cli = settled(made(", amd: {seccomp: unconfined}"))
     for who, words, expected in (
@@ -127,6 +135,7 @@ def test_seccomp_is_off_only_for_tasks_with_gpus_where_the_inventory_says_so(mad
         assert inspect(node, task)["HostConfig"]["SecurityOpt"] == expected
 
 
+@pytest.mark.slow
 def test_doctor_proves_by_the_render_node_that_a_container_has_its_gpu_alone(agentless):
     checks = {check["check"]: check for check in agentless.json("doctor", "amd", "--run")}
     proved = "the container has /dev/kfd, /dev/dri/renderD{} and no other: the render node of this GPU"
@@ -157,6 +166,7 @@ def test_gpus_of_two_vendors_have_their_numbers_one_after_the_other(mixed):
     assert seen(mixed, "--gpu-type", "MI100", "--gpus", "2")[2:4] == ["renderD128", "renderD129"]
 
 
+@pytest.mark.slow
 def test_a_task_gets_gpus_of_one_vendor(mixed):
     done = mixed("submit", "amd::1,2", "--no-queue", "--", "true", code=None)
     assert (done.code, "GPUs 1,2 of amd are of different vendors (nvidia, amd)" in done.err) == (3, True), done
@@ -164,7 +174,22 @@ def test_a_task_gets_gpus_of_one_vendor(mixed):
     assert (done.code, "needs 3 GPUs of one vendor; amd has 2 of nvidia and 2 of amd" in done.err) == (3, True), done
 
 
+@pytest.mark.slow
 def test_what_one_vendor_cannot_say_leaves_the_gpus_of_another_free(mixed, node):
     node.sh(f"rm -r {node.cards.root}/class/kfd/kfd/proc")
     until(lambda: [gpu["state"] for gpu in mixed.get("/v1/gpus")] == ["free", "free", "unknown", "unknown"])
     mixed("submit", "amd::0", "--wait", "--", "true")
+
+
+@pytest.mark.slow
+def test_the_page_can_be_typed_from_top_to_bottom(agentless, tmp_path):
+    assert Reader(agentless.env, tmp_path, {}).read((ROOT / ON_AMD).read_text(), {}, ()) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(requirements(podman=True)), reason="no podman")
+def test_podman_gives_the_same_devices(lab, node, made, cards):
+    node.add_podman(lab._shared_network(), lab.root / "image.tar")
+    cli = settled(made(", docker: podman, image: lab/busybox"))
+    assert seen(cli, "amd::1") == ["/dev/kfd", "/dev/dri:", "renderD129", "0", "44", "109"]
+    assert seen(cli, "amd") == ["0"]

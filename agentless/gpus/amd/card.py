@@ -2,8 +2,8 @@
 
 The id of a card is `AMD-` and the unique id that its driver has for it, 16 hexadecimal digits. Consumer cards have
 none: there it is the PCI address, as eight digits, and a number for the machine, because two machines have cards at the
-same address. `amd-machine.sh.j2` makes it on the node, for a sample as for a launch. A partition has the id of its card with
-its number in front, and the way in which the card was divided at the end: `AMD-p3-79ccd55167a2124a-cpx`.
+same address. `amd-machine.sh.j2` makes it on the node, for a sample as for a launch. A partition has the id of its card
+with its number in front, and the way in which the card was divided at the end: `AMD-p3-79ccd55167a2124a-cpx`.
 """
 
 from __future__ import annotations
