@@ -27,7 +27,7 @@ from agentless.model.nodes.device import Device
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.task import Assigning, Placement
+from agentless.model.tasks.task import Placement
 from tests.engines import RENDERER, docker_engine, systemd_engine
 from tests.lab.amd import AmdCard, use, write
 from tests.pure.build import SIGNER, spec, task
@@ -548,7 +548,7 @@ def test_what_one_source_lacks_comes_from_another() -> None:
 )
 def test_a_service_is_started_with_the_gpus_that_rocm_may_use(device: str, words: str) -> None:
     at = Placement("node1", (0,), (device,), vendor="amd")
-    of = task("t1", spec=spec(container="NULL"), status=Assigning(at, 0.0))
+    of = task("t1", spec=spec(container="NULL"))
     script = systemd_engine(NodeConfig("node1", "h"), RENDERER, SIGNER).launches([Launch(of, at)]).script
     assert words in script
     assert subprocess.run(["sh", "-n"], input=script.encode(), check=False).returncode == 0
@@ -556,6 +556,6 @@ def test_a_service_is_started_with_the_gpus_that_rocm_may_use(device: str, words
 
 def test_a_container_is_created_with_what_was_found_on_the_node() -> None:
     at = Placement("node1", (0,), ("AMD-79ccd55167a2124a",), vendor="amd")
-    of = task("t1", spec=spec(), status=Assigning(at, 0.0))
+    of = task("t1", spec=spec())
     script = docker_engine(NodeConfig("node1", "h"), RENDERER, SIGNER).launches([Launch(of, at)]).script
     assert "  docker create $given --pull never --name agentless-t1" in script

@@ -54,7 +54,7 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
 def _known(value: GpuReading | GpuProcess) -> dict[str, object]:
     fields = {name: field for name, field in asdict(value).items() if field is not None}
     assert fields.pop("vendor", "nvidia") == "nvidia"
-    return {name: field for name, field in fields.items() if name not in ("barred", "solo", "hidden")}
+    return {name: field for name, field in fields.items() if name not in ("barred", "solo")}
 
 
 def test_a_section_that_never_came_is_no_idle_node() -> None:

@@ -89,11 +89,12 @@ def _groups(node: Node, found: AmdCheckup, system: System) -> Iterator[Check]:
 
 
 def _ecc(ours: list[GpuReading], system: System) -> Iterator[Check]:
-    bad = [gpu for gpu in ours if gpu.ecc_uncorrected]
+    bad = [gpu for gpu in ours if gpu.ecc_uncorrected and gpu.parent is None]
     if bad:
         root, count = remedies.sudo(system), sum(gpu.ecc_uncorrected or 0 for gpu in bad)
         wrong = f"{count} uncorrected RAS error{'s' if count > 1 else ''} on {_named(bad)}"
-        fix = f"amd-smi metric --ecc\n{root}amd-smi reset -G  # nothing may use it"
+        fix = "amd-smi metric --ecc\n"
+        fix += "\n".join(f"{root}amd-smi reset --gpureset --gpu {gpu.pci_bus_id}  # nothing may use it" for gpu in bad)
         why = "Results of tasks on it cannot be trusted. If it comes back after a reset, the card has to be replaced."
         yield Check("amd-ras", "failed", wrong, wrong, fix, why)
     elif ours:
@@ -111,7 +112,7 @@ def _faults(node: Node, ours: list[GpuReading], system: System) -> Iterator[Chec
         last = bad[-1]
         wrong = f"{last.name} on GPU {by_bus[last.pci_bus_id].index}: {last.meaning}"
         root = remedies.sudo(system)
-        fix = f"{root}amd-smi reset -G  # nothing may use it\n# If it comes again: {root}reboot, then check the card"
+        fix = f"{root}amd-smi reset --gpureset --gpu {last.pci_bus_id}  # nothing may use it\n# If it comes again: {root}reboot, then check the card"
         why = "The driver reported a fault after which the GPU has to be reset or the card checked."
         yield Check("amd-faults", "failed", wrong, wrong, fix, why)
     else:

@@ -32,7 +32,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str], str | None], ...] = (
     (
         "RAS",
         re.compile(r"[1-9][0-9]* (?:new )?uncorrectable hardware errors? detected in (?P<what>\w+)", re.IGNORECASE),
-        "uncorrectable memory or hardware errors; see: amd-smi metric --ecc; reset it with: sudo amd-smi reset -G",
+        "uncorrectable errors; see amd-smi metric --ecc, and reset it with: sudo amd-smi reset --gpureset --gpu {bus}",
     ),
     ("RAS", re.compile(r"uncorrectable hardware error.*detected", re.IGNORECASE), "an uncorrectable hardware error"),
     (
@@ -85,4 +85,4 @@ def _fault(line: str, uptime: float | None) -> GpuFault | None:
     age = None if logged_at is None or uptime is None else uptime - logged_at
     # The two clocks drift apart, and in a container the uptime may be the container's own.
     age = age if age is not None and age >= 0 else None
-    return GpuFault(bus, kind[0], message, logged_at, age, kind[1])
+    return GpuFault(bus, kind[0], message, logged_at, age, kind[1] and kind[1].format(bus=bus))
