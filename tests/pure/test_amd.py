@@ -433,6 +433,12 @@ def test_a_launch_finds_the_devices_of_exactly_its_gpus(shell: list[str], node: 
     assert give(node, part, plain, shell=shell, engine="systemd") == "ROCR_VISIBLE_DEVICES=4,1\n"
 
 
+def test_the_place_in_rocms_list_is_counted_by_the_numbers_of_the_nodes(tmp_path: Path) -> None:
+    write(tmp_path, [AmdCard(f"0000:{bus:02x}:00.0", None, 127 + bus) for bus in range(1, 13)])
+    ids = [gpu.uuid for gpu in Amd().parse(asked(tmp_path)).gpus]
+    assert give(tmp_path, ids[1], ids[10], engine="systemd") == "ROCR_VISIBLE_DEVICES=1,10\n"
+
+
 def test_groups_are_those_of_the_node_by_number(node: Path) -> None:
     assert give(node, "AMD-79ccd55167a2124a").endswith(GROUPS)
 
@@ -452,10 +458,10 @@ def test_a_gpu_that_is_not_there_ends_the_launch(device: str, node: Path) -> Non
 
 def test_a_render_node_that_is_another_cards_is_not_given(node: Path) -> None:
     """The compute driver and /sys/class/drm do not agree: neither is believed."""
-    link = node / "class/drm/renderD128/device"
-    other = (node / "class/drm/renderD129/device").readlink()
-    link.unlink()
-    link.symlink_to(other)
+    links = [node / f"class/drm/renderD{number}/device" for number in (128, 129)]
+    for link, other in zip(links, [link.readlink() for link in reversed(links)], strict=True):
+        link.unlink()
+        link.symlink_to(other)
     assert give(node, "AMD-79ccd55167a2124a") == "refused: agentless-amd: no GPU AMD-79ccd55167a2124a\n"
 
 

@@ -112,7 +112,8 @@ def _faults(node: Node, ours: list[GpuReading], system: System) -> Iterator[Chec
         last = bad[-1]
         wrong = f"{last.name} on GPU {by_bus[last.pci_bus_id].index}: {last.meaning}"
         root = remedies.sudo(system)
-        fix = f"{root}amd-smi reset --gpureset --gpu {last.pci_bus_id}  # nothing may use it\n# If it comes again: {root}reboot, then check the card"
+        fix = f"{root}amd-smi reset --gpureset --gpu {last.pci_bus_id}  # nothing may use it\n"
+        fix += f"# If it comes again: {root}reboot, then check the card"
         why = "The driver reported a fault after which the GPU has to be reset or the card checked."
         yield Check("amd-faults", "failed", wrong, wrong, fix, why)
     else:
