@@ -320,6 +320,11 @@ def test_a_machine_without_amdgpu_is_asked_for_nothing(tmp_path: Path) -> None:
     assert Amd().parse(asked(tmp_path)) == GpuSample()
 
 
+def test_a_simulated_node_has_no_gpu_of_this_machine(tmp_path: Path) -> None:
+    write(tmp_path, [ONE])
+    assert Amd().parse(asked(tmp_path, AGENTLESS_SIMULATED="yes")) == GpuSample()
+
+
 def test_what_was_cut_off_is_nothing_known(tmp_path: Path) -> None:
     write(tmp_path, [ONE])
     out = asked(tmp_path)["amd"].stdout
