@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.engines.beside import group_names
-from agentless.gpus.amd import amd_smi, answers, faults, rocm_smi
+from agentless.gpus.amd import amd_smi, answers, checkup, faults, rocm_smi
 from agentless.gpus.amd.card import Card
 from agentless.gpus.amd.checkup import AmdCheckup
 from agentless.gpus.amd.proof import proof
@@ -23,6 +23,7 @@ from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result, join_sections, split_sections
+from agentless.model.nodes.checkup import SYSTEM
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node import NodeConfig
@@ -30,7 +31,7 @@ from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement
 from tests.engines import RENDERER, docker_engine, systemd_engine
 from tests.lab.amd import AmdCard, use, write
-from tests.pure.build import SIGNER, spec, task
+from tests.pure.build import SIGNER, cluster, reading, seen, spec, task
 from tests.pure.shells import SHELLS
 
 DATA = Path(__file__).parent / "data" / "amd"
@@ -570,3 +571,76 @@ def test_a_container_is_created_with_what_was_found_on_the_node() -> None:
     of = task("t1", spec=spec())
     script = docker_engine(NodeConfig("node1", "h"), RENDERER, SIGNER).launches([Launch(of, at)]).script
     assert "  docker create $given --pull never --name agentless-t1" in script
+
+
+SAID = """\
+module
+pci 0000:83:00.0 amdgpu
+dev /dev/kfd root:render:660 open
+dev /dev/dri/renderD128 root:render:660 open
+group video 44
+group render 109
+user ann 1000 ann,docker
+render AMD-79ccd55167a2124a renderD128
+kfd 128 33536
+tool rocm-smi
+"""
+
+
+def checked(said: str) -> dict[str, Any]:
+    gpu = reading("node1", 0, vendor="amd", uuid="AMD-79ccd55167a2124a")
+    node = cluster(seen("node1", sample=GpuSample((gpu,)), faults=())).nodes["node1"]
+    found = Amd().checks({checkup.SECTION: Result(0, said.encode())}, node, SYSTEM)
+    return {check.name: check for check in (*found.before, *found.after)}
+
+
+def test_a_node_whose_devices_are_in_order_has_nothing_to_mend() -> None:
+    found = checked(SAID)
+    assert {check.verdict for check in found.values()} == {"ok"}
+    assert found["amd-kfd"].seen == "/dev/kfd and 1 render node; rocm-smi"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "name", "words"),
+    [
+        ("amdgpu\n", "\n", "amd-bus", "modprobe amdgpu"),
+        ("dev /dev/kfd root:render:660 open\n", "", "amd-kfd", "dmesg | grep -i kfd"),
+        (
+            "dev /dev/kfd root:render:660 open",
+            "dev /dev/kfd root:render:660 ",
+            "amd-groups",
+            "usermod -aG video,render ann",
+        ),
+        ("module\n", "wsl\n", "amd-wsl", "Boot Linux"),
+    ],
+)
+def test_what_keeps_tasks_from_the_cards_is_said_with_the_fix(was: str, now: str, name: str, words: str) -> None:
+    check = checked(SAID.replace(was, now))[name]
+    assert check.verdict != "ok"
+    assert words in check.fix
+
+
+def test_a_windows_with_rocm_is_refused_in_words() -> None:
+    assert checked("wsl\ntool rocm\n")["amd-wsl"].wrong == "AMD GPUs in WSL2 are not supported"
+
+
+@shells
+def test_what_doctor_asks_is_answered_in_every_shell(shell: list[str], node: Path) -> None:
+    script = (
+        RENDERER.script("amd-checkup.sh.j2").replace("/sys/", f"{node}/").replace("/etc/group", f"{node}/etc/group")
+    )
+    done = subprocess.run([*shell, "-c", script], capture_output=True, check=True)
+    found = checkup.parse({checkup.SECTION: Result(0, done.stdout)})
+    assert found.groups == {"video": 44, "render": 109}
+    assert found.renders["AMD-dc91284879207f2b"] == 136
+    assert (139, 3 << 28 | 0xC00) in found.parts
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
+    write(tmp_path, [ONE])
+    file = tmp_path / "devices/pci0000:00/0000:83:00.0/gpu_busy_percent"
+    file.unlink()
+    os.mkfifo(file)
+    found = Amd().parse(asked(tmp_path))
+    assert (found.processes, found.hung) == (None, True)

@@ -18,7 +18,7 @@ def checks(node: Node, found: AmdCheckup, system: System) -> VendorChecks:
     """All of them: none on a node without AMD cards."""
     sample = node.observation.sample or GpuSample()
     ours = [gpu for gpu in sample.gpus if gpu.vendor == VENDOR]
-    if not found.bus and not ours:
+    if not found.bus and not ours and not (found.wsl and found.tools):
         return VendorChecks()
     before = (*_wsl(found), *_bus(found, system), *_kfd(found, ours, system))
     after = (
@@ -61,7 +61,8 @@ def _kfd(found: AmdCheckup, ours: list[GpuReading], system: System) -> Iterator[
         return
     if "/dev/kfd" in found.devices:
         renders = counted(len(found.devices) - 1, "render node")
-        yield ok("amd-kfd", f"/dev/kfd and {renders}")
+        tools = ", ".join(each for each in found.tools if each != "rocm")
+        yield ok("amd-kfd", f"/dev/kfd and {renders}" + (f"; {tools}" if tools else ""))
         return
     fix = f"{remedies.sudo(system)}dmesg | grep -i kfd | tail\n"
     fix += "# Install the driver of ROCm: https://rocm.docs.amd.com/projects/install-on-linux"

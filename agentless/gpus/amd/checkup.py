@@ -10,7 +10,7 @@ Output of `amd-checkup.sh.j2`, line by line:
     user alice 1000 alice,docker      the login with its groups
     render AMD-79ccd55167a2124a renderD128     a card and its render node
     kfd 128 33536                     a GPU of the compute driver: its render node, and its place
-    tool amd-smi                      a program that is there
+    tool amd-smi                      a program that is there; `rocm` is the folder /opt/rocm
 
 A value that is not known is no reason to complain.
 """
@@ -105,5 +105,5 @@ def parse(sections: Mapping[str, Result]) -> AmdCheckup:
         member=frozenset(user[2].split(",")),
         renders=renders,
         parts=tuple((minor, place) for minor, place in parts if minor is not None and place is not None),
-        tools=tuple(cells[0] for cells in found["tool"] if cells in (["amd-smi"], ["rocm-smi"])),
+        tools=tuple(cells[0] for cells in found["tool"] if cells in (["amd-smi"], ["rocm-smi"], ["rocm"])),
     )
