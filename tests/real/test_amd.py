@@ -65,7 +65,7 @@ def settled(cli, count=2):
         states = [gpu["state"] for gpu in cli.get("/v1/gpus")]
         if "unhealthy" in states:  # it has seen a card disappear
             cli("nodes", "resume", "amd")
-        return states.count("free") >= count
+        return states == ["free"] * count
 
     until(is_settled)
     return cli
