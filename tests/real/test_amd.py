@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
-from tests.lab import requirements
+from tests.lab import Lab, requirements
 from tests.lab.amd import AmdCard, AmdCards
 from tests.pages import ROOT
 from tests.reader import ON_AMD, Reader
@@ -153,6 +156,7 @@ def mixed(agentless, node):
     return settled(agentless, 4)
 
 
+@pytest.mark.slow
 def test_gpus_of_two_vendors_have_their_numbers_one_after_the_other(mixed):
     gpus = mixed.get("/v1/gpus")
     assert [(gpu["index"], gpu["name"].split()[0]) for gpu in gpus] == [
@@ -193,3 +197,18 @@ def test_podman_gives_the_same_devices(lab, node, made, cards):
     cli = settled(made(", docker: podman, image: lab/busybox"))
     assert seen(cli, "amd::1") == ["/dev/kfd", "/dev/dri:", "renderD129", "0", "44", "109"]
     assert seen(cli, "amd") == ["0"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(requirements(systemd=True)), reason="no systemd")
+def test_a_task_without_a_container_is_told_of_its_gpus_alone():
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+        node = lab.add_systemd_node("amd", gpus=0)
+        node.cards = AmdCards(node)
+        node.cards.set(AmdCard("0000:83:00.0", FIRST, 128), AmdCard("0000:a3:00.0", None, 129))
+        cli = settled(Cli(lab, "bare", INVENTORY.format(lab=lab, node=node, more="")))
+        for words, expected in (("amd::0", f"GPU-{FIRST}"), ("amd::1", "1"), ("amd", "-1")):
+            look = ("sh", "-c", "echo visible $ROCR_VISIBLE_DEVICES")
+            done = cli("submit", words, "--container", "NULL", "--follow", "--", *look)
+            assert done.out.split()[-2:] == ["visible", expected], done
+        cli.close()

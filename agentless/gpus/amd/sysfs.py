@@ -25,7 +25,7 @@ drivers/gpu/drm/amd/amdkfd/kfd_topology.c and kfd_process.c).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.gpus.amd import names
@@ -47,11 +47,10 @@ class KfdNode:
 
     node: int
     gpu: int
-    bus: str = ""
-    part: int = 0
-    render: int | None = None
-    bank: int = 0
-    links: list[tuple[int, int, int]] = field(default_factory=list)
+    bus: str
+    part: int
+    bank: int
+    links: list[tuple[int, int, int]]
 
 
 @dataclass(slots=True)
@@ -83,58 +82,43 @@ class Sysfs:
 
 def parse(lines: Iterable[str]) -> Sysfs:
     """What the lines say. What makes no sense is left out."""
-    found, processes, readable = Sysfs(), list[KfdProcess](), True
-    node, values, process, complete = None, dict[str, str](), None, False
-    bus = ""
-
-    def close() -> None:
-        if node:
-            _place(node, values)
-        elif bus and bus not in found.cards and len(found.cards) < MOST_GPUS and _ID.fullmatch(values.get("id", "")):
-            found.cards[bus], found.ids[bus] = _card(values), values["id"]
-
-    for line in lines:
-        key, _, value = line.partition(" ")
-        if key.startswith("@"):
-            close()
-            node, process, bus, values = None, None, "", {}
-        match key:
-            case "@node" if len(found.nodes) < _MOST_NODES:
-                number, _, gpu = value.partition(" ")
-                if (at := whole(number)) is not None and (known := whole(gpu)):
-                    node = KfdNode(at, known)
-                    found.nodes.append(node)
-            case "@card":
-                bus = pci_bus_id(value.partition(" ")[2]) or ""
-            case "@process":
-                process = KfdProcess(int(value)) if whole(value) else None
-                processes += [process] if process else []
+    found, processes, readable, complete = Sysfs(), list[KfdProcess](), True, False
+    for head, body in _blocks(lines):
+        kind, _, value = head.partition(" ")
+        match kind:
+            case "":
+                found.driver = next((name_of(text) for key, text in body if key == "driver"), None)
+                found.kfd = ("kfd", "") in body
+            case "@node" if len(found.nodes) < _MOST_NODES and (node := _node(value, body)):
+                found.nodes.append(node)
+            case "@card" if len(found.cards) < MOST_GPUS:
+                bus, values = pci_bus_id(value.partition(" ")[2]), dict(reversed(body))
+                if bus and bus not in found.cards and _ID.fullmatch(values.get("id", "")):
+                    card = _card(values, [text for key, text in body if key == "ue"])
+                    found.cards[bus], found.ids[bus] = replace(card, driver=found.driver), values["id"]
+            case "@process" if pid := whole(value):
+                processes.append(process := KfdProcess(pid))
+                readable &= all(_use(process, key, text) for key, text in body)
             case "@processes":
                 complete = True
             case "@whole":
                 found.whole = True
-            case "kfd":
-                found.kfd = True
-            case "driver":
-                found.driver = name_of(value)
-            case "vram" | "queue" if process:
-                readable &= _use(process, key, value)
-            case "bank" if node:
-                node.bank += min(whole(value) or 0, MIB << 20) >> 20
-            case "link" if node and len(node.links) < _MOST_LINKS:
-                cells = [whole(cell) for cell in value.split(" ")]
-                if len(cells) == 3 and None not in cells:
-                    node.links.append((cells[0] or 0, cells[1] or 0, cells[2] or 0))
-            case "ue":
-                values["ue"] = str((whole(values.get("ue", "")) or 0) + (whole(value) or 0))
-            case _:
-                values.setdefault(key, value)
-    close()
     found.nodes.sort(key=lambda each: each.node)
     found.processes = processes if complete and readable else None
-    driver = found.driver
-    found.cards = {bus: replace(card, driver=driver) for bus, card in found.cards.items()}
     return found
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The lines that begin with @, each with those up to the next, as key and value. The first has no such line."""
+    head, body = "", list[tuple[str, str]]()
+    for line in lines:
+        if line.startswith("@"):
+            yield head, body
+            head, body = line, []
+        else:
+            key, _, value = line.partition(" ")
+            body.append((key, value))
+    yield head, body
 
 
 def _use(process: KfdProcess, key: str, value: str) -> bool:
@@ -152,16 +136,28 @@ def _use(process: KfdProcess, key: str, value: str) -> bool:
     return True
 
 
-def _place(node: KfdNode, values: Mapping[str, str]) -> None:
+def _node(value: str, body: Sequence[tuple[str, str]]) -> KfdNode | None:
+    """A GPU of the compute driver; None if it cannot be told where it is."""
+    number, _, gpu = value.partition(" ")
+    at, known, values = whole(number), whole(gpu), dict(reversed(body))
     location, domain = whole(values.get("location_id", "")), whole(values.get("domain", "0"), 0xFFFFFFFF)
-    if location is None or domain is None:
-        return
-    node.bus = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
-    node.part = location >> 28 & 0xF
-    node.render = whole(values.get("drm_render_minor", ""))
+    if at is None or not known or location is None or domain is None:
+        return None
+    bus = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+    bank = sum(min(whole(text) or 0, MIB << 20) >> 20 for key, text in body if key == "bank")
+    cells = [[whole(cell) for cell in text.split(" ")] for key, text in body if key == "link"]
+    links = [[cell for cell in link if cell is not None] for link in cells]
+    return KfdNode(
+        at,
+        known,
+        bus,
+        location >> 28 & 0xF,
+        bank,
+        [(link[0], link[1], link[2]) for link in links[:_MOST_LINKS] if len(link) == 3],
+    )
 
 
-def _card(values: Mapping[str, str]) -> Card:
+def _card(values: Mapping[str, str], errors: Sequence[str]) -> Card:
     """A card by the files of its folder."""
     text = values.get
     celsius = next(
@@ -182,7 +178,7 @@ def _card(values: Mapping[str, str]) -> Card:
         fan=min(100, round(100 * pwm / most)) if pwm is not None and most else None,
         mhz=_part(text("freq1_input", ""), 1_000_000, MHZ),
         memory_mhz=_part(text("freq2_input", ""), 1_000_000, MHZ),
-        uncorrected=whole(text("ue", "")),
+        uncorrected=sum(whole(each) or 0 for each in errors) if errors else None,
         numa=numa,
         compute=_word(text("current_compute_partition", "")),
         memory=_word(text("current_memory_partition", "")),
