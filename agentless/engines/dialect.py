@@ -29,6 +29,7 @@ class Formats:
     event: str
     image_defaults: str
     volume_sizes: str
+    devices: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -397,6 +397,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "id_format": values,
         "start": values,
         "container": values.filter(bool),
+        "devices_format": values,
+        "lookups": lists,
         "claimed": values,
     },
     "docker-cpu.sh.j2": {"docker": lists, "containers": some},

@@ -191,6 +191,22 @@ def test_the_page_can_be_typed_from_top_to_bottom(agentless, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_vps_does_not_come_back_with_the_device_of_another_gpu(agentless, node):
+    """A container keeps the names of its devices, and after a reboot another card may have such a name."""
+    agentless("vps", "create", "box", "amd::0")
+    agentless("vps", "stop", "box", "--grace", "0")
+    two(node, (129, 128))
+    settled(agentless)
+    done = agentless("vps", "start", "box", code=None)
+    assert (done.code, "have other numbers on amd since a reboot" in done.err) == (1, True), done
+    two(node)
+    settled(agentless)
+    agentless("vps", "start", "box")
+    assert agentless("vps", "ssh", "box", "--", "ls /dev/dri").out == "renderD128\n"
+    agentless("vps", "rm", "box", "--force", "--yes")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(bool(requirements(podman=True)), reason="no podman")
 def test_podman_gives_the_same_devices(lab, node, made, cards):
     node.add_podman(lab._shared_network(), lab.root / "image.tar")

@@ -360,6 +360,8 @@ class DockerEngine:
     def revival(self, task: Task, placement: Placement) -> Command:
         """Lock, check, and start the task's container again, unless somebody holds its GPUs; see `parse_launch`."""
         labels, sharing = labels_of(task, placement, self._signer.controller), task.spec.needs.sharing
+        lookup = self._vendors.injection(self._dialect.name, placement.devices).lookup
+        ways = [{**lookup.values, "cdi": by_cdi} for by_cdi in (False, True)] if lookup else []
         start = self._commands.text(
             "docker-revived.sh.j2", begin=self._dialect.template("docker-begin.sh.j2"), id_format=_ID
         )
@@ -368,6 +370,8 @@ class DockerEngine:
             **launch_script.lock_values(self._dialect, self._node, placement.claimed),
             timeout=launch_script.WITHIN,
             container=task.container_ref,
+            devices_format=self._dialect.formats.devices,
+            lookups=[self._commands.text(lookup.template, **way) for way in ways] if lookup else [],
             start=start,
             id_format=_ID,
             state_format=_STATUS,

@@ -24,6 +24,14 @@ _KNOWN = (
         "gpus",
     ),
     Known(
+        r"agentless: its devices are those of other GPUs now",
+        (
+            "the render nodes of the container's AMD GPUs have other numbers on {node} since a reboot, so it is not "
+            "started; create it again, or start a VPS with: agentless vps start NAME --anywhere"
+        ),
+        "task",
+    ),
+    Known(
         r"unresolvable CDI devices (?P<what>amd\.com/gpu=[\w.-]+)",
         (
             "{engine} on {node} does not know the AMD GPU {what}; update its device list there with: "
