@@ -10,6 +10,7 @@ from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.faults import meaning
 from agentless.gpus.nvidia.topology import closeness
 from agentless.gpus.nvidia.vendor import Nvidia
@@ -21,7 +22,7 @@ from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
 
-VENDORS = GpuVendors((Nvidia(),))
+VENDORS = GpuVendors((Nvidia(), Amd()))
 RENDERER = Renderer([template_dir()])
 """The packaged templates."""
 

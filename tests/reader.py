@@ -53,6 +53,8 @@ ON_ENGINES = frozenset(
 """Pages about images and volumes, which simulated nodes do not have."""
 ON_SYSTEMD = "docs/how-to/run/without-a-container.md"
 """A page about tasks of a systemd, which they do not have either."""
+ON_AMD = "docs/how-to/nodes/amd.md"
+"""A page about AMD GPUs, of which they have none."""
 
 
 @dataclass(frozen=True)

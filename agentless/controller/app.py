@@ -85,6 +85,7 @@ from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
@@ -109,7 +110,7 @@ from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
 from agentless.stores.state.vps import VpsStore
 
-VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
+VENDORS: tuple[GpuVendor, ...] = (Nvidia(), Amd())
 """GPU vendors. To add one, write a `ports.GpuVendor` in a folder of `gpus/` and name it here."""
 
 

@@ -41,6 +41,7 @@ class SimulatedNode:
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             "AGENTLESS_STANDIN_DIR": str(folder),
+            "AGENTLESS_SIMULATED": "yes",
         }
         self.engine = SimulatedEngine(folder, bin_folder, gpus, children)
         self.host_key = host_key.export_public_key().decode().strip()

@@ -31,6 +31,7 @@ class Formats:
     event: str
     image_defaults: str
     volume_sizes: str
+    devices: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class EngineAnswer:
         return {
             vendor: ToolkitFacts(by, kit.lists if by == "cdi" else kit.fixes.get(self.engine, ""))
             for vendor, (kit, by) in found.items()
+            if by or not kit.is_optional
         }
 
 

@@ -1,8 +1,8 @@
 """A container image of 3 KB whose only program prints which devices and variables a container has.
 
-For nodes that have no image with a shell. The program needs no library: it writes what the kernel says of `/dev` (names
-between zeros) and its environment to standard output. Its source is in `tests/pure/data/look/`, and a test assembles
-it.
+For nodes that have no image with a shell. The program needs no library: it writes what the kernel says of `/dev` and
+`/dev/dri` (names between zeros) and its environment to standard output. Its source is in `tests/pure/data/look/`, and a
+test assembles it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _PROCESSORS = {
     "x86_64": _Processor(
         "amd64",
         62,
-        "SIHsABAAAEiNPW4AAADoQgAAAInvSInmugAQAAC42QAAAA8F6DoAAAB/6EiNPU8AAADoHgAAAInvSInmugAQAAAxwA8F6BkAAAB/6zH/uDwAAAAP"
-        "BTH2MdK4AgAAAA8FicXDQYnEicKFwH4MvwEAAAC4AQAAAA8FRYXkwy9kZXYAL3Byb2Mvc2VsZi9lbnZpcm9uAA==",
+        "SIHsABAAAEiNPYIAAADoNgAAAEiNPXsAAADoKgAAAEiNPXgAAADoPgAAAInvSInmugAQAAAxwA8F6DkAAAB/6zH/uDwAAAAPBegbAAAAie9IjXQk"
+        "CLr4DwAAuNkAAAAPBegRAAAAf+bDMfYx0rgCAAAADwWJxcNBicSJwoXAfgy/AQAAALgBAAAADwVFheTDL2RldgAvZGV2L2RyaQAvcHJvYy9zZWxm"
+        "L2Vudmlyb24A",
     ),
     "aarch64": _Processor(
         "arm64",
         183,
-        "/wdA0aEEABAUAACU4AMTKuEDAJECAILSqAeA0gEAANQVAACUTP//VKEDADALAACU4AMTKuEDAJECAILS6AeA0gEAANQMAACUTP//VAAAgNKoC4DS"
-        "AQAA1GAMgJICAIDSAwCA0ggHgNIBAADU8wMAKsADX9b0AwAqHwAAca0AAFQCfECTIACA0ggIgNIBAADUnwIAccADX9YvZGV2AC9wcm9jL3NlbGYv"
-        "ZW52aXJvbgA=",
+        "/wdA0WEFABAPAACUQQUAMA0AAJRBBQBQFgAAlOADEyrhAwCRAgCC0ugHgNIBAADUFwAAlEz//1QAAIDSqAuA0gEAANT1Ax6qCgAAlOADEyrhAwCR"
+        "AgCC0qgHgNIBAADUCwAAlEz//1T+AxWqwANf1mAMgJICAIDSAwCA0ggHgNIBAADU8wMAKsADX9b0AwAqHwAAca0AAFQCfECTIACA0ggIgNIBAADU"
+        "nwIAccADX9YvZGV2AC9kZXYvZHJpAC9wcm9jL3NlbGYvZW52aXJvbgA=",
     ),
 }
 """By `uname -m`."""

@@ -1,12 +1,12 @@
 """Several GPU vendors behind one interface: asks each, and gives a task the devices of each.
 
-A node has GPUs of one vendor. If several report some, the first vendor's count. Which vendors exist is `VENDORS` in
-`controller/app.py`.
+A node may have GPUs of several. Those of the first vendor have the first numbers, and those of the next go on from
+there. Which vendors exist is `VENDORS` in `controller/app.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.command import Result, Section
@@ -20,6 +20,8 @@ from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopolo
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.trial import Proof
 from agentless.ports import GpuVendor, ScriptRenderer
+
+_NO_FILTER = ("--security-opt", "seccomp=unconfined")
 
 
 class GpuVendors:
@@ -50,15 +52,31 @@ class GpuVendors:
         return tuple(section for vendor in self._vendors for section in vendor.sections(renderer, topology=topology))
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
-        """The sample of the vendor that has GPUs here. An error of any other vendor is kept in it."""
+        """The samples of all vendors as one. What one vendor could not do makes the GPUs of that vendor unknown."""
         samples = [vendor.parse(sections) for vendor in self._vendors]
-        found = next((sample for sample in samples if sample.gpus), samples[0])
-        broken = next((sample for sample in (found, *samples) if sample.error), found)
-        return found if broken is found else replace(found, error=broken.error, hung=broken.hung)
+        having = [sample for sample in samples if sample.gpus]
+        broken = next((sample for sample in (*having, *samples) if sample.error), None)
+        if len(having) < 2:
+            found = having[0] if having else samples[0]
+            # Without the GPUs of a vendor before it, its numbers are not known.
+            before = samples[: samples.index(found)] if having else []
+            lost = next((sample for sample in before if sample.error), None)
+            found = replace(found, processes=None) if lost else found
+            return replace(found, error=broken.error, hung=broken.hung) if broken and broken is not found else found
+        return _merged(samples, having, broken or GpuSample())
 
     def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
-        """How the GPUs are joined, from the first vendor that knows."""
-        return next(filter(None, (vendor.parse_topology(sections) for vendor in self._vendors)), None)
+        """How the GPUs are joined, of all vendors that know. GPUs of two vendors have no link."""
+        links: dict[tuple[int, int], int] = {}
+        numa: dict[int, int] = {}
+        first, known = 0, False
+        for vendor in self._vendors:
+            if found := vendor.parse_topology(sections):
+                known = True
+                links |= {(one + first, other + first): weight for (one, other), weight in found.links.items()}
+                numa |= {index + first: place for index, place in found.numa.items()}
+            first += _count(vendor.parse(sections))
+        return GpuTopology(links, numa) if known else None
 
     def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
         """The faults of all vendors in the kernel log, None if it cannot be read."""
@@ -89,17 +107,29 @@ class GpuVendors:
 
     # ------------------------------------------------------------------ giving
 
-    def injection(self, engine: EngineName, devices: Iterable[Device], facts: EngineFacts | None = None) -> Injection:
+    def injection(
+        self,
+        engine: EngineName,
+        devices: Iterable[Device],
+        facts: EngineFacts | None = None,
+        *,
+        unconfined: Collection[str] = (),
+    ) -> Injection:
         """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors.
 
-        `facts` say in which way the engine hands out devices.
+        `facts` say in which way the engine hands out devices. A container with GPUs of a vendor in `unconfined` has no
+        filter of system calls.
         """
         ids, toolkits = self._sorted(devices), facts.toolkits if facts else {}
         ways = {name: toolkit.way for name, toolkit in toolkits.items()}
         each = [vendor.injection(engine, ids[vendor.name], ways.get(vendor.name)) for vendor in self._vendors]
         return Injection(
-            tuple(argument for one in each for argument in one.arguments),
+            (
+                *(argument for one in each for argument in one.arguments),
+                *(_NO_FILTER if engine != "systemd" and any(ids.get(vendor) for vendor in unconfined) else ()),
+            ),
             {name: value for one in each for name, value in one.environment.items()},
+            next((one.lookup for one in each if one.lookup), None),
         )
 
     def reserved(self, engine: EngineName) -> tuple[str, ...]:
@@ -131,3 +161,30 @@ class GpuVendors:
             name = device.vendor if device.vendor in ids else self._vendors[0].name
             ids[name] = (*ids[name], device.id)
         return ids
+
+
+def _count(sample: GpuSample) -> int:
+    """How many numbers the GPUs of a sample have."""
+    return max((gpu.index for gpu in sample.gpus), default=-1) + 1
+
+
+def _merged(samples: Sequence[GpuSample], having: Sequence[GpuSample], broken: GpuSample) -> GpuSample:
+    """The samples of several vendors as one. `having` are those with GPUs, `broken` is one with an error."""
+    gpus: list[GpuReading] = []
+    first, lost = 0, ""
+    for sample in samples:
+        hidden = lost or ("" if sample.processes is not None else sample.error or "cannot read its processes")
+        gpus += [replace(gpu, index=gpu.index + first, hidden=hidden) for gpu in sample.gpus]
+        first += _count(sample)
+        if sample.error and not sample.gpus:
+            lost = sample.error
+    known = [process for sample in having for process in sample.processes or ()]
+    return GpuSample(
+        tuple(gpus),
+        None if all(gpu.hidden for gpu in gpus) else tuple(known),
+        broken.error,
+        broken.hung,
+        tuple(bus for sample in samples for bus in sample.lost),
+        next(sample.lister for sample in having),
+        any(sample.mismatch for sample in samples),
+    )

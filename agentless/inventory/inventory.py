@@ -22,7 +22,19 @@ from pydantic_core import ErrorDetails
 from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
-from agentless.inventory.schema import Cuda, Defaults, Foreign, Health, Idle, InventoryFile, Kept, Node, Queue, Unlisted
+from agentless.inventory.schema import (
+    Amd,
+    Cuda,
+    Defaults,
+    Foreign,
+    Health,
+    Idle,
+    InventoryFile,
+    Kept,
+    Node,
+    Queue,
+    Unlisted,
+)
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
 from agentless.model.files.posix_path import within
@@ -169,6 +181,8 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     written["assume_free"] = frozenset(key for key, says in unlisted.items() if says and says.assume == "free")
     if written.get("cuda"):
         written["cuda"] = written["cuda"].path
+    if (amd := written.pop("amd", None)) and amd.seccomp == "unconfined":
+        written["unconfined"] = ("amd",)
     known = {key: value for key, value in written.items() if value is not None and key != _OF_TASKS}
     known.setdefault("host", "localhost" if known.get("connection") == "local" else name)
     if "docker" in known:
@@ -259,6 +273,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {assume: free}"
         case "list_type" if where[-1] == "ignore":
             return is_now + "must be a list of programs, like [Xorg, firefox]"
+        case "model_type" if where[-1] == "amd":
+            return is_now + "must be a mapping, like {seccomp: unconfined}"
         case "list_type" if where[-1] == "mounts":
             return is_now + "must be a list, like [/data:/data:ro]"
         case "list_type" if where[-1] == "address":
@@ -278,7 +294,12 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    inner: dict[str, type[BaseModel]] = {"cuda": Cuda, "foreign": Foreign, **dict.fromkeys(_UNLISTED, Unlisted)}
+    inner: dict[str, type[BaseModel]] = {
+        "amd": Amd,
+        "cuda": Cuda,
+        "foreign": Foreign,
+        **dict.fromkeys(_UNLISTED, Unlisted),
+    }
     for key in where[1:-1]:
         if str(key) in inner:
             return inner[str(key)]

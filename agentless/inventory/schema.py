@@ -290,6 +290,18 @@ class Unlisted(BaseModel):
     )
 
 
+class Amd(BaseModel):
+    """AMD GPUs of a node."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seccomp: Literal["default", "unconfined"] | None = Field(
+        default=None,
+        description="unconfined: containers with AMD GPUs have no filter of system calls, which some ROCm images need. "
+        "Default: the engine's filter.",
+    )
+
+
 class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -352,6 +364,7 @@ class _Keys(BaseModel):
     jetson: Unlisted | None = Field(
         default=None, description="A Jetson before Thor: its driver does not list which programs use its GPU."
     )
+    amd: Amd | None = Field(default=None, description="AMD GPUs of the node.")
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices (as in nvidia-smi) of GPUs that agentless never uses."
     )

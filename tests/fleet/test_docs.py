@@ -16,7 +16,7 @@ from agentless.demo.fleet import USER, demo_plans
 from tests.fleet.inhabited import forget_tasks
 from tests.fleet.world import World
 from tests.pages import DOCS, ROOT
-from tests.reader import CTRL_C, ON_ENGINES, ON_SYSTEMD, Help, Reader, steps
+from tests.reader import CTRL_C, ON_AMD, ON_ENGINES, ON_SYSTEMD, Help, Reader, steps
 
 TRAINING = """#!/bin/sh
 echo "epoch 1: loss 0.71"
@@ -27,7 +27,7 @@ case "$*" in *"--lr 0.1 --seed 2"*) exit 1;; esac
 
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "internals" not in page.parts)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if any(steps(page.read_text()))]
-HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD}]
+HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD, ON_AMD}]
 
 NOT_TYPED = {
     "make demo": "tests/fleet/test_demo.py",

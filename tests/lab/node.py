@@ -225,6 +225,12 @@ class Node:
 
     def add_process(self, gpu: int, argv: Sequence[str], memory_mib: int = 1024) -> subprocess.Popen[bytes]:
         """Start a process on the node, outside any container, that uses a GPU."""
+        process = self.start(argv)
+        self.use_gpu(gpu, self.pid(process), argv[0], memory_mib)
+        return process
+
+    def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a process on the node, outside any container; `reset` ends it."""
         process = self._space.popen(
             argv,
             env=self.env(),
@@ -233,7 +239,6 @@ class Node:
             stderr=subprocess.DEVNULL,
         )
         self._processes.append(process)
-        self.use_gpu(gpu, self.pid(process), argv[0], memory_mib)
         return process
 
     def pid(self, process: subprocess.Popen[bytes]) -> int:

@@ -121,3 +121,40 @@ def test_a_list_that_could_not_be_read_keeps_no_gpu_out() -> None:
 def test_an_engine_with_a_runtime_asks_no_list() -> None:
     on = cluster(node(way="runtime", cdi=frozenset({"nvidia.com/gpu=0"})))
     assert start(on, "node1::1").gpus == (1,)
+
+
+# ---------------------------------------------------------------- several vendors
+
+
+def mixed(way: Way | None = "runtime") -> Any:
+    """Two GPUs of a vendor with a toolkit, and two of one that needs none."""
+    sample = node(way=way).sample
+    others = tuple(reading("node1", index, vendor="amd", name="AMD Instinct MI100") for index in (2, 3))
+    return replace(node(way=way), sample=replace(sample, gpus=(*sample.gpus, *others)))
+
+
+def test_an_engine_without_one_vendors_toolkit_gives_the_gpus_of_another() -> None:
+    on = cluster(mixed(way=None))
+    assert start(on, "1x").gpus == (2,)
+    assert start(on, "node1::0") is None
+    assert KIT.fixes["docker"] in str(never(on, spec(needs=parse_target("node1::0"))))
+
+
+def test_a_task_gets_gpus_of_one_vendor() -> None:
+    on = cluster(mixed())
+    assert start(on, "node1::2,3").gpus == (2, 3)
+    assert start(on, "2x").gpus == (0, 1)
+    for target, words in (
+        ("node1::1,2", "GPUs 1,2 of node1 are of different vendors (nvidia, amd); a task gets GPUs of one vendor"),
+        ("3x", "needs 3 GPUs of one vendor; node1 has 2 of nvidia and 2 of amd"),
+    ):
+        assert start(on, target) is None
+        assert words in str(never(on, spec(needs=parse_target(target))))
+
+
+def test_gpus_of_one_vendor_are_waited_for() -> None:
+    held = task("t0", "node1::0", spec=spec(needs=parse_target("node1::0")))
+    on = cluster(mixed(), (held, task("t2", "node1::2", spec=spec(needs=parse_target("node1::2")))))
+    assert start(on, "2x") is None
+    found = obstacles(on.nodes["node1"], spec(needs=parse_target("2x")), "me", NOW)
+    assert str(found[0]) == "needs 2 GPUs of one vendor; node1 has free 1 of nvidia and 1 of amd"

@@ -13,7 +13,7 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.engine import Injection, ToolkitFacts
-from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume, check_devices_are_ours, check_no_device_mounts
 from agentless.rules.nodes.gpu_findings import find_faults
@@ -156,3 +156,36 @@ def test_the_inventory_knows_such_paths_of_every_vendor_by_their_names() -> None
 def test_a_slice_is_given_by_its_own_uuid(engine: Any, way: Any, expected: Injection) -> None:
     facts = EngineFacts(toolkits={"nvidia": ToolkitFacts(way)})
     assert GpuVendors((Nvidia(),)).injection(engine, [Device("MIG-1", "slice", "GPU-1", "nvidia")], facts) == expected
+
+
+NVIDIA = b"0, GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a, NVIDIA H100, 550.54, 00000000:3B:00.0, 81559, 1, 81080, 0"
+LISTED = b"%b%b\n@gpus 0\n" % (NVIDIA, b", [N/A]" * 11)
+WHOLE, UNLISTED = Result(0, LISTED + b"@end 0\n"), Result(0, LISTED + b"@end 124\n")
+
+
+def test_numbers_go_on_from_vendor_to_vendor() -> None:
+    found = BOTH.parse({"nvidia": WHOLE, "acme": ONE})
+    assert [(gpu.index, gpu.vendor, gpu.hidden) for gpu in found.gpus] == [(0, "nvidia", ""), (1, "acme", "")]
+    assert (found.error, found.processes) == (None, ())
+
+
+def test_processes_that_one_vendor_cannot_tell_leave_its_gpus_unknown_alone() -> None:
+    found = BOTH.parse({"nvidia": UNLISTED, "acme": ONE})
+    assert [(gpu.vendor, bool(gpu.hidden)) for gpu in found.gpus] == [("nvidia", True), ("acme", False)]
+    assert (found.processes, found.hung) == ((), True)
+
+
+def test_gpus_whose_numbers_are_not_known_are_given_to_nobody() -> None:
+    """A driver that lists nothing has GPUs all the same: those behind them would have their numbers."""
+    found = BOTH.parse({"nvidia": HANGS, "acme": ONE})
+    assert found.processes is None
+
+
+def test_links_have_the_numbers_of_the_node() -> None:
+    class Joined(Acme):
+        def parse_topology(self, sections: object) -> GpuTopology:
+            del sections
+            return GpuTopology({(0, 1): 6}, {0: 1})
+
+    found = GpuVendors((Nvidia(), Joined())).parse_topology({"nvidia": WHOLE, "acme": ONE})
+    assert found == GpuTopology({(1, 2): 6}, {1: 1})

@@ -78,7 +78,7 @@ def test_this_machine_is_read_as_it_is(shell: list[str]) -> None:
 
 
 def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> None:
-    """Online CPUs and NUMA nodes; other vendors' cards, NVIDIA's audio functions and NVSwitches are no GPUs of ours."""
+    """Online CPUs and NUMA nodes; other vendors' cards, audio functions and NVSwitches are no GPUs of ours."""
     for address, vendor, kind, numa in (
         ("0000:3b:00.0", "0x10de", "0x030200", "0"),
         ("0000:af:00.0", "0x10de", "0x030000", "1"),
@@ -101,11 +101,11 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
     online.parent.mkdir()
     online.write_text("0-6\n")
     found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
-    near = (NumaNode(0, "0-3", ("0000:3b:00.0",), 8192), NumaNode(1, "4-7", ("0000:af:00.0",)))
+    near = (NumaNode(0, "0-3", ("0000:3b:00.0",), 8192), NumaNode(1, "4-7", ("0000:af:00.0", "0000:b0:00.0")))
     assert (found.cores, found.numa) == (7, near)
     script = join_sections(host_facts.sections(RENDERER, (*VENDORS.pci, *Acme.pci)))
     script = script.replace("/sys/", f"{tmp_path}/sys/")
-    both = (near[0], replace(near[1], gpus=("0000:af:00.0", "0000:d8:00.0")))
+    both = (near[0], replace(near[1], gpus=("0000:af:00.0", "0000:b0:00.0", "0000:d8:00.0")))
     assert ask(shell, script).numa == both
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed, UsageError
-from agentless.gpus.nvidia.probe import _container
+from agentless.gpus.owners import container_of
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import task_of
@@ -127,11 +127,11 @@ def test_damaged_labels_are_none(damaged):
 
 
 def test_a_process_in_a_unit_of_ours_is_in_its_container():
-    assert _container("0::/system.slice/agentless-t1-2.service") == "agentless-t1-2.service"
+    assert container_of("0::/system.slice/agentless-t1-2.service") == "agentless-t1-2.service"
     within = f"1:name=systemd:/docker/{'0' * 64}/system.slice/agentless-t1.service"
-    assert _container(within) == "agentless-t1.service"
-    assert _container("0::/system.slice/agentless-t1.service.d") is None
-    assert _container("0::/user.slice/other.service") is None
+    assert container_of(within) == "agentless-t1.service"
+    assert container_of("0::/system.slice/agentless-t1.service.d") is None
+    assert container_of("0::/user.slice/other.service") is None
 
 
 @pytest.mark.parametrize(

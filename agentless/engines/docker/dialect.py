@@ -79,6 +79,10 @@ DOCKER = Dialect(
             ',"volumes":{{json .Config.Volumes}}}'
         ),
         volume_sizes="{{range .Volumes}}{{.Name}}|{{.Size}}\n{{end}}",
+        devices=(
+            "{{range .HostConfig.Devices}}{{.PathOnHost}} {{end}}"
+            "{{range .HostConfig.DeviceRequests}}{{range .DeviceIDs}}{{.}} {{end}}{{end}}"
+        ),
     ),
     gone="no such object: {}",
     image_missing=("No such image", "Unable to find image"),

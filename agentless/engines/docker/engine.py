@@ -33,6 +33,7 @@ from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.checkup import EngineCheckup
 from agentless.model.nodes.complaint import Blame
+from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
@@ -292,9 +293,15 @@ class DockerEngine:
         """The template values of one launch. `docker` is the command with which its container is created."""
         task, placement, spec = wanted.task, wanted.placement, wanted.task.spec
         name = self._dialect.container_name(task, placement)
+        lookup = self._injection(wanted).lookup
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        create = self._create(wanted, docker, name, labels)
         return {
-            "create": self._create(wanted, docker, name, labels),
+            "create": create,
+            # What is looked up on the node goes behind the engine's verb.
+            "lookup": self._commands.text(lookup.template, **lookup.values) if lookup else "",
+            "verb": create.index("create", len(docker)) + 1 if lookup else 0,
+            "rootless": bool(wanted.engine and wanted.engine.rootless),
             "name": name,
             "signature": labels[SIGNATURE],
             "claimed": "|".join(labels[label] for label in _CLAIM),
@@ -322,7 +329,7 @@ class DockerEngine:
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
-            devices=self._vendors.injection(self._dialect.name, placement.devices, wanted.engine),
+            devices=self._injection(wanted),
             env=launch_script.variables(task, placement, self._node, spec, reserved),
             secret_env=spec.secret_env,
             cores=spec.cores,
@@ -344,9 +351,17 @@ class DockerEngine:
         )
         return [*docker, *_not_started(create[len(docker) :], len(command) - len(idle))]
 
+    def _injection(self, wanted: Launch) -> Injection:
+        """How the task gets its devices."""
+        return self._vendors.injection(
+            self._dialect.name, wanted.placement.devices, wanted.engine, unconfined=self._node.unconfined
+        )
+
     def revival(self, task: Task, placement: Placement) -> Command:
         """Lock, check, and start the task's container again, unless somebody holds its GPUs; see `parse_launch`."""
         labels, sharing = labels_of(task, placement, self._signer.controller), task.spec.needs.sharing
+        lookup = self._vendors.injection(self._dialect.name, placement.devices).lookup
+        ways = [{**lookup.values, "cdi": by_cdi} for by_cdi in (False, True)] if lookup else []
         start = self._commands.text(
             "docker-revived.sh.j2", begin=self._dialect.template("docker-begin.sh.j2"), id_format=_ID
         )
@@ -355,6 +370,8 @@ class DockerEngine:
             **launch_script.lock_values(self._dialect, self._node, placement.tokens),
             timeout=launch_script.WITHIN,
             container=task.container_ref,
+            devices_format=self._dialect.formats.devices,
+            lookups=[self._commands.text(lookup.template, **way) for way in ways] if lookup else [],
             start=start,
             id_format=_ID,
             state_format=_STATUS,

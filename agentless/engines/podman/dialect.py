@@ -153,6 +153,7 @@ PODMAN = Dialect(
             ',"volumes":{{json .Config.Volumes}}}'
         ),
         volume_sizes="{{.Name}}|{{.Mountpoint}}",
+        devices="{{range .HostConfig.Devices}}{{.PathOnHost}} {{end}}",
     ),
     gone=r'no such (object: "?|container:? "?){}',
     image_missing=("image not known",),

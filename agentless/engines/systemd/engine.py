@@ -200,10 +200,12 @@ class Systemd:
         whole, reserved = with_settings(spec, self._node), self._vendors.reserved("systemd")
         cuda = whole.env.get(_CUDA)
         given = sorted(SHELL_VARIABLES.intersection(whole.env))
+        devices = self._vendors.injection("systemd", placement.devices)
+        lookup = devices.lookup
         program = self._renderer.script(
             "systemd-task.sh.j2",
             env={
-                **self._vendors.injection("systemd", placement.devices).environment,
+                **devices.environment,
                 **launch_script.variables(task, placement, self._node, whole, reserved),
             },
             own=whole.env_names,
@@ -228,6 +230,7 @@ class Systemd:
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
             secret_env=spec.secret_env,
             program=program,
+            lookup=self._renderer.script(lookup.template, **lookup.values) if lookup else "",
             claim=_claim(task, placement),
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)

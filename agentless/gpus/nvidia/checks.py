@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from agentless.gpus.nvidia import probe
 from agentless.gpus.nvidia.checkup import NvidiaCheckup
@@ -31,6 +32,7 @@ _SOURCE = "https://nvidia.github.io/libnvidia-container"
 def checks(node: Node, found: NvidiaCheckup, system: System) -> VendorChecks:
     """All of them; those of the engine are after the driver."""
     sample = node.observation.sample or GpuSample()
+    sample = replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.vendor in ("", probe.VENDOR)))
     before = (*_bus(found, sample, system), *_match(found, sample, system))
     after = (
         *_persistence(found, sample, system),
@@ -41,7 +43,7 @@ def checks(node: Node, found: NvidiaCheckup, system: System) -> VendorChecks:
         *_topology(node, sample),
         *_runtime(node, found, sample, system),
     )
-    return VendorChecks(before, after, install_toolkit(node, system))
+    return VendorChecks(before, after if sample.gpus else (), install_toolkit(node, system))
 
 
 def install_toolkit(node: Node, system: System) -> str:

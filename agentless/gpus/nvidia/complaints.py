@@ -103,7 +103,7 @@ _KNOWN = (
         "task",
     ),
     Known(
-        r"unresolvable CDI devices (?P<what>[^\n]*)",
+        r"unresolvable CDI devices (?P<what>(?!amd\.com)[^\n]*)",
         "{engine} on {node} does not know the GPU ({what}); install nvidia-container-toolkit there and run: {cdi}",
         "gpus",
     ),

@@ -26,6 +26,7 @@ from functools import lru_cache
 
 from agentless.gpus.nvidia import faults, mig
 from agentless.gpus.nvidia.platforms import on_platform, platform_of
+from agentless.gpus.owners import container_of
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
@@ -127,8 +128,6 @@ _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
 _LISTER = "nvidia-smi -L"
 _BY_MODE = "(change it with: nvidia-smi -c DEFAULT)"
-_UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
-_CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 def sections(renderer: ScriptRenderer, *, topology: bool = False) -> tuple[Section, ...]:
@@ -285,7 +284,7 @@ def _processes(
             kind, pid, text = (*line.split(" ", 2), "", "")[:3]
             if kind != "@cgroup":
                 details[kind, pid] = text
-            elif container := _container(text):
+            elif container := container_of(text):
                 details[kind, pid] = container
     if error := _complaint(messages[:_MAX_MESSAGES], code):
         return None, error
@@ -315,18 +314,6 @@ def _process(row: str, owner: str, command: str, container: str | None) -> GpuPr
         command=_printable(command) or None,
         container=container,
     )
-
-
-@lru_cache(maxsize=4096)
-def _container(group: str) -> str | None:
-    """The container of a control group, in the spelling of any engine; the outermost one, if one runs in another.
-
-    A service of ours is as good as one: nobody but root, and the user whose processes they are, can put any there.
-    """
-    if unit := _UNIT.search(group):
-        return unit[1]
-    match = _CONTAINER.search(group)
-    return match[0] if match else None
 
 
 def _complaint(messages: Sequence[str], code: str | None) -> str | None:

@@ -28,6 +28,7 @@ class GpuReading:
     number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
     `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
     is that of the machine, of which the driver says nothing. `removable`: it is external, and may be unplugged.
+    `hidden` says in words why its processes are not known, where those on GPUs of another vendor are.
     """
 
     index: int
@@ -61,6 +62,7 @@ class GpuReading:
     unlisted: Platform = ""
     unified: bool = False
     removable: bool = False
+    hidden: str = ""
 
     @property
     def device(self) -> Device:

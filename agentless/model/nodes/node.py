@@ -59,6 +59,7 @@ class NodeConfig:
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
     `addresses` are those besides `host`, as in `address:` of the inventory. `foreign` says which processes of others
     keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
+    `unconfined` are the vendors of GPUs with which a container has no filter of system calls.
     """
 
     name: str
@@ -84,6 +85,7 @@ class NodeConfig:
     addresses: tuple[str, ...] = ()
     foreign: ForeignPolicy = ForeignPolicy()
     assume_free: frozenset[str] = frozenset()
+    unconfined: tuple[str, ...] = ()
 
     @property
     def has_podman(self) -> bool:

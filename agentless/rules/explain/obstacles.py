@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from agentless.model.units import counted, format_duration, format_indices, form
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.nodes.desktop import desktop_words
-from agentless.rules.nodes.gpu_access import why_no_gpus
+from agentless.rules.nodes.gpu_access import why_no_gpus, withheld
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
@@ -252,7 +253,10 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]
     # The reason of a whole node is not repeated for each of its GPUs.
     asked = [by_number[number] for number in shape.indices if number in by_number]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
-    flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
+    if len(vendors := list(dict.fromkeys(gpu.reading.vendor for gpu in asked))) > 1:
+        which = f"GPUs {format_indices(shape.indices)} of {node.name} are of different vendors ({', '.join(vendors)})"
+        yield Obstacle(f"{which}; a task gets GPUs of one vendor", lasting=True)
+    flaws = _flaws(node, asked, shape, reserved)
     for lasting in (False, True):
         yield from (
             Obstacle(words, lasting) for words in flaw_sentences(flaw for flaw in flaws if flaw.lasting is lasting)
@@ -261,7 +265,7 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]
 
 def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) -> Iterable[Obstacle]:
     gpus = _candidates(node, shape)
-    flaws = [flaw for gpu in gpus if (flaw := flaw_of(gpu, shape, reserved))]
+    flaws = _flaws(node, gpus, shape, reserved)
     capable = len(gpus) - sum(flaw.lasting for flaw in flaws)
     free = len(gpus) - len(flaws)
     wanted = _wanted(shape)
@@ -277,6 +281,32 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) 
         why = flaw_sentences(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
         yield Obstacle(f"{wanted}; {amount} {_are(free)} free", details=why, free=(free, amount))
+    else:
+        yield from _of_one_vendor(node, gpus, shape, flaws)
+
+
+def _flaws(node: Node, gpus: Iterable[Gpu], shape: Shape, reserved: Mapping[GpuNumber, str]) -> list[Flaw]:
+    """Why some of these GPUs do not match. What keeps the GPUs of all vendors from containers is said of the node."""
+    kept = {} if shape.bare or why_no_gpus(node) else withheld(node)
+    flaws = (
+        Flaw(gpu.reading.number, "is", f"kept from containers: {kept[gpu.reading.vendor]}", lasting=True)
+        if gpu.reading.vendor in kept
+        else flaw_of(gpu, shape, reserved)
+        for gpu in gpus
+    )
+    return [flaw for flaw in flaws if flaw]
+
+
+def _of_one_vendor(node: Node, gpus: Iterable[Gpu], shape: Shape, flaws: Sequence[Flaw]) -> Iterable[Obstacle]:
+    """Whether there are as many of one vendor, where there are enough of all vendors together."""
+    for lasting in (True, False):
+        out = {flaw.number for flaw in flaws if flaw.lasting or not lasting}
+        counts = Counter(gpu.reading.vendor for gpu in gpus if gpu.reading.number not in out)
+        if len(counts) > 1 and max(counts.values()) < shape.gpus:
+            has = _listed([f"{count} of {vendor}" for vendor, count in counts.items()])
+            what = "has" if lasting else "has free"
+            yield Obstacle(f"{_wanted(shape)} of one vendor; {node.name} {what} {has}", lasting=lasting)
+            return
 
 
 def _candidates(node: Node, shape: Shape) -> list[Gpu]:

@@ -73,7 +73,7 @@ def find_faults(
     `faults_within` seconds do not count.
     """
     earlier = tuple(before)
-    uuids = {gpu.pci_bus_id: gpu.uuid for gpu in (*earlier, *sample.gpus) if gpu.pci_bus_id}
+    uuids = {gpu.pci_bus_id: gpu.uuid for gpu in (*earlier, *sample.gpus) if gpu.pci_bus_id and gpu.parent is None}
     return (
         *(finding for gpu in sample.gpus for finding in _read(gpu, temperature_limit)),
         *_missing(sample, earlier),

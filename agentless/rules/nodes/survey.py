@@ -304,6 +304,8 @@ def _unknown(config: NodeConfig, reading: GpuReading, known: bool, node_reason: 
     """Why the state of a GPU is unknown. Empty if it is known."""
     if not known:
         return node_reason or "cannot read its processes"
+    if reading.hidden:
+        return reading.hidden
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
     return reading.barred or ("in MIG mode" if reading.mig else "") or why_unlisted(reading, config)

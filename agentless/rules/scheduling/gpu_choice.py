@@ -1,4 +1,4 @@
-"""Which GPUs of a node a task gets: of one model, and near each other."""
+"""Which GPUs of a node a task gets: of one vendor, of one model, and near each other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ _Key = TypeVar("_Key", bound=Hashable)
 def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
     """As many GPUs as the shape wants, of the best type, all of one model if possible. None if there are too few.
 
+    They are of one vendor: a program computes with the libraries of one.
+
     Of several sets, the one with the fastest known links is chosen.
     """
     if len(gpus) < shape.gpus:
         return None
+    if shape.gpus > 1 and len(of_one := _groups(gpus, lambda gpu: gpu.vendor)) > 1:
+        found = [] if shape.indices else [choose(group, shape, topology) for group in of_one.values()]
+        return min(filter(None, found), key=lambda group: max(shape.rank(gpu.name) or 0 for gpu in group), default=None)
     if shape.indices:
         by_number = {gpu.number: gpu for gpu in gpus}
         return [by_number[number] for number in shape.indices] if len(by_number) == shape.gpus else None

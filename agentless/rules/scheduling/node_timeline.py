@@ -17,7 +17,7 @@ from agentless.model.nodes.gpu import GpuReading, GpuTopology
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.nodes.cgroup_limits import lacking
-from agentless.rules.nodes.gpu_access import why_no_gpus
+from agentless.rules.nodes.gpu_access import why_no_gpus, withheld
 from agentless.rules.scheduling.gpu_choice import choose
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load, pinned
@@ -54,6 +54,7 @@ class NodeTimeline:
         )
         self.engine = node.observation.engine
         self._gives_gpus = why_no_gpus(node) is None
+        self._withheld = withheld(node)
         self.last_start = node.last_start
         self.reservations = node.reservations
         self._exclusive = self._firm = self._unsure = 0
@@ -109,6 +110,7 @@ class NodeTimeline:
             if (not shape.indices or gpu.number in shape.indices)
             and (gpu.parent is None if plain else shape.rank(gpu.name, part=gpu.parent is not None) is not None)
             and gpu.total >= shape.gpu_memory
+            and (shape.bare or gpu.vendor not in self._withheld)
             and (later or gpu.free >= shape.gpu_memory)
             and (shape.bare or gpu.listed)
         ]

@@ -3,14 +3,9 @@
 _start:
     sub rsp, 4096
     lea rdi, [rip + dev]
-    call open
-1:  mov edi, ebp
-    mov rsi, rsp
-    mov edx, 4096
-    mov eax, 217
-    syscall
-    call put
-    jg 1b
+    call list
+    lea rdi, [rip + dri]
+    call list
     lea rdi, [rip + env]
     call open
 2:  mov edi, ebp
@@ -23,6 +18,16 @@ _start:
     xor edi, edi
     mov eax, 60
     syscall
+list:
+    call open
+1:  mov edi, ebp
+    lea rsi, [rsp + 8]
+    mov edx, 4088
+    mov eax, 217
+    syscall
+    call put
+    jg 1b
+    ret
 open:
     xor esi, esi
     xor edx, edx
@@ -41,4 +46,5 @@ put:
 3:  test r12d, r12d
     ret
 dev: .asciz "/dev"
+dri: .asciz "/dev/dri"
 env: .asciz "/proc/self/environ"
