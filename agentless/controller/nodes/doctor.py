@@ -13,7 +13,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, join_sections, split_sections
-from agentless.model.nodes.checkup import SYSTEM, Checkup, Contact
+from agentless.model.nodes.checkup import SYSTEM, Checkup, Contact, EngineCheckup, Machine
 from agentless.model.nodes.cluster import Node
 from agentless.model.view import CheckView
 from agentless.ports import Clock
@@ -79,6 +79,23 @@ class Doctor:
         """Ask a node, and look at the way to it meanwhile."""
         way = asyncio.create_task(approach.look(link.node, self._files))
         await link.ready()
+        machine, engine, answer = await self._look(link)
+        if engine and engine.fault == "denied":
+            # It may have been allowed since the login.
+            await link.connection.renew()
+            machine, engine, answer = await self._look(link)
+        contact = Contact(
+            failure=None if link.online else link.failure,
+            logged_in=link.connection.logged_in,
+            address=link.session.address,
+            sessions=link.session.sessions,
+            noise=link.session.noise,
+            began=link.session.began,
+        )
+        return Checkup(await way, contact, machine, engine), answer
+
+    async def _look(self, link: NodeLink) -> tuple[Machine | None, EngineCheckup | None, dict[str, Result]]:
+        """What the node says, as far as it does."""
         answer: dict[str, Result] = {}
         machine = engine = None
         folders = named_folders(link.node)
@@ -97,12 +114,4 @@ class Doctor:
             await refreshed
             machine = checkup.parse(answer, folders, asked, answered)
             engine = link.runtime.parse_checkup(answer)
-        contact = Contact(
-            failure=None if link.online else link.failure,
-            logged_in=link.connection.logged_in,
-            address=link.session.address,
-            sessions=link.session.sessions,
-            noise=link.session.noise,
-            began=link.session.began,
-        )
-        return Checkup(await way, contact, machine, engine), answer
+        return machine, engine, answer

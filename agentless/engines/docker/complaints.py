@@ -75,21 +75,13 @@ _CALLING = (
         "engine",
     ),
     Known(
-        r"unix:///run/user/[0-9]+/docker\.sock.*(daemon running|connect: (no such file|connection refused))",
-        (
-            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run as {user}: "
-            "systemctl --user enable --now docker"
-        ),
-        "engine",
-    ),
-    Known(
         (
             r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
             r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
         ),
         (
-            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run: {sudo}"
-            "systemctl enable --now docker"
+            "the Docker daemon on {node} is not running or listens elsewhere{socket}; to see how to start it, run: "
+            "agentless doctor {node}"
         ),
         "engine",
     ),
