@@ -17,8 +17,7 @@ _CALLING = (
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
         (
             "{user} has no permission to use Docker on {node}; on the node, run: sudo usermod -aG docker "
-            "{user} (then log in "
-            "again), or set 'docker: sudo docker' in the inventory"
+            "{user} (then run here: agentless doctor {node}), or set 'docker: sudo docker' in the inventory"
         ),
         "engine",
     ),
