@@ -20,7 +20,7 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
     asked = set(_NAMED.findall(_LISTED.sub("", saw)))
     if listed:
         if listed == {gpu.uuid}:
-            return Proof("ok", "nvidia-smi in the container lists this GPU and no other")
+            return Proof("ok", "nvidia-smi in the container lists its GPU and no other")
         return Proof("failed", f"nvidia-smi in the container lists {', '.join(sorted(listed))}")
     minor = node.minors.get(gpu.uuid)
     if devices:
@@ -29,14 +29,14 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
             return Proof(
                 "failed", f"the container has {names}" + (f", not /dev/nvidia{minor}" if minor is not None else "")
             )
-        which = "the device of this GPU" if minor is not None else "one device; which GPU it is, is not known"
+        which = "the device of its GPU" if minor is not None else "one device; which GPU it is, is not known"
         return Proof("ok", f"the container has {names} and no other: {which}")
     if node.minors or node.devices:
         return Proof("failed", "the container has no device of a GPU: the toolkit gave it none")
     if asked == {gpu.uuid}:
         return Proof(
             "ok",
-            "the request to the engine names this GPU and no other; devices could not be compared, because this node "
+            "the request to the engine names its GPU and no other; devices could not be compared, because this node "
             "has no /dev/nvidia* files",
         )
     return Proof("failed", f"the request to the engine names {', '.join(sorted(asked)) or 'no GPU'}")
