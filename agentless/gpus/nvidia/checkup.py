@@ -9,7 +9,7 @@ Output of `nvidia-checkup.sh.j2`, line by line:
     minor GPU-5d1c… 0             a GPU and the number of its /dev/nvidiaN
     dev nvidia0
     mode auto                     the mode of NVIDIA's container runtime
-    cdi /etc/cdi/nvidia.yaml      a file that describes GPUs to engines, and the names in it (`cdiname`)
+    cdi /etc/cdi/nvidia.yaml      a file that describes GPUs to engines, and the names in it (`cdiname`, empty if unreadable)
     ask1 GPU-5d1c…, Enabled, …    rows of nvidia-smi, by the place of the question; an old driver refuses one
 
 Here and in `checks.py` a value that is not known is no reason to complain.
@@ -99,7 +99,8 @@ def parse(sections: Mapping[str, Result]) -> NvidiaCheckup:
         devices=frozenset(each for each in found["dev"][:MOST_GPUS] if _WORD.fullmatch(each)),
         mode=next((each for each in found["mode"] if _WORD.fullmatch(each)), ""),
         cdi_files=tuple(cut(each, 200) for each in found["cdi"][:8]),
-        cdi_names=frozenset(each for each in found["cdiname"] if _UUID.fullmatch(each)),
+        # An empty one could not be read: it may be any.
+        cdi_names=frozenset(each for each in found["cdiname"] if "" not in found["cdiname"] and _UUID.fullmatch(each)),
         persistence=persistence,
         slowed=slowed,
         ecc=ecc,
