@@ -9,7 +9,7 @@ Output of `nvidia-checkup.sh.j2`, line by line:
     minor GPU-5d1c… 0             a GPU and the number of its /dev/nvidiaN
     dev nvidia0
     mode auto                     the mode of NVIDIA's container runtime
-    cdi /etc/cdi/nvidia.yaml      a file that describes GPUs to engines, and the names in it (`cdiname`, empty if unreadable)
+    cdi /etc/cdi/nvidia.yaml      a file that describes GPUs to engines, and the names in it (`cdiname`)
     ask1 GPU-5d1c…, Enabled, …    rows of nvidia-smi, by the place of the question; an old driver refuses one
 
 Here and in `checks.py` a value that is not known is no reason to complain.
