@@ -535,6 +535,11 @@ def test_each_trouble_with_a_card_turns_its_line_red(before: str, after: str, ch
     assert fix in bad.fix
 
 
+def test_a_cdi_file_with_a_name_that_cannot_be_read_may_name_every_card() -> None:
+    cdi = "mode cdi\ncdi /etc/cdi/nvidia.yaml\ncdiname GPU-other\ncdiname "
+    assert wrong(*gpu_checks(NVIDIA.replace("mode auto", cdi))) == {}
+
+
 @pytest.mark.parametrize(
     ("change", "check"), [({"ecc_uncorrected": 2}, "ecc"), ({"temperature_c": 95}, "thermals"), ({"mig": True}, "mig")]
 )

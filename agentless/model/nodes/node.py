@@ -127,7 +127,8 @@ class EngineFacts:
     `cgroup_parent` is the control group in which it puts containers, None if it cannot create groups in it.
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
     groups. `cdi` are the CDI devices that the engine knows, empty if it is not known which. `root` is the folder in
-    which the engine keeps images and containers. `note` is what else is known of such an engine, in words.
+    which the engine keeps images and containers. `keeps` identifies where Docker keeps containers: those that it keeps
+    elsewhere do not show. None if it is unknown. `note` is what else is known of such an engine, in words.
     """
 
     version: str | None = None
@@ -145,6 +146,7 @@ class EngineFacts:
     cdi: frozenset[str] = frozenset()
     note: str = ""
     root: str | None = None
+    keeps: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
