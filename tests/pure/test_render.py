@@ -40,7 +40,8 @@ injections = st.builds(Injection, lists.map(tuple), st.dictionaries(keys, values
 toolkits = st.lists(st.builds(Toolkit, values, values, some.map(tuple), values), max_size=2)
 filters = {
     "layers": values,
-    "count": st.integers(0, 9),
+    "room": st.integers(0, 9),
+    "small": st.integers(0, 9),
     "config": values,
     "files": st.lists(st.tuples(values, values), max_size=2),
 }
