@@ -59,9 +59,9 @@ class EngineAnswer:
 
     @property
     def cdi(self) -> frozenset[str]:
-        """The CDI devices in files on the node, like `nvidia.com/gpu=GPU-…`."""
+        """The CDI devices in files on the node, like `nvidia.com/gpu=GPU-…`; none if a name is unreadable."""
         names = [match[1] for line in self.lines if (match := _CDI_NAME.fullmatch(line))]
-        return frozenset(names[:_MOST_NAMES])
+        return frozenset() if any(name.endswith("=") for name in names) else frozenset(names[:_MOST_NAMES])
 
     def toolkits(self, way: Callable[[Toolkit], Way | None]) -> dict[str, ToolkitFacts]:
         """By vendor, in which way the engine hands out its GPUs."""

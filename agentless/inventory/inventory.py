@@ -240,6 +240,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
     value, limits = detail["input"], detail.get("ctx", {})
     is_now = f"is {_shown(value)}; "
     match detail["type"]:
+        case "extra_forbidden" if where[-1] == "shared_dir":
+            return "shared_dir is the same on all nodes; set it under defaults:"
         case "extra_forbidden":
             keys = _model(where).model_fields
             known = f"; valid keys: {', '.join(keys)}"

@@ -230,6 +230,23 @@ def test_the_root_of_the_engine_is_a_folder_or_unknown(answer: object, root: str
     assert docker().parse_facts(sections, NOW, NOW + 1).root == root
 
 
+CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
+
+
+@pytest.mark.parametrize(
+    "change", [{"DriverStatus": CONTAINERD}, {"Driver": "vfs"}, {"DockerRootDir": "/data/docker"}], ids=str
+)
+def test_an_engine_keeps_containers_elsewhere_with_another_store_driver_or_folder(change: dict[str, object]) -> None:
+    info = {"ServerVersion": "28", "SystemTime": "2026-01-01T00:00:00Z", "Driver": "overlay2"}
+    info |= {"DockerRootDir": "/var/lib/docker"}
+
+    def keeps(**changes: object) -> str | None:
+        sections = {"docker.info": Result(0, json.dumps({**info, **changes}).encode())}
+        return docker().parse_facts({**sections, "docker.containers": Result(0, b"")}, NOW, NOW + 1).keeps
+
+    assert keeps() not in (None, keeps(**change))
+
+
 def test_sizes_of_volumes_are_read_as_the_engine_writes_them():
     answer = Result(0, b"data|1.5GB\nempty|0B\nkilo|300kB\nunknown|N/A\n\n")
     assert docker().volumes.parse_sizes(answer) == {"data": 1_500_000_000, "empty": 0, "kilo": 300_000}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import stat
+import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from agentless.gpus.nvidia.checks import install_toolkit
 from agentless.gpus.nvidia.complaints import LIST_DEVICES
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Result
-from agentless.model.nodes.check import Check, VendorChecks
+from agentless.model.nodes.check import SKIPPED, Check, VendorChecks
 from agentless.model.nodes.checkup import (
     Approach,
     Checkup,
@@ -113,7 +114,7 @@ def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
 
 def test_each_check_that_fails_has_its_own_words() -> None:
     down = doctor(engine=EngineFacts(error="no daemon"))
-    assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, "no daemon"))
+    assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, SKIPPED))
     assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
     sample = GpuSample((reading("node1", 0, vendor="nvidia"),))
     without = doctor(sample=sample, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))
@@ -202,7 +203,10 @@ def test_a_key_that_is_not_known_and_one_that_has_changed_are_mended_in_two_ways
     key = {"host": "[node1]:2222", "key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:new"}
     assert only(*unreached(HostKeyRejected("unknown", **key))).fix == "agentless nodes trust node1"
     changed = only(*unreached(HostKeyRejected("changed", **key, recorded=("SHA256:old",), file="/home/a b/known")))
-    assert changed.fix == "# ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\n# agentless nodes trust node1"
+    assert changed.fix == (
+        "# Another machine may pretend to be it: compare the key first. Then:\n"
+        "# ssh-keygen -R '[node1]:2222' -f '/home/a b/known'\n# agentless nodes trust node1"
+    )
     assert changed.here
     revoked = only(*unreached(HostKeyRejected("revoked", **key, recorded=("SHA256:new",), revoked=True)))
     assert revoked.fix == ""
@@ -254,7 +258,9 @@ def test_few_sessions_are_a_warning() -> None:
         ({"folders": (Folder("local_temp", "/scratch", "missing"),)}, "local_temp", "failed"),
         ({"folders": (Folder("local_temp", "/scratch", "not writable"),)}, "local_temp", "failed"),
         ({"folders": (Folder("local_temp", "/scratch", "full"),)}, "local_temp", "failed"),
-        ({"folders": (Folder("shared_dir", "/nfs", "hangs"),)}, "shared_dir", "warning"),
+        ({"folders": (Folder("shared_dir", "/nfs", "missing"),)}, "shared_dir", "failed"),
+        ({"folders": (Folder("shared_dir", "/nfs", "hangs"),)}, "shared_dir", "failed"),
+        ({"folders": (Folder("shared_dir", "/nfs", "not writable"),)}, "shared_dir", "warning"),
         ({"folders": (Folder("cuda", "/usr/local/cuda-1/.", "missing", writable=False),)}, "cuda", "warning"),
     ],
 )
@@ -375,8 +381,11 @@ def test_a_storage_driver_is_set_where_this_engine_reads_it(facts: EngineFacts, 
 @pytest.mark.parametrize(
     ("manager", "words"),
     [
-        ("apt", "sudo tee /etc/default/grub.d/agentless.cfg\nsudo update-grub\nsudo reboot"),
-        ("dnf", "sudo grubby --update-kernel=ALL --args='cgroup_enable=memory swapaccount=1'\nsudo reboot"),
+        ("apt", "sudo tee /etc/default/grub.d/agentless.cfg\nsudo update-grub\n# Reboot the node: sudo reboot"),
+        (
+            "dnf",
+            "--args='cgroup_enable=memory swapaccount=1'\n# Reboot the node: sudo reboot",
+        ),
         ("zypper", "sudo grub2-mkconfig -o /boot/grub2/grub.cfg"),
         ("pacman", "sudo grub-mkconfig -o /boot/grub/grub.cfg"),
         ("apk", "sudo update-extlinux"),
@@ -409,7 +418,7 @@ def test_a_rootless_engine_gets_its_control_groups_by_delegation_and_needs_versi
             USER,
             "/run/user/1000/docker.sock",
             (
-                "systemctl --user enable --now docker\nsudo loginctl enable-linger ann\n"
+                "# As ann:\nsystemctl --user enable --now docker\nsudo loginctl enable-linger ann\n"
                 "# If it does not start: journalctl --user -u docker -n 50"
             ),
         ),
@@ -425,6 +434,31 @@ def test_a_daemon_is_started_as_its_service_is_kept(system: System, socket: str,
     assert checks["socket"].verdict == "skipped"
 
 
+def test_a_rootless_daemon_is_known_by_the_place_of_its_socket() -> None:
+    down: dict[str, Any] = {"fault": "down", "words": "at /home/ann/d.sock", "rootless": True}
+    gone = Socket("/home/ann/d.sock", exists=False, writable=False)
+    fix = fix_of("docker", EngineFacts(error="down"), USER, socket=gone, **down)
+    assert fix.startswith("# As ann:\nsystemctl --user enable --now docker\n")
+    assert "docker context use" not in fix
+    fix = fix_of("docker", EngineFacts(error="down"), replace(USER, has_systemd=False), socket=gone, **down)
+    assert fix.startswith("# Start it as ann: dockerd-rootless.sh\n# If it does not start: dockerd-rootless.sh --debug")
+
+
+def test_podman_in_place_of_docker_is_used_by_a_line_of_the_inventory() -> None:
+    fix = fix_of("command", EngineFacts(error="no docker"), program=None, has_podman=True)
+    assert fix == "# In the inventory, for node1:\n#   docker: podman"
+
+
+def test_a_disk_is_never_emptied_of_our_containers_and_nothing_is_lost_unasked() -> None:
+    """A stopped one may be a VPS that somebody keeps."""
+    fix = fix_of("disk", OLD, disk=Disk("/var/lib/docker", 9 << 30, 1 << 20))
+    assert [line for line in fix.splitlines() if not line.startswith("#")] == [
+        "docker system df  # shows what could go"
+    ]
+    prunes = [line for line in fix.splitlines() if "container prune" in line]
+    assert prunes == ["# docker container prune --force --filter 'label!=agentless.task'"]
+
+
 def test_who_may_not_use_an_engine_is_told_what_helps_with_that_one() -> None:
     denied: dict[str, Any] = {"fault": "denied", "words": "permission denied"}
     theirs = Socket("/run/user/7/docker.sock", exists=True, writable=False)
@@ -435,7 +469,8 @@ def test_who_may_not_use_an_engine_is_told_what_helps_with_that_one() -> None:
     assert "NOPASSWD:SETENV: /usr/bin/podman'" in fix_of(
         "socket", error, docker="podman", program="/x;y/podman", **sudo
     )
-    assert "NOPASSWD:SETENV: /opt/bin/docker'" in fix_of("socket", error, program="/opt/bin/docker", **sudo)
+    fix = fix_of("socket", error, program="/opt/bin/docker", **sudo)
+    assert "NOPASSWD:SETENV: /opt/bin/docker' | sudo tee '/etc/sudoers.d/agentless-ann'\n" in fix
 
 
 def test_the_toolkit_is_told_to_the_engine_that_is_there() -> None:
@@ -498,6 +533,11 @@ def test_each_trouble_with_a_card_turns_its_line_red(before: str, after: str, ch
     bad = only(*gpu_checks(NVIDIA.replace(before, after)))
     assert bad.name == check
     assert fix in bad.fix
+
+
+def test_a_cdi_file_with_a_name_that_cannot_be_read_may_name_every_card() -> None:
+    cdi = "mode cdi\ncdi /etc/cdi/nvidia.yaml\ncdiname GPU-other\ncdiname "
+    assert wrong(*gpu_checks(NVIDIA.replace("mode auto", cdi))) == {}
 
 
 @pytest.mark.parametrize(
@@ -588,6 +628,14 @@ def test_why_an_engine_does_not_answer(words: str, fault: str) -> None:
     assert answer.fault == fault
 
 
+def test_docker_28_complains_beside_its_answer() -> None:
+    words = "Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?"
+    output = f'program /usr/bin/docker\ninfo {{"ID":"","ServerVersion":"","Warnings":null}}\ninfo {words}\n'
+    answer = engine_checkup.parse(COMMANDS, {engine_checkup.SECTION: Result(0, output.encode())})
+    assert answer
+    assert (answer.fault, answer.words) == ("down", words)
+
+
 @pytest.mark.parametrize(
     ("said", "reached"),
     [
@@ -673,18 +721,44 @@ def test_a_script_is_written_for_its_owner_alone_and_over_nothing(tmp_path: Path
 def test_a_script_explains_itself_and_reboots_last_and_only_by_hand() -> None:
     script = text_of(
         *views(
-            Check("bus", "failed", "", "nouveau holds it", "one\nsudo reboot", "because"),
+            Check("bus", "failed", "", "nouveau holds it", "one\n# Reboot the node: sudo reboot", "because"),
             Check("disk", "failed", "", "full\nrm -rf /", "two"),
         )
     )
     assert script.splitlines() == [
         "#!/bin/sh",
-        "# node1: read this, then run it on node1. agentless has run none of it.",
-        "",
+        "# node1: read this, then run it on node1 as the user that agentless logs in as. agentless has run none of it.",
+        *("set -e", ""),
         *("# bus: nouveau holds it", "# because", "one", ""),
         *("# disk: full rm -rf /", "two", ""),
         *("# Then reboot the node:", "# sudo reboot"),
     ]
+
+
+def test_a_script_says_who_runs_it_and_ends_with_what_fails_but_not_with_what_only_shows() -> None:
+    shows = "docker system df  # shows what could go\nsudo false\ntouch after"
+    text = text_of(*views(Check("a", "failed", "", "x", shows)))
+    assert "run it on node1 as a user with sudo." in text
+    run = text.replace("docker system df", "false").replace("sudo false", "echo on; false")
+    done = subprocess.run(["sh"], input=run, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "on\n")
+
+
+def test_what_has_no_known_fix_is_named_with_what_was_seen() -> None:
+    script = script_of(views(Check("docker", "failed", "E1", "podman is broken")), warnings=False)
+    assert script
+    assert script.text.splitlines() == [
+        *("#!/bin/sh", "# node1: read this; a person has to decide, so all of it is comments.", ""),
+        *("# docker: podman is broken", "# No command is known that mends this. Seen: E1"),
+    ]
+    assert not script.runs
+
+
+def test_a_script_names_the_inventory_that_is_to_be_changed() -> None:
+    checks = views(Check("a", "failed", "", "x", "# Set 'port: 22' in the inventory.", here=True))
+    script = script_of(checks, warnings=False, inventory="/home/ann/inventory.yaml")
+    assert script
+    assert "# Inventory, where agentless runs: /home/ann/inventory.yaml\n" in script.text
 
 
 def test_what_is_to_be_run_here_is_a_comment_in_the_script_of_a_node() -> None:

@@ -126,7 +126,7 @@ def test_so_have_a_fix_and_the_line_made_of_it(evil: str) -> None:
 def test_every_fix_that_has_a_word_from_elsewhere_is_tried() -> None:
     found = {check.name for check in all_checks(HARMLESS) if WORD in check.fix}
     assert found == {
-        "name", "host-key", "login", "shell", "command", "socket", "disk", "network", "registry", *KEYS
+        "name", "host-key", "login", "shell", "command", "docker", "socket", "disk", "network", "registry", *KEYS
     }  # fmt: skip
 
 

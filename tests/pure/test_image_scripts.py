@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from agentless.controller import plugins
-from agentless.controller.images.archive_reader import BrokenOffError, fetch
+from agentless.controller.images.archive_reader import SMALL, BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.images import DockerImages, _files
-from agentless.formats.tar_writing import padded
-from agentless.model.command import Command
+from agentless.errors import RuntimeFailed
+from agentless.formats.tar_writing import padded, padding
+from agentless.model.command import Command, Result
 from agentless.model.images.image import Blob, Image
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
@@ -114,6 +115,10 @@ HARM: dict[str, Callable[[dict[str, bytes]], object]] = {
     "another layer": lambda files: files.update({layer_in(files): b"other" * 300}),
     "one more layer": lambda files: files.update({"../layer.tar": b"other" * 300}),
     "a layer twice": lambda files: files.update({f"{'1' * 64}/layer.tar": DATA[0], f"{'2' * 64}/layer.tar": DATA[0]}),
+    "one layer in place of another": lambda files: files.update({layer_in(files): DATA[0]}),
+    "the configuration twice": lambda files: files.update(
+        {f"{IMAGE.id[7:]}.json": CONFIG, f"blobs/sha256/{IMAGE.id[7:]}": CONFIG}
+    ),
     "another configuration": lambda files: files.update({f"{IMAGE.id[7:]}.json": CONFIG + b" "}),
 }
 """What a hostile node does to an archive."""
@@ -193,7 +198,8 @@ def filtered(
     script = renderer.script(
         "image-filter.sh.j2",
         layers=" ".join(layer[7:] for layer in [blob.digest for blob in image.blobs] or image.layers),
-        count=len(image.layers),
+        room=layers.most(image) + SMALL,
+        small=SMALL,
         config=image.names[-1][7:],
         files=files,
     )
@@ -245,25 +251,69 @@ def test_an_archive_that_ends_early_or_lies_of_a_size_does_not_pass(shell: list[
         entry.pax_headers = {"size": size}
         done = filtered(["env", "-C", str(tmp_path), *shell], entry.tobuf(tarfile.PAX_FORMAT) + data)
         assert (done.returncode, list(tmp_path.iterdir())) == (1, [])
-    entry = tarfile.TarInfo(layers.layer_file(LAYERS[0]).replace(".tar", "/layer.tar"))
-    entry.pax_headers = {"size": str(65 << 30)}
-    assert filtered(shell, entry.tobuf(tarfile.PAX_FORMAT)).stderr == b"agentless: too large\n"
+
+
+def entry(name: str, size: int) -> bytes:
+    """What comes before a file in an archive."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.PAX_FORMAT)
+
+
+BLOBS = tuple(Blob(digest_of(data), len(data), "application/vnd.oci.image.layer.v1.tar+gzip") for data in DATA)
+OF_BLOBS = replace(IMAGE, id="sha256:" + "0" * 64, config=IMAGE.id, blobs=BLOBS)
+
+
+FIRST = entry("1/layer.tar", len(DATA[1])) + DATA[1] + padding(len(DATA[1]))
+
+
+@pytest.mark.parametrize(
+    ("image", "before", "size"),
+    [
+        (replace(IMAGE, size=1000), b"", 2 << 30),
+        (OF_BLOBS, b"", layers.most(OF_BLOBS) + (4 << 20) + 1),
+        (OF_BLOBS, FIRST, layers.most(OF_BLOBS) + (4 << 20)),
+        (replace(IMAGE, size=1 << 40), b"", 65 << 30),
+    ],
+    ids=["size", "blobs", "second", "format"],
+)
+def test_an_engine_gets_no_byte_of_a_layer_that_the_image_has_no_room_for(
+    image: Image, before: bytes, size: int, tmp_path: Path
+) -> None:
+    """It would store all of them before their hash is known."""
+    program = tmp_path / "docker"
+    program.write_text(f"#!/bin/sh\ncat >{tmp_path}/loaded\nexit 1\n")
+    program.chmod(0o755)
+    images = DockerImages(Commands(NodeConfig("here", "", docker=(str(program),)), renderer, DOCKER), str)
+    script = images.take(image, None, None, containerd=False).script
+    data = before + entry(f"{'1' * 64}/layer.tar", size) + b"other" * 1000
+    done = subprocess.run(["sh", "-c", script], input=data, capture_output=True, check=False)
+    assert done.stderr.strip() == b"agentless: too large"
+    assert b"other" not in (tmp_path / "loaded").read_bytes()
+    with pytest.raises(RuntimeFailed, match=r"an archive of more bytes than the image has.*omit --via"):
+        images.check_load(image.id, Result(1, b"", done.stderr))
+
+
+@shells
+@forms
+def test_a_configuration_that_no_memory_has_room_for_does_not_pass(shell: list[str], form: str) -> None:
+    name = {"legacy": f"{IMAGE.id[7:]}.json", "oci": f"blobs/sha256/{IMAGE.id[7:]}"}[form]
+    done = filtered(shell, entry(name, SMALL + 1) + bytes(1 << 20))
+    assert (done.stdout, done.stderr) == (b"", b"agentless: other bytes in the image archive\n")
 
 
 def test_what_is_no_file_in_a_shared_folder_is_not_read() -> None:
     """A link to a device would have no end."""
     values = {"docker": ["docker"], "unpack": None, "file": "/dev/zero", "id_format": "f", "files": ()}
-    script = renderer.script("image-take.sh.j2", layers="", count=0, config="c", **values)
+    script = renderer.script("image-take.sh.j2", layers="", room=0, small=0, config="c", **values)
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=20)
     assert (done.returncode, done.stderr) == (1, b"agentless: no /dev/zero\n")
 
 
 @shells
 def test_the_manifest_of_compressed_layers_is_what_the_controller_says(shell: list[str]) -> None:
-    blobs = [Blob(digest_of(data), len(data), "application/vnd.oci.image.layer.v1.tar+gzip") for data in DATA]
-    image = replace(IMAGE, id="sha256:" + "0" * 64, config=IMAGE.id, blobs=tuple(blobs))
     files = [("oci-layout", "{}"), ("index.json", "{'\u00e9\n'}" * 100)]
-    found = members(filtered(shell, archive("oci"), image, files).stdout)
+    found = members(filtered(shell, archive("oci"), OF_BLOBS, files).stdout)
     assert found == {"config.json": CONFIG, **{name: text.encode() for name, text in files}} | {
         name: data for name, data in found.items() if name.endswith(".tar")
     }

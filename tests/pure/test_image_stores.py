@@ -12,7 +12,7 @@ import pytest
 
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
-from agentless.engines.docker.images import DockerImages
+from agentless.engines.docker.images import DockerImages, _files
 from agentless.errors import LayerMissing, RuntimeFailed
 from agentless.formats.tar_writing import padding
 from agentless.model.command import Result
@@ -124,6 +124,17 @@ def test_a_blob_is_named_only_by_a_hash(image):
     fields["config"]["digest"] = digest_of(config)
     with pytest.raises(ValueError):
         parse_blobs(LAYERS, [json.dumps(fields).encode(), config])
+
+
+@pytest.mark.parametrize("key", ["Config", "config", "CONFIG", "Layers", "layer\u017f", "MediaType"])
+def test_a_manifest_that_engines_read_otherwise_is_none(image, key):
+    """For Go, keys are equal up to case, and the last one counts."""
+    files = list(_files((RECORDED / "described-containerd-28.txt").read_bytes()))
+    assert parse_blobs(LAYERS, files)[0] == CONFIG
+    value = json.loads(image.manifest).get(key.replace("\u017f", "s").lower(), "")
+    twice = image.manifest.rstrip()[:-1] + f",{json.dumps(key)}:{json.dumps(value)}}}".encode()
+    with pytest.raises(ValueError, match="no manifest"):
+        parse_blobs(LAYERS, [twice, *(data for data in files if data != image.manifest)])
 
 
 def archive(image: Image, kept: tuple[Blob, ...], config: bytes = b"{}") -> tuple[tarfile.TarFile, str, BlobArchive]:

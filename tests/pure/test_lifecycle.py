@@ -104,6 +104,7 @@ TABLE: dict[tuple[str, str], str] = (
         ("paused", "vanished"): "failed",
         ("paused", "lost contact"): "lost",
         ("lost", "launched"): "running",
+        ("lost", "lost contact"): "lost",
         ("lost", "stop asked"): "lost",
         ("lost", "exited"): "completed",
         ("lost", "vanished"): "failed",

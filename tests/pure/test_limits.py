@@ -458,6 +458,7 @@ async def test_an_archive_of_more_and_more_layers_is_given_up(monkeypatch: pytes
         (100 << 30, 2 << 30, False),
         (10 << 30, 600 << 20, False),
         (10 << 30, 100 << 20, True),
+        (0, 0, False),  # a tmpfs without a limit
     ],
 )
 async def test_an_image_on_its_way_leaves_room_on_the_disk(

@@ -22,7 +22,7 @@ from agentless.model.tasks.task_event import (
     Vanished,
 )
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
+from agentless.rules.tasks.reconcile import HIDDEN, LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
 from tests.pure.build import CID, NOW, STATES, container, placement, spec, task
 
 CONTAINER_STATES = get_args(ContainerState)
@@ -101,11 +101,14 @@ def test_a_container_that_is_gone_ends_its_task(state: str) -> None:
     assert event == Vanished("its container was removed on the node, outside agentless")
 
 
-@pytest.mark.parametrize(("state", "lost"), [("running", True), ("paused", True), ("lost", False)])
+@pytest.mark.parametrize(("state", "lost"), [("running", True), ("paused", True), ("lost", True), ("hidden", False)])
 def test_a_container_that_another_image_store_hides_makes_its_task_lost_and_not_ended(state: str, lost: bool) -> None:
-    events = reconcile(task(state=state), None, NOW, switched_at=NOW)
+    known = task(state="lost" if state == "hidden" else state)
+    if state == "hidden":
+        known = apply(known, LostContact(HIDDEN.format(known.id)), NOW)
+    events = reconcile(known, None, NOW, switched_at=NOW)
     assert [type(event) for event in events] == [LostContact] * lost
-    assert isinstance(reconcile(task(state=state), None, NOW, switched_at=1.0)[0], Vanished)
+    assert isinstance(reconcile(known, None, NOW, switched_at=1.0)[0], Vanished)
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])

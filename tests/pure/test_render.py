@@ -40,7 +40,8 @@ injections = st.builds(Injection, lists.map(tuple), st.dictionaries(keys, values
 toolkits = st.lists(st.builds(Toolkit, values, values, some.map(tuple), values), max_size=2)
 filters = {
     "layers": values,
-    "count": st.integers(0, 9),
+    "room": st.integers(0, 9),
+    "small": st.integers(0, 9),
     "config": values,
     "files": st.lists(st.tuples(values, values), max_size=2),
 }
@@ -277,6 +278,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-trial-over.sh.j2": {"docker": lists, **TRIALS_OVER},
     "docker-trial-clear.sh.j2": {"docker": lists, "label": values, "image": values},
     "node-checkup.sh.j2": {"programs": lists, "folders": st.lists(st.tuples(values, st.booleans()), max_size=2)},
+    "cdi-names.sh.j2": {"prefix": values, "most": st.just(1000)},
     "nvidia-checkup.sh.j2": {"cdi": values, "questions": some},
     "nvidia-look.sh.j2": {},
     "docker-facts.sh.j2": {"docker": lists, "format": values, "toolkits": toolkits},

@@ -112,6 +112,44 @@ def test_a_task_that_live_restore_keeps_through_a_switch_keeps_its_gpu(made):
     until(lambda: cli.gpu("kept::0")["state"] == "free")
 
 
+@pytest.mark.parametrize("other", [{"features": {"containerd-snapshotter": True}}, {"storage-driver": "vfs"}], ids=str)
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unseen"])
+def test_a_task_keeps_its_gpu_whatever_was_switched_and_whether_or_not_a_controller_saw_it(made, other, watched):
+    name = f"{'seen' if watched else 'dark'}{len(str(other))}"
+    cli, node = made(name, Kind())
+    node.stop_docker()
+    engine = node._engine
+    engine.configure({"live-restore": True})
+    node.start_docker()
+    task = running(cli, f"{name}::0")
+    if not watched:
+        cli.kill_controller()
+    engine.configure({"live-restore": True, **other})
+    engine.leave()
+    engine.come_back()
+    found = until(lambda: (now := cli.task(task))["state"] not in ("running", "paused") and now)
+    assert found["state"] == "lost", found
+    assert cli.gpu(f"{name}::0")["state"] != "free"
+
+
+def test_rm_force_leaves_a_lost_task_whose_engine_does_not_answer(made):
+    cli, node = made("mute", Kind())
+    node.stop_docker()
+    engine = node._engine
+    engine.configure({"live-restore": True})
+    node.start_docker()
+    task = running(cli, "mute::0")
+    node.cut()
+    until(lambda: cli.task(task)["state"] == "lost", 150)
+    engine.leave()
+    node.restore()
+    until(lambda: cli.node("mute")["state"] == "degraded", 150)
+    assert cli("rm", "--force", task, code=None).code != 0
+    assert cli.task(task)["state"] == "lost"
+    engine.come_back()
+    until(lambda: cli.task(task)["state"] == "killed")
+
+
 def switch(node, *, containerd):
     node.stop_docker()
     node._engine.configure({"features": {"containerd-snapshotter": containerd}})

@@ -76,7 +76,7 @@ def test_a_socket_at_which_nobody_listens(with_keys, node):
     said = reason(with_keys('docker: "docker --host unix:///run/user/4711/docker.sock"'))
     assert said == (
         "the Docker daemon on node1 is not running or listens elsewhere than unix:///run/user/4711/docker.sock; "
-        "on the node, run as root: systemctl --user enable --now docker"
+        "to see how to start it, run: agentless doctor node1"
     )
 
 
@@ -93,7 +93,9 @@ def test_no_docker_command(with_keys, docker, command):
 @pytest.mark.slow
 def test_a_daemon_that_does_not_run(agentless, node):
     node.stop_docker()
-    assert "the Docker daemon on node1 is not running or listens elsewhere; on the node, run: " in reason(agentless)
+    assert "the Docker daemon on node1 is not running or listens elsewhere; to see how to start it, run: " in reason(
+        agentless
+    )
 
 
 def test_a_submit_to_a_daemon_that_does_not_run(agentless, node):

@@ -99,3 +99,23 @@ def test_a_podman_that_can_start_nothing_is_found_before_anything_is_started(mad
     assert checks(cli)["docker"] == (
         False, "podman on crun cannot start containers: netavark is missing; install it there",
     )  # fmt: skip
+    fix = cli("doctor", "--fix").out
+    assert "apt-get install -y netavark\n" in fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rootless", "fix"),
+    [(False, "service docker start\n"), (True, "# Start it as carol: dockerd-rootless.sh\n")],
+    ids=["root", "rootless"],
+)
+def test_a_docker_28_that_does_not_run_is_started_as_it_was_set_up(made, rootless, fix):
+    """It complains beside its answer. The socket of this rootless one is not below /run/user."""
+    cli, node = made("down-user" if rootless else "down", Kind(rootless=rootless))
+    until(lambda: checks(cli)["docker"][0])
+    node.stop_docker()
+    until(lambda: checks(cli)["docker"][0] is False)
+    (found,) = [check for check in cli.json("doctor", code=1) if check["check"] == "docker"]
+    assert found["fix"].startswith(fix)
+    assert fix in cli("doctor", "--fix").out
+    assert "agentless doctor" in cli("nodes").out

@@ -240,6 +240,36 @@ async def test_a_file_that_somebody_has_changed_in_the_shared_folder_is_refused(
     assert world.has() == []
 
 
+NONSENSE = "printf '%05000d\\n' 1"
+"""A number that Python does not read."""
+
+
+async def test_a_size_that_makes_no_sense_is_a_failure_of_the_source(world: World, image: str, tmp_path: Path) -> None:
+    with stand_in(world.node("node1"), "wc", NONSENSE), pytest.raises(RuntimeFailed, match="node1: "):
+        await world.send(image, via="shared", shared_dir=str(tmp_path))
+    assert "agentless-" not in said(world.node(), f"ls {tmp_path}")
+
+
+@pytest.mark.slow
+async def test_answers_that_make_no_sense_straight_from_a_node_are_failures(
+    world: World, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.node("node1")
+    said = "case $1 in s/^/0*) cat >/dev/null; echo '0 code x' ;; *) exec /usr/bin/sed \"$@\" ;; esac"
+    with stand_in(node, "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
+        with stand_in(node, "sed", said):
+            assert isinstance(failed(await world.send(image, via="straight")), RuntimeFailed)
+        await world.rest()
+        clean(world.node())
+        with stand_in(node, "wc", NONSENSE):
+            with pytest.raises(RuntimeFailed, match="node1 gave an answer that cannot be read"):
+                await world.send(image, via="straight")
+            await world.rest()
+            clean(world.node())
+            monkeypatch.setattr(distribution, "SLOW", math.inf)
+            assert sent(await world.send(image)).how == "layers"
+
+
 HARM = """
 import io, json, sys, tarfile
 harm = sys.argv[1]

@@ -16,6 +16,7 @@ from agentless.cli.output import confirm_done, print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.progress import progress
 from agentless.cli.table import Column
+from agentless.client.client import Client
 from agentless.errors import UsageError
 
 Run = Annotated[bool, typer.Option("--run", help="Also start a container on each free GPU, and look what it sees")]
@@ -50,7 +51,7 @@ def doctor(
 ) -> int:
     """Check SSH, the engine and the GPUs of nodes.
 
-    Shows what is wrong and how to mend it. Exits with code 1 if a check fails.
+    Shows what is wrong and how to mend it. Exits with code 1 if a check fails; with --fix, with 0.
     """
     if fix and (as_json or output in NAMED):
         raise UsageError("--fix makes scripts; omit --json, and use -o with a folder, like -o ./fixes")
@@ -63,26 +64,43 @@ def doctor(
             found = doctor_report.merged(found, served.post("/v1/doctor/run", {"nodes": nodes or []}))
     in_full = show_all or bool(nodes)
     if fix:
-        _mend(found, output, warnings=in_full)
-    elif style.word:
+        _mend(served, found, output, warnings=in_full)
+        return 0
+    if style.word:
         style.show(found, _COLUMNS, "No nodes in the inventory")
     elif found:
         with paged():
             doctor_report.show(found, in_full=in_full)
+            if _names_inventory(found):
+                print_line(f"Inventory: {_inventory(served)}")
     else:
         say("No nodes in the inventory")
     return int(any(check["ok"] is False for check in found))
 
 
-def _mend(found: list[dict[str, Any]], folder: str | None, *, warnings: bool) -> None:
+def _names_inventory(found: list[dict[str, Any]]) -> bool:
+    """Whether a failed check is mended in the inventory."""
+    return any(check["ok"] is False and "inventory" in (check.get("fix") or "") for check in found)
+
+
+def _inventory(served: Client) -> str:
+    return str(served.get("/v1/controller")["inventory"])
+
+
+def _mend(served: Client, found: list[dict[str, Any]], folder: str | None, *, warnings: bool) -> None:
     """Print the scripts, or write them into a folder."""
-    made = (script_of(checks, warnings=warnings) for checks in doctor_report.by_node(found).values())
+    inventory = _inventory(served) if _names_inventory(found) else ""
+    by_node = doctor_report.by_node(found).values()
+    made = (script_of(checks, warnings=warnings, inventory=inventory) for checks in by_node)
     scripts: list[Script] = [script for script in made if script]
     if not scripts:
         say("Nothing to mend" if warnings else "Nothing has failed. For warnings, too: agentless doctor --fix --all")
     if folder is not None:
         for path, script in write(Path(folder), scripts):
-            confirm_done(f"Wrote {path}: read it, then run it {script.place}")
+            then = (
+                f"read it, then run it {script.place}" if script.runs else "read it; there is nothing to run as it is"
+            )
+            confirm_done(f"Wrote {path}: {then}")
         return
     for script in scripts:
         for line in script.text.splitlines():
@@ -102,5 +120,5 @@ _COLUMNS = [
     Column("NODE", lambda check: check["node"]),
     Column("CHECK", lambda check: check["check"]),
     Column("", lambda check: "warn" if check.get("verdict") == "warning" else _MARKS[check["ok"]]),
-    Column("DETAIL", lambda check: check["detail"], wraps=True),
+    Column("DETAIL", doctor_report.text_of, wraps=True),
 ]

@@ -53,7 +53,8 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
             shown = [check for check in shown if is_bad(check) or _is_trial(check)]
         _checks(_as_before(_joined(shown), said), in_full=in_full)
     if not in_full and any(verdict_of(check) != "ok" for check in found):
-        print_line("Details: agentless doctor NODE; scripts that mend: agentless doctor --fix (with warnings: --all)")
+        print_line("Details: agentless doctor NODE")
+        print_line("Scripts that mend: agentless doctor --fix (with warnings: --all)")
 
 
 def verdict_of(check: Mapping[str, Any]) -> str:
@@ -85,7 +86,7 @@ def _joined(checks: Iterable[Row]) -> Iterator[Row]:
     def alike(check: Row) -> tuple[str, str, str]:
         verdict, name = verdict_of(check), check["check"]
         kind = _RUN if name.startswith(_RUN) else "" if verdict == "skipped" else name
-        return kind, verdict, _text(check)
+        return kind, verdict, text_of(check)
 
     for (kind, _, text), same in groupby(checks, alike):
         first, *others = same
@@ -102,7 +103,7 @@ def _as_before(checks: Iterable[Row], said: dict[tuple[str, ...], str]) -> list[
     """The checks; what was `said` of a node before at length is only mentioned."""
     found = []
     for check in checks:
-        text, node = _text(check), check["node"]
+        text, node = text_of(check), check["node"]
         before = said.setdefault((check["check"], text, check.get("fix") or ""), node)
         is_long = is_bad(check) and len(text) > _LONG
         found.append(
@@ -116,7 +117,8 @@ def is_bad(check: Mapping[str, Any]) -> bool:
     return verdict_of(check) in ("failed", "warning")
 
 
-def _text(check: Row) -> str:
+def text_of(check: Row) -> str:
+    """What is wrong with it, or what was seen."""
     return str((check.get("wrong") if is_bad(check) else check.get("seen")) or check["detail"])
 
 
@@ -125,7 +127,7 @@ def _checks(checks: Sequence[Row], *, in_full: bool) -> None:
     for check in checks:
         verdict = verdict_of(check)
         indent = names + 10
-        first, *others = wrapped(_text(check), indent)
+        first, *others = wrapped(text_of(check), indent)
         _line(f"  {check['check']:{names}}  ", f"{_MARKS[verdict]:4}", first)
         for line in others:
             print_line(" " * indent + line)

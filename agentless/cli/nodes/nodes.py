@@ -102,6 +102,9 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         print_line(f"{'' if number else 'NUMA':>8}  {line}")
     if found["gpu_list"]:
         print_line("")
+        for gpu in found["gpu_list"]:
+            # It stands above.
+            gpu["reason"] = "" if gpu["reason"] == found["reason"] else gpu["reason"]
         show(GPU_COLUMNS[1:], found["gpu_list"], wide=wide)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeL
     if not direct:
         return []
     result = await source.run(images.reach([link.runtime.images.way() for link in direct]))
-    numbers = {int(line) for line in result.out.split() if line.isdecimal()}
+    numbers = set(_numbers(result.out.split()))
     return [link for number, link in enumerate(direct) if number in numbers]
 
 
@@ -75,12 +76,13 @@ async def straight(job: UploadJob, places: Sequence[Target], packer: str | None)
         lines, words = await _read(stream)
     if "whole" not in lines:
         raise source.runtime.images.save_failed(image.id, words or "\n".join(lines))
-    sent = next((int(line[5:]) for line in lines if line.startswith("sent ")), 0)
+    sent = _numbers(lines, "sent ")
+    if not sent:
+        raise RuntimeFailed(f"{source.node.name} gave an answer that cannot be read")
     for number, link in enumerate(targets):
         said = [line.partition(" ")[2] for line in lines if line.startswith(f"{number} ")]
-        code = next((int(line[5:]) for line in said if line.startswith("code ")), 255)
-        result = Result(code, "\n".join(said).encode())
-        found[link.node.name] = await _taken(job, link, result, _Taken(sent, kept, "straight", began, into))
+        result = Result(next(iter(_numbers(said, "code ")), 255), "\n".join(said).encode())
+        found[link.node.name] = await _taken(job, link, result, _Taken(sent[0], kept, "straight", began, into))
     return found
 
 
@@ -95,9 +97,9 @@ async def shared(job: UploadJob, places: Sequence[Target], packer: str | None, f
         _say(job, links, f"{source.node.name} is writing the image to {folder}")
         async with source.stream(images.share(image.id, layers.unwanted(image, kept), packer, file)) as stream:
             lines, words = await _read(stream)
-        if stream.exit_code != 0 or len(lines) != 2 or lines[0] != "whole" or not lines[1].isdecimal():
+        size = _numbers(lines[1:])
+        if stream.exit_code != 0 or len(lines) != 2 or lines[0] != "whole" or not size:
             raise images.save_failed(image.id, words or f"{folder} did not accept an archive")
-        size = int(lines[1])
         _say(job, links, f"reading the image from {folder}")
 
         async def take(link: NodeLink) -> Sent | AgentlessError:
@@ -106,7 +108,7 @@ async def shared(job: UploadJob, places: Sequence[Target], packer: str | None, f
                 result = await _streamed(link, link.runtime.images.take(image, packer, file, containerd=containerd))
             except AgentlessError as error:
                 return error
-            return await _taken(job, link, result, _Taken(size, kept, "shared", began, into))
+            return await _taken(job, link, result, _Taken(size[0], kept, "shared", began, into))
 
         outcomes = await asyncio.gather(*(take(link) for link in links))
         return {link.node.name: outcome for link, outcome in zip(links, outcomes, strict=True)}
@@ -153,6 +155,12 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
     except TimeoutError:
         raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; gave up") from None
     return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], str(err)
+
+
+def _numbers(lines: Sequence[str], word: str = "") -> list[int]:
+    """The numbers of the lines that are this word and a number; no size has more than 15 digits."""
+    found = (re.fullmatch(f"{word}([0-9]{{1,15}})", line) for line in lines)
+    return [int(match[1]) for match in found if match]
 
 
 async def _taken(job: UploadJob, link: NodeLink, result: Result, what: _Taken) -> Sent | AgentlessError:

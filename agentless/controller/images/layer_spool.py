@@ -130,7 +130,7 @@ class LayerSpool:
 def _write(file: int, data: bytes, at: int) -> None:
     disk = os.fstatvfs(file)
     reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // 20)
-    if disk.f_bavail * disk.f_frsize - len(data) < reserve:
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize - len(data) < reserve:
         raise OSError(errno.ENOSPC, f"less than {reserve >> 20} MiB would be left free")
     write_at(file, data, at)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from agentless.controller.nodes.broken import broken
 from agentless.controller.nodes.node_link import NodeLink
@@ -78,6 +79,23 @@ class Doctor:
         """Ask a node, and look at the way to it meanwhile."""
         way = asyncio.create_task(approach.look(link.node, self._files))
         await link.ready()
+        said, answer = await self._look(link)
+        if said.engine and said.engine.fault == "denied":
+            # It may have been allowed since the login.
+            await link.connection.renew()
+            said, answer = await self._look(link)
+        contact = Contact(
+            failure=None if link.online else link.failure,
+            logged_in=link.connection.logged_in,
+            address=link.session.address,
+            sessions=link.session.sessions,
+            noise=link.session.noise,
+            began=link.session.began,
+        )
+        return replace(said, approach=await way, contact=contact), answer
+
+    async def _look(self, link: NodeLink) -> tuple[Checkup, dict[str, Result]]:
+        """What the node says, as far as it does."""
         answer: dict[str, Result] = {}
         machine = engine = silence = None
         folders = named_folders(link.node)
@@ -100,12 +118,4 @@ class Doctor:
             engine = link.runtime.parse_checkup(answer)
             if machine is None:
                 silence = silence or f"{link.node.name} broke off its answer"
-        contact = Contact(
-            failure=None if link.online else link.failure,
-            logged_in=link.connection.logged_in,
-            address=link.session.address,
-            sessions=link.session.sessions,
-            noise=link.session.noise,
-            began=link.session.began,
-        )
-        return Checkup(await way, contact, machine, engine, silence), answer
+        return Checkup(machine=machine, engine=engine, silence=silence), answer

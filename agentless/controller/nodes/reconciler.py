@@ -45,8 +45,7 @@ class Reconciler:
             for name, link in self._nodes.links.items():
                 if link.online:
                     with guarded_item(f"{name}: reading its containers"):
-                        sighting = Sighting(link.containers, asked_at=0.0)
-                        self._seen(ContainersSeen(name, sighting, link.cache.booted_at, link.cache.switched_at))
+                        self._seen(self._nodes.seen(link, Sighting(link.containers, asked_at=0.0)))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""

@@ -155,7 +155,13 @@ class Nodes:
     def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """A node has reported containers."""
         if self._has(link):
-            self._bus.emit(ContainersSeen(link.node.name, sighting, link.cache.booted_at, link.cache.switched_at))
+            self._records.note_engine(link.node.name, link.observation.engine, sighting.asked_at)
+            self._bus.emit(self.seen(link, sighting))
+
+    def seen(self, link: NodeLink, sighting: Sighting) -> ContainersSeen:
+        """What a node has reported, with what may have hidden containers before."""
+        name = link.node.name
+        return ContainersSeen(name, sighting, link.cache.booted_at, self._records.of(name).switched_at)
 
     # ------------------------------------------------------------------ inside
 

@@ -31,6 +31,7 @@ from agentless.remote import checkup
 from agentless.remote.worker import pieces
 from agentless.render import Renderer
 from agentless.rules.nodes.checks import trials
+from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.publish import check_view
 
 LABEL = "agentless.doctor"
@@ -156,6 +157,8 @@ class Trials:
         index = (gpu.reading.number,) if gpu else ()
         needs = Needs(gpus=len(index), nodes=(node.name,), indices=index)
         spec = TaskSpec(image.command, image=image.name, needs=needs, labels={LABEL: mark})
+        # The other settings of the node come with the launch, as for a task.
+        spec = with_shared(spec, node.config.shared_dir)
         uuids = (gpu.reading.uuid,) if gpu else ()
         parents = (gpu.reading.parent,) if gpu and gpu.reading.parent else ()
         vendor = gpu.reading.vendor if gpu else None

@@ -47,7 +47,7 @@ class ContainersSeen:
     """A node has reported containers.
 
     `booted_at` is when it was seen to have been rebooted last, if ever, and `switched_at` when its engine was seen to
-    have got another image store.
+    keep containers elsewhere than before.
     """
 
     node: str

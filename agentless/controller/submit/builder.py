@@ -16,8 +16,6 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
 from agentless.model.owner import check_owner
 from agentless.model.tasks.spec import (
-    SHARED,
-    Mount,
     TaskSpec,
     check_devices_are_ours,
     check_no_device_mounts,
@@ -27,6 +25,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
+from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
 
 
@@ -134,13 +133,6 @@ class TaskBuilder:
             now = self._clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
-            whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
+            whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
             tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
         return tasks
-
-    def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
-        """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
-        shared = self._shared_dir
-        if shared is None or SHARED in spec.mounted_at:
-            return spec.mounts
-        return (*spec.mounts, Mount(shared, SHARED))

@@ -11,10 +11,10 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.stops import Stops
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Ended, Lost, Task
+from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.model.view import TaskView
-from agentless.rules.tasks.reconcile import container_of
+from agentless.rules.tasks.reconcile import container_of, is_hidden
 from agentless.stores.files.logs import LogStore
 
 
@@ -94,12 +94,12 @@ class Removal:
         return self._forget(task, f"agentless rm, by {by}")
 
     def _is_hidden(self, task: Task) -> bool:
-        """Whether its node answers, and its engine does not show the container: it has another image store now."""
-        link, status = self._nodes.links.get(task.node or ""), self._lookup.task(task.id).status
+        """Whether its engine answers, keeps containers elsewhere than before, and does not show this one."""
+        link = self._nodes.links.get(task.node or "")
         return (
-            isinstance(status, Lost)
+            is_hidden(self._lookup.task(task.id))
             and link is not None
-            and link.online
+            and link.silence is None
             and container_of(task, link.containers) is None
         )
 

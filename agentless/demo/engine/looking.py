@@ -34,6 +34,7 @@ async def info(engine: SimulatedEngine, words: Words, call: Call) -> int:
         "CPUSet": engine.cgroups != "none",
         "CgroupDriver": engine.cgroups,
         "CgroupVersion": "1",
+        "Driver": "overlay2",
         "DriverStatus": [["Backing Filesystem", "extfs"]],
         "SecurityOptions": [],
         "SystemTime": rfc3339(engine.clock.now()),

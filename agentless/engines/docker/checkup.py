@@ -4,8 +4,10 @@ Output of `docker-checkup.sh.j2`, line by line:
 
     program /usr/bin/docker       the engine's command, and `sudo` before it; nothing behind the word: not on PATH
     elsewhere /snap/bin/docker    where a command is that is not on PATH
+    podman                        there is a podman, too
     socket yes no /run/docker.sock    whether there is a socket, and whether the login may write to it
     socketowner root:docker 660
+    rootless                      by its place, the socket is of the login's own engine
     info {"ID":…}                 the answer to `info` as JSON, and complaints
     df /dev/sda1 … 41 % /         a line of `df -Pk` for the folder of the engine
     root /var/lib/docker          that folder
@@ -91,11 +93,12 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         if len(found[key]) < 2000:
             found[key].append(value)
     programs = found["program"]
-    fields = _object("\n".join(found["info"]))
+    fields, around = _object("\n".join(found["info"]))
     errors = fields.get("ServerErrors")
     words = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else ""
-    if not fields:
-        words = words or " ".join(found["info"])
+    # Docker 28 complains beside its answer, in which nothing is said of the engine.
+    if not words and not (fields.get("ServerVersion") or fields.get("host")):
+        words = " ".join(around.split()) or "no answer to info"
     pulled = found["pull"]
     code = pulled[-1].removeprefix("code ") if pulled else ""
     said = " ".join(pulled[:-1])
@@ -110,17 +113,20 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         registry=registry_of(commands.node.image),
         network=_network(commands.node.network),
         has_network={"yes": True, "no": False}.get("".join(found["network"][:1])),
+        rootless="rootless" in found,
+        has_podman="podman" in found,
         unreachable=_unreachable(said) or ("no answer" if code in _TIMED_OUT else None),
     )
 
 
-def _object(text: str) -> dict[str, Any]:
-    """The first object in an answer. podman prints it in many lines, and commands print warnings around it."""
+def _object(text: str) -> tuple[dict[str, Any], str]:
+    """The first object in an answer, and what is around it. podman prints it in many lines."""
+    begin = text.find("{")
     try:
-        value, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+        value, end = json.JSONDecoder().raw_decode(text, max(0, begin))
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return {}, text
+    return (value, f"{text[:begin]} {text[end:]}") if isinstance(value, dict) else ({}, text)
 
 
 def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:

@@ -17,8 +17,7 @@ _CALLING = (
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
         (
             "{user} has no permission to use Docker on {node}; on the node, run: sudo usermod -aG docker "
-            "{user} (then log in "
-            "again), or set 'docker: sudo docker' in the inventory"
+            "{user} (then run here: agentless doctor {node}), or set 'docker: sudo docker' in the inventory"
         ),
         "engine",
     ),
@@ -75,21 +74,13 @@ _CALLING = (
         "engine",
     ),
     Known(
-        r"unix:///run/user/[0-9]+/docker\.sock.*(daemon running|connect: (no such file|connection refused))",
-        (
-            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run as {user}: "
-            "systemctl --user enable --now docker"
-        ),
-        "engine",
-    ),
-    Known(
         (
             r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
             r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
         ),
         (
-            "the Docker daemon on {node} is not running or listens elsewhere{socket}; on the node, run: {sudo}"
-            "systemctl enable --now docker"
+            "the Docker daemon on {node} is not running or listens elsewhere{socket}; to see how to start it, run: "
+            "agentless doctor {node}"
         ),
         "engine",
     ),

@@ -11,7 +11,7 @@ from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.engine import Toolkit, Way
-from agentless.model.nodes.node import Control, EngineFacts
+from agentless.model.nodes.node import Control, EngineFacts, ImageStore
 from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.task import Placement, Task
 
@@ -30,6 +30,8 @@ def _facts(of: EngineAnswer) -> EngineFacts:
 
     clock = ahead(seconds(fields.get("time")), of.asked, of.answered)
     engine_id = str(fields.get("id") or "")[:100] or None
+    store: ImageStore = "containerd" if info.has_containerd_store(fields) else "classic"
+    driver = fields.get("driver")
     return EngineFacts(
         version=str(fields["version"]),
         toolkits=of.toolkits(way),
@@ -37,7 +39,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         clock=clock,
         lacks=_lacks(fields),
         id=engine_id,
-        store="containerd" if info.has_containerd_store(fields) else "classic",
+        store=store,
         cgroup_version=info.cgroup_version(fields),
         rootless=info.is_rootless(fields),
         # Docker 28.2 and later lists what it has found; before that, the files are known.
@@ -45,6 +47,7 @@ def _facts(of: EngineAnswer) -> EngineFacts:
         note=info.note(fields),
         desktop=info.is_desktop(fields),
         root=of.root,
+        keeps=f"{store} {str(driver)[:100]} {of.root}" if driver and of.root else None,
     )
 
 

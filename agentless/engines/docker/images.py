@@ -20,7 +20,7 @@ from agentless.model.text import cut, printable
 from agentless.model.view import ImageView
 from agentless.rules.images.blobs import DIGEST, layout, parse_blobs
 from agentless.rules.images.compressed import PACKERS
-from agentless.rules.images.layers import PARTIAL, common_layers
+from agentless.rules.images.layers import PARTIAL, common_layers, most
 
 LOOK_WITHIN = 60.0
 READ_WITHIN = 3600.0
@@ -29,6 +29,9 @@ MAX_LISTED = 500
 """The most names of images that are taken from one node."""
 LOAD_WITHIN = 12 * 3600.0
 """Seconds after which the node itself ends a load, should nobody else do it."""
+
+_CONFIG_MOST = 4 << 20
+"""The most bytes of an image's configuration: engines hold it in memory."""
 
 _SSH = [
     *("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ForwardAgent=no"),
@@ -198,8 +201,8 @@ class DockerImages:
             )
         if "agentless: too large" in words:
             raise RuntimeFailed(
-                f"image {short(image)} has a layer of more than 64 GiB, which can only be sent through the controller; "
-                "omit --via"
+                f"{self._node.name} refused image {short(image)}: an archive of more bytes than the image has, or a "
+                "layer of more than 64 GiB; omit --via to send it through the controller"
             )
         if "agentless: no /" in words:
             raise RuntimeFailed(
@@ -256,7 +259,8 @@ class DockerImages:
             unpack=PACKERS[packer][1] if packer else None,
             file=file,
             layers=" ".join(_hex(each) for each in wanted),
-            count=len(wanted),
+            room=most(image) + _CONFIG_MOST,
+            small=_CONFIG_MOST,
             config=_hex(image.names[-1]),
             files=[(name, data.decode()) for name, data in files.items()],
             id_format=_LOADED,

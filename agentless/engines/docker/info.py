@@ -27,6 +27,7 @@ _NAMES = {
     "time": "SystemTime",
     "id": "ID",
     "root": "DockerRootDir",
+    "driver": "Driver",
 }
 _CONTAINERD = "io.containerd.snapshotter.v1"
 _KNOWS_DEVICES = 28, 2

@@ -106,19 +106,20 @@ def _bus(found: NvidiaCheckup, sample: GpuSample, system: System) -> Iterator[Ch
     if "nouveau" in modules or (found.nouveau and not sample.gpus):
         fix = (
             "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | "
-            f"{root}tee /etc/modprobe.d/blacklist-nouveau.conf\n{remedies.rebuild_initramfs(system)}\n{root}reboot"
+            f"{root}tee /etc/modprobe.d/blacklist-nouveau.conf\n{remedies.rebuild_initramfs(system)}\n"
+            f"{remedies.reboot(system)}"
         )
         yield Check("bus", "failed", seen, wrong, fix, "nouveau holds the cards, so NVIDIA's driver cannot have them.")
     elif "vfio-pci" in modules:
         why = "vfio-pci keeps a card for virtual machines."
-        yield Check("bus", "warning", seen, wrong, "lspci -nnk -d 10de:", why)
+        yield Check("bus", "warning", seen, wrong, "lspci -nnk -d 10de:  # shows which driver has them", why)
     elif found.secure_boot and not found.module:
         fix = f"{root}mokutil --import /var/lib/shim-signed/mok/MOK.der  # Ubuntu; then reboot and enroll the key\n"
         fix += "# Or turn secure boot off in the firmware."
         why = "Secure boot lets the kernel load signed modules only, and NVIDIA's is not signed by a known key."
         yield Check("bus", "failed", seen, f"{wrong}, and secure boot is on", fix, why)
     else:
-        fix = f"{root}modprobe nvidia\n{root}dmesg | grep -i -e nvrm -e nvidia | tail"
+        fix = f"{root}modprobe nvidia\n{root}dmesg | grep -i -e nvrm -e nvidia | tail  # shows why"
         yield Check("bus", "warning", seen, wrong, fix, "Without a driver, a card cannot be given to a task.")
 
 
@@ -128,7 +129,7 @@ def _match(found: NvidiaCheckup, sample: GpuSample, system: System) -> Iterator[
         root = remedies.sudo(system)
         loaded = f" {found.module}" if found.module else ""
         wrong = f"the loaded kernel module{loaded} is not of the installed driver"
-        fix = f"{root}reboot\n# Or, if nothing uses a GPU:\n"
+        fix = f"{remedies.reboot(system)}\n# Or, if nothing uses a GPU:\n"
         fix += f"# {root}rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia && {root}modprobe nvidia"
         why = "The driver was updated while the old module was loaded. Nothing can use the GPUs until it is replaced."
         seen = "kernel module and library differ"
@@ -199,7 +200,9 @@ def _heat(found: NvidiaCheckup, sample: GpuSample) -> Iterator[Check]:
     hot = [gpu for gpu in sample.gpus if (gpu.temperature_c or 0) >= _HOT]
     temperatures = [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None]
     seen = f"at most {max(temperatures)} °C" if temperatures else "not reported"
-    fix = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n# Check fans, filters and the air flow of the machine."
+    fix = (
+        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE  # shows them\n# Check fans, filters and the air flow of the machine."
+    )
     why = "A card that is too hot slows down, and ages."
     if slowed:
         wrong = f"{_named(slowed)} slowed down: {found.slowed[slowed[0].uuid]}"

@@ -99,7 +99,8 @@ def parse(sections: Mapping[str, Result]) -> NvidiaCheckup:
         devices=frozenset(each for each in found["dev"][:MOST_GPUS] if _WORD.fullmatch(each)),
         mode=next((each for each in found["mode"] if _WORD.fullmatch(each)), ""),
         cdi_files=tuple(cut(each, 200) for each in found["cdi"][:8]),
-        cdi_names=frozenset(each for each in found["cdiname"] if _UUID.fullmatch(each)),
+        # An empty one could not be read: it may be any.
+        cdi_names=frozenset(each for each in found["cdiname"] if "" not in found["cdiname"] and _UUID.fullmatch(each)),
         persistence=persistence,
         slowed=slowed,
         ecc=ecc,

@@ -22,7 +22,7 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
         # A slice stands below its GPU.
         if listed == {gpu.uuid} | ({gpu.parent} if gpu.parent else set()):
             what = "slice" if gpu.parent else "GPU"
-            return Proof("ok", f"nvidia-smi in the container lists this {what} and no other")
+            return Proof("ok", f"nvidia-smi in the container lists its {what} and no other")
         return Proof("failed", f"nvidia-smi in the container lists {', '.join(sorted(listed))}")
     minor = node.minors.get(gpu.gpu)
     if devices:
@@ -31,14 +31,14 @@ def proof(saw: str, gpu: GpuReading, node: NvidiaCheckup) -> Proof:
             return Proof(
                 "failed", f"the container has {names}" + (f", not /dev/nvidia{minor}" if minor is not None else "")
             )
-        which = "the device of this GPU" if minor is not None else "one device; which GPU it is, is not known"
+        which = "the device of its GPU" if minor is not None else "one device; which GPU it is, is not known"
         return Proof("ok", f"the container has {names} and no other: {which}")
     if node.minors or node.devices:
         return Proof("failed", "the container has no device of a GPU: the toolkit gave it none")
     if asked == {gpu.uuid}:
         return Proof(
             "ok",
-            "the request to the engine names this GPU and no other; devices could not be compared, because this node "
+            "the request to the engine names its GPU and no other; devices could not be compared, because this node "
             "has no /dev/nvidia* files",
         )
     return Proof("failed", f"the request to the engine names {', '.join(sorted(asked)) or 'no GPU'}")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+SKIPPED = "skipped; fix the failed check above first"
 Verdict = Literal["ok", "warning", "failed", "skipped"]
 """A node with a warning runs tasks. A check is skipped if an earlier one failed."""
 
@@ -19,7 +20,8 @@ class Check:
     """One check. If it is not ok, `wrong` is what is wrong, `fix` the commands that mend it, and `why` it matters.
 
     Each line of `fix` is a command of a shell, with a comment after two blanks, or a comment: for the node, or `here`,
-    where the controller runs. `words` is the sentence with the fix for screens that show one line, if it is not made of
+    where the controller runs. A command that only shows something has a comment that begins with `shows`; a reboot is a
+    comment. `words` is the sentence with the fix for screens that show one line, if it is not made of
     `wrong` and `fix`.
     """
 

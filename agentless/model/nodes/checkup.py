@@ -136,7 +136,8 @@ class EngineCheckup:
     `program` is the path of its command, None if that is not there; `elsewhere` is where it would be. `fault` is what
     keeps it from answering, and `words` are its own. `registry` is the one of the node's image, `unreachable` is what
     the engine says of it, None if it answers. `network` is that of the inventory, empty if every engine has it, and
-    `has_network` whether it is there, None if unknown.
+    `has_network` whether it is there, None if unknown. `rootless`: by its socket, it is the login's own. `has_podman`:
+    there is a podman beside Docker, or without it.
     """
 
     program: str | None = None
@@ -150,6 +151,8 @@ class EngineCheckup:
     unreachable: str | None = None
     network: str = ""
     has_network: bool | None = None
+    rootless: bool = False
+    has_podman: bool = False
 
 
 @dataclass(frozen=True, slots=True)

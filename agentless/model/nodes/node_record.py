@@ -42,10 +42,16 @@ class GpuRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """The drain of a node, and its GPUs by UUID."""
+    """The drain of a node, and its GPUs by UUID.
+
+    `keeps` is the last known `EngineFacts.keeps`. `switched_at` is when (Unix seconds) the first look left that found
+    another one than before.
+    """
 
     drain: Drain | None = None
     gpus: Mapping[str, GpuRecord] = field(default_factory=dict)
+    keeps: str | None = None
+    switched_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

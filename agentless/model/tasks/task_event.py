@@ -161,7 +161,7 @@ class Vanished:
 
 @dataclass(frozen=True, slots=True)
 class LostContact:
-    """Its node did not answer within the grace time."""
+    """Its node did not answer within the grace time, or its engine does not show the container any more."""
 
     reason: str
 

@@ -8,6 +8,7 @@ blobs that the store has may be left out. https://github.com/opencontainers/imag
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -106,10 +107,16 @@ def _kind(manifest: bytes) -> str:
 
 def _fields(data: bytes) -> Mapping[str, Any]:
     try:
-        found = orjson.loads(data)
-    except ValueError:
+        orjson.loads(data)  # refuses what the other takes, but engines do not: NaN, lone surrogates, UTF-16
+        found = json.loads(data, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without fields if two keys are equal up to case: engines take both for one field."""
+    return dict(pairs) if len({key.casefold() for key, _ in pairs}) == len(pairs) else {}
 
 
 def _blobs(entries: object) -> tuple[Blob, ...]:
@@ -121,4 +128,4 @@ def _blobs(entries: object) -> tuple[Blob, ...]:
         )
     except (KeyError, TypeError, ValueError):
         return ()
-    return found if all(DIGEST.fullmatch(blob.digest) and blob.size >= 0 for blob in found) else ()
+    return found if all(DIGEST.fullmatch(blob.digest) and 0 <= blob.size < 1 << 63 for blob in found) else ()

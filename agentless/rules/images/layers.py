@@ -53,6 +53,14 @@ def common_layers(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int
     return best
 
 
+def most(image: Image) -> int:
+    """The bytes that its layers can have in an archive.
+
+    A store of the engine's own counts what is in the files. A tar has up to 2 KiB more for each, also for empty ones.
+    """
+    return sum(blob.size for blob in image.blobs) if image.blobs else 2 * image.size + (1 << 30)
+
+
 def layer_files(image: Image) -> dict[str, str]:
     """The files in which `docker save` writes the layers, with their diff ids.
 

@@ -122,7 +122,7 @@ def resumed(
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
             still = [key for key in before if not kind_of(key).is_readable(here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
-    return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
+    return replace(record, drain=record.drain if gpu is not None else None, gpus=gpus), tuple(lifted)
 
 
 def drain_words(drain: Drain) -> str:

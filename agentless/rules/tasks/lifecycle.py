@@ -115,6 +115,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case (Running() | Paused()) as status, LostContact(reason=reason):
             lost = Lost(status.placement, now, reason, status.container, status.started_at, status.run)
             return replace(task, status=lost)
+        case Lost(container=str()) as status, LostContact(reason=reason):
+            return replace(task, status=replace(status, reason=reason))
         case _:
             raise IllegalMove(f"task {task.id} is {task.state}: a {type(event).__name__} event is not possible")
 

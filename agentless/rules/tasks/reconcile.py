@@ -25,8 +25,8 @@ LAUNCH_BOUND = 150.0
 """Seconds after which a launch script has certainly ended on its node."""
 
 HIDDEN = (
-    "Docker on the node was switched to another image store, where its container does not show and may run; switch it "
-    "back, or free its GPUs with: agentless rm --force {}"
+    "Docker on the node was switched to another image store, storage driver or data folder, where its container does "
+    "not show and may run; switch it back, or free its GPUs with: agentless rm --force {}"
 )
 
 REAP_AFTER = 300.0
@@ -65,8 +65,8 @@ def reconcile(
 ) -> tuple[TaskEvent, ...]:
     """The events that bring `task` to the state of `container`; none if they agree.
 
-    `booted_at` is when its node was first seen after a reboot, `switched_at` when its engine was first seen with
-    another image store; or None.
+    `booted_at` is when its node was first seen after a reboot, `switched_at` when its engine was first seen to keep
+    containers elsewhere than before; or None.
 
     `container` is None if the node was asked and has no container of the task. For a task whose launch was not answered
     nothing follows from that: it is safe to launch it again, and that shows its state.
@@ -102,6 +102,11 @@ def reconcile(
     return tuple(events)
 
 
+def is_hidden(task: Task) -> bool:
+    """Whether it is lost because its engine keeps containers elsewhere than before."""
+    return isinstance(task.status, Lost) and task.status.reason == HIDDEN.format(task.id)
+
+
 def is_forsaken(container: Container, now: float) -> bool:
     """Whether its launch died between create and start, so long ago that it will not be started any more."""
     created = container.here(container.created_at)
@@ -130,7 +135,7 @@ def _missing(task: Task, now: float, booted_at: float | None, switched_at: float
         began = status.started_at or task.created_at
         if not task.spec.on_node_itself:
             if switched_at is not None and began < switched_at:
-                return () if isinstance(status, Lost) else (LostContact(HIDDEN.format(task.id)),)
+                return () if is_hidden(task) else (LostContact(HIDDEN.format(task.id)),)
             return (Vanished("its container was removed on the node, outside agentless"),)
         # systemd forgets its services with a reboot.
         if booted_at is not None and began < booted_at:

@@ -35,6 +35,13 @@ def with_settings(spec: TaskSpec, node: NodeConfig) -> TaskSpec:
     )
 
 
+def with_shared(spec: TaskSpec, shared_dir: str | None) -> TaskSpec:
+    """The spec with the folder that all nodes share, unless it has something else in its place."""
+    if shared_dir is None or SHARED in spec.mounted_at:
+        return spec
+    return replace(spec, mounts=(*spec.mounts, Mount(shared_dir, SHARED)))
+
+
 def folders(spec: TaskSpec, node: NodeConfig) -> dict[str, str]:
     """The variables that say where a task has a folder for temporary files, and the shared one; `spec` with settings.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agentless.controller.state.task_stores import TaskStores
 from agentless.errors import StateError
+from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.rules.nodes.gpu_exclusion import remembered
 from agentless.stores.state.node_records import NodeRecordStore
@@ -36,6 +37,14 @@ class NodeRecords:
         """Set a record in memory at once; `flush` writes it."""
         self.known[node] = record
         self._unsaved = True
+
+    def note_engine(self, node: str, engine: EngineFacts | None, asked: float) -> None:
+        """Take down where the engine keeps containers, as a look has found that left at `asked`; on disk at once."""
+        record, keeps = self.of(node), engine and engine.keeps
+        if keeps and keeps != record.keeps:
+            switched_at = asked if record.keeps else record.switched_at
+            self.note(node, replace(record, keeps=keeps, switched_at=switched_at))
+            self.flush()
 
     def flush(self) -> None:
         """Write pending records: new GPUs, and what could not be written before."""

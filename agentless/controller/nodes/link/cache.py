@@ -9,7 +9,7 @@ from agentless.errors import Unreachable
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.host_load import HostLoad
-from agentless.model.nodes.node import ImageStore, unreachable
+from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
@@ -21,8 +21,7 @@ from agentless.rules.nodes.twins import Boot, boot_of
 class NodeCache:
     """What everybody reads of a node, and only the parts of its link write.
 
-    `booted_at` is when (Unix seconds) the first full look left that found the machine in another boot than before,
-    `switched_at` the same for an engine that keeps its images, and so its containers, in another store than before.
+    `booted_at` is when (Unix seconds) the first full look left that found the machine in another boot than before.
     `on_change` is called whenever the observation has changed, `on_sighting` whenever the node has named containers.
     """
 
@@ -39,8 +38,6 @@ class NodeCache:
         self._listed_at: float | None = None
         self._boot: Boot | None = None
         self.booted_at: float | None = None
-        self._store: ImageStore | None = None
-        self.switched_at: float | None = None
 
     # ----------------------------------------------------------------- reading
 
@@ -133,11 +130,7 @@ class NodeCache:
         self._on_sighting(Sighting(found, asked, task, about=about))
 
     def begun(self, seen: Observation, asked: float) -> None:
-        """Take down which boot of the machine, and which store of its engine, a full look has found."""
-        if store := seen.engine and seen.engine.store:
-            if self._store not in (None, store):
-                self.switched_at = asked
-            self._store = store
+        """Take down which boot of the machine a full look has found."""
         if boot := boot_of(seen):
             if self._boot and boot.follows(self._boot):
                 self.booted_at = asked

@@ -53,6 +53,15 @@ class NodeConnection:
             async with asyncio.timeout(within):
                 await self.answered.wait()
 
+    async def renew(self, *, within: float = 20.0) -> None:
+        """Log in anew: a login keeps the groups that it began with. What runs on the connection breaks off."""
+        self.answered.clear()
+        await self._session.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self.answered.wait()
+        await self.ready(within=within)
+
     async def keep(self, greet: Callable[[], Awaitable[None]], attend: Callable[[], Awaitable[None]]) -> None:
         """Stay connected, for ever.
 

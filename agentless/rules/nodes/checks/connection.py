@@ -157,7 +157,7 @@ def _ssh(node: NodeConfig, approach: Approach) -> Check:
         approach.error,
         f"port {approach.port} of {approach.host} does not answer like an SSH server: {approach.error}",
         f"# Set 'port:' of {node.name} in the inventory to the port of its SSH server; on the node, this shows it:\n"
-        "sudo ss -ltnp | grep -E 'sshd|dropbear'",
+        "sudo ss -ltnp | grep -E 'sshd|dropbear'  # shows it",
         "Another program listens there, or the server drops the connection (MaxStartups, fail2ban).",
     )
 
@@ -176,16 +176,15 @@ def _host_key(node: NodeConfig, failure: HostKeyRejected) -> Check:
     forget = f"ssh-keygen -R {shell_word(failure.host)}"
     forget += f" -f {shell_word(failure.file)}" if failure.file else ""
     why = "The node was reinstalled, or another machine pretends to be it. Compare the key first."
-    return Check(
-        "host-key", "failed", failure.fingerprint, wrong, f"# {forget}\n# {trust}", why, here=True, words=str(failure)
-    )
+    fix = f"# Another machine may pretend to be it: compare the key first. Then:\n# {forget}\n# {trust}"
+    return Check("host-key", "failed", failure.fingerprint, wrong, fix, why, here=True, words=str(failure))
 
 
 def _login(node: NodeConfig, contact: Contact) -> Check:
     failure = contact.failure
     words = str(failure)
     if not isinstance(failure, AuthFailed):
-        fix = f"ssh -v {_target(node)} true"
+        fix = f"ssh -v {_target(node)} true  # shows what happens"
         why = "The server ended the connection before it let the user in."
         return Check("login", "failed", "the connection ended during the login", words, fix, why, True, words)
     why = "The public key has to be in ~/.ssh/authorized_keys of that user, and the server has to allow keys."

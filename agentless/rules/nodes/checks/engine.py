@@ -9,6 +9,7 @@ from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Disk, EngineCheckup, System
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.tasks.claim import TASK
 from agentless.model.text import shell_word
 from agentless.model.units import format_size
 from agentless.rules.nodes.cgroup_limits import what_it_lacks
@@ -18,6 +19,10 @@ from agentless.rules.nodes.checks.engine_remedies import Setup, setup_of
 NAMES = ("command", "socket", "docker", "storage", "disk")
 _FULL, _NEARLY = 256 << 20, 2 << 30
 """Bytes that a disk must have left: to start a container at all, and to take an image."""
+_NOT_OURS = f"label!={TASK}"
+"""The filter that leaves our containers alone: a stopped one may be a VPS that somebody keeps."""
+_PART = re.compile(r'could not find (?:a working )?"?(netavark|aardvark-dns|conmon)\b')
+"""What podman says of a part that is missing: a package of the same name."""
 _SLOW_DRIVERS = {"vfs": "copies every layer for each container", "devicemapper": "is slow and no longer maintained"}
 
 
@@ -37,9 +42,10 @@ def access(node: Node, found: EngineCheckup, system: System, user: str) -> Itera
     if found.fault == "down" and not node.config.has_podman:
         yield _down(node, found, setup_of(node, system, found), user)
     elif error:
-        yield Check("docker", "failed", error, error, words=error)
+        yield Check("docker", "failed", error, error, _look(node, found, system), words=error)
     elif found.fault:
-        yield Check("docker", "failed", found.words, f"{title} does not answer: {found.words}")
+        wrong = f"{title} does not answer: {found.words}"
+        yield Check("docker", "failed", found.words, wrong, _look(node, found, system))
 
 
 def state(node: Node, found: EngineCheckup, system: System) -> Iterator[Check]:
@@ -72,6 +78,14 @@ def version(seen: EngineFacts | None) -> str:
     return ", ".join(filter(None, found))
 
 
+def _look(node: Node, found: EngineCheckup, system: System) -> str:
+    """What mends an engine that complains, or shows more of its complaint."""
+    if node.config.has_podman and (missing := _PART.search(found.words)):
+        return remedies.install(system, missing[1])
+    shows = f"{' '.join(map(shell_word, node.config.docker))} info  # shows what it says"
+    return shows if node.config.has_podman else f"{shows}\n{setup_of(node, system, found).look()}"
+
+
 def _command(node: Node, found: EngineCheckup, system: System) -> Check:
     words = node.config.docker
     program = "sudo" if words[0].rpartition("/")[2] == "sudo" and not found.elsewhere else words[-1]
@@ -84,6 +98,11 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
         fix += f"{remedies.sudo(system)}ln -s -- {shell_word(found.elsewhere)} /usr/local/bin/"
         why = "SSH gives commands another PATH than a terminal."
         return Check("command", "failed", "not on PATH", wrong, fix, why, words=error)
+    if found.has_podman and not node.config.has_podman:
+        sudo = "sudo " * (words[0].rpartition("/")[2] == "sudo")
+        fix = f"# In the inventory, for {node.config.name}:\n#   docker: {sudo}podman"
+        wrong = f"there is no {program} command, but podman is there"
+        return Check("command", "failed", "not found", wrong, fix, "agentless works with podman, too.", True)
     install = remedies.install_docker(system)
     if node.config.has_podman:
         install = remedies.install(system, "podman")
@@ -93,40 +112,42 @@ def _command(node: Node, found: EngineCheckup, system: System) -> Check:
 
 
 def _down(node: Node, found: EngineCheckup, setup: Setup, user: str) -> Check:
-    engine = node.observation.engine
     socket = found.socket
     where = f" at {socket.path}" + ("" if socket.exists else ", which does not exist") if socket else ""
     wrong = f"the Docker daemon on {node.config.name} does not answer{where}"
-    fix = f"{setup.start(user)}\n# If it does not start: {setup.look()}"
+    fix = f"{setup.start(user)}\n# If it does not start: {setup.look().removeprefix('# ').partition('  #')[0]}"
+    if setup.rootless and socket and socket.path not in found.words:
+        fix += "\n# If docker asks another socket: docker context use rootless"
     why = "The docker command is there, but nobody answers it."
-    return Check("docker", "failed", found.words, wrong, fix, why, words=(engine.error if engine else None) or "")
+    return Check("docker", "failed", found.words, wrong, fix, why)
 
 
 def _denied(node: Node, found: EngineCheckup, user: str) -> Check:
     engine = node.observation.engine
     error = (engine.error if engine else None) or ""
-    login, user = shell_word(user) if user else '"$(id -un)"', user or "the login"
+    login, name = shell_word(user) if user else '"$(id -un)"', user or "the login"
     program = "podman" if node.config.has_podman else "docker"
     if found.fault == "sudo":
         path = found.program if re.fullmatch(rf"/[\w./-]+/{program}", found.program or "") else f"/usr/bin/{program}"
-        fix = (
-            f"echo {login}' ALL=(root) NOPASSWD:SETENV: {path}' | sudo tee /etc/sudoers.d/agentless\n"
-            "sudo chmod 440 /etc/sudoers.d/agentless"
-        )
+        # sudo ignores files with a dot in their names.
+        file = f"'/etc/sudoers.d/agentless-{re.sub('[^A-Za-z0-9_-]', '_', user)}'"
+        fix = f"echo {login}' ALL=(root) NOPASSWD:SETENV: {path}' | sudo tee {file}\nsudo chmod 440 {file}"
         why = "sudo cannot ask for a password without a terminal."
-        return Check("socket", "failed", found.words, f"sudo does not let {user} run {program}", fix, why, words=error)
+        return Check("socket", "failed", found.words, f"sudo does not let {name} run {program}", fix, why, words=error)
     if node.config.has_podman:
-        wrong = f"{user} may not use podman: {found.words}"
+        wrong = f"{name} may not use podman: {found.words}"
         fix = f"{' '.join(map(shell_word, node.config.docker))} info"
-        return Check("socket", "failed", found.words, wrong, f"{fix}  # shows what it is about", words=error)
+        return Check("socket", "failed", found.words, wrong, f"{fix}  # shows what it says", words=error)
     path = found.socket.path if found.socket else "the socket of Docker"
     owner = f" ({found.socket.owner})" if found.socket and found.socket.owner else ""
-    wrong = f"{user} may not use {path}{owner}"
+    wrong = f"{name} may not use {path}{owner}"
     if path.startswith("/run/user/"):
         fix = f"# Set 'user:' of {node.config.name} in the inventory to the user of this engine."
         why = "A rootless engine can be used by its own user only."
         return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, here=True, words=error)
-    fix = f"sudo usermod -aG docker {login}"
+    fix = f"sudo usermod -aG docker {login}\n# Then run, where agentless runs: agentless doctor {node.config.name}"
+    if node.config.connection == "local":
+        fix = f"sudo usermod -aG docker {login}\n# Then log in again, and run: agentless controller stop"
     why = "Only root and members of the group of the socket may use Docker. Members have root's rights on the node."
     return Check("socket", "failed", f"permission denied{owner}", wrong, fix, why, words=error)
 
@@ -147,7 +168,13 @@ def _disk(node: Node, disk: Disk) -> Check:
         return ok("disk", seen)
     is_full = disk.free < _FULL
     docker = " ".join(map(shell_word, node.config.docker))
-    fix = f"{docker} system df  # what could go\n{docker} container prune\n{docker} image prune"
+    fix = (
+        f"{docker} system df  # shows what could go\n"
+        "# Stopped containers of others, with all that they wrote; not those of agentless:\n"
+        f"# {docker} container prune --force --filter '{_NOT_OURS}'\n"
+        "# Images without a name that no container uses:\n"
+        f"# {docker} image prune --force"
+    )
     wrong = f"the disk of {node.config.engine_title} is {'full' if is_full else 'nearly full'}: {seen}"
     why = "A container writes there, and images are kept there."
     return Check("disk", "failed" if is_full else "warning", seen, wrong, fix, why)
@@ -169,7 +196,7 @@ def _registry(node: Node, found: EngineCheckup, setup: Setup) -> Check:
     host = "registry-1.docker.io" if name == "docker.io" else name
     wrong = f"{node.config.engine_title} cannot reach {name}: {found.unreachable}"
     url = shell_word(f"https://{host}/v2/")
-    fix = f"curl -sI {url}  # 401 or 200: the machine reaches it, only the engine does not\n"
+    fix = f"curl -sI {url}  # shows 401 or 200 if the machine reaches it\n"
     fix += setup.proxies()
     why = "Images that the node lacks cannot be pulled. Images that it has work" + (
         "." if setup.has_podman else ", and so do envs."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentless.model.nodes.checkup import EngineCheckup, System
 from agentless.model.nodes.cluster import Node
-from agentless.model.text import shell_word
+from agentless.model.text import printable, shell_word
 from agentless.rules.nodes.checks import remedies
 
 _PROXIES_IN_FILE = 23
@@ -31,14 +31,17 @@ class Setup:
         """Start Docker, also after each boot. `user` is the login."""
         if not self.rootless:
             return remedies.start(self.system, "docker")
+        name = printable(user) or "its user"
+        if not self.system.has_systemd:
+            return f"# Start it as {name}: dockerd-rootless.sh"
         login = shell_word(user) if user else '"$(id -un)"'
-        return f"systemctl --user enable --now docker\nsudo loginctl enable-linger {login}"
+        return f"# As {name}:\nsystemctl --user enable --now docker\nsudo loginctl enable-linger {login}"
 
     def look(self) -> str:
         """What shows why Docker does not start."""
         if not self.system.has_systemd:
-            return "dockerd --debug"
-        return f"journalctl {'--user ' if self.rootless else ''}-u docker -n 50"
+            return f"# {'dockerd-rootless.sh' if self.rootless else 'dockerd'} --debug"
+        return f"journalctl {'--user ' if self.rootless else ''}-u docker -n 50  # shows why"
 
     def restart(self) -> str:
         """Restart Docker."""
@@ -87,13 +90,13 @@ class Setup:
             lines = [f"sudo mkdir -p {folder}", f"printf '{_DELEGATE}' | sudo tee {folder}/delegate.conf"]
             if self.cgroup_version == 1:
                 lines += ["# An engine without root can limit with cgroup v2 only:"]
-                lines += [remedies.kernel_argument(self.system, _UNIFIED), "sudo reboot"]
+                lines += [remedies.kernel_argument(self.system, _UNIFIED), remedies.reboot(self.system)]
             else:
                 lines += ["sudo systemctl daemon-reload  # then log out, and in again"]
             return "\n".join(lines)
         if "memory" in missing:
-            return f"{remedies.kernel_argument(self.system, _MEMORY)}\n{remedies.sudo(self.system)}reboot"
-        return "grep -s . /proc/cgroups /sys/fs/cgroup/cgroup.controllers  # what the kernel has"
+            return f"{remedies.kernel_argument(self.system, _MEMORY)}\n{remedies.reboot(self.system)}"
+        return "grep -s . /proc/cgroups /sys/fs/cgroup/cgroup.controllers  # shows what the kernel has"
 
     def _file(self, name: str) -> str:
         return f"~/.config/{name}" if self.rootless else f"/etc/{name}"
@@ -107,7 +110,9 @@ def setup_of(node: Node, system: System, found: EngineCheckup | None = None) -> 
     return Setup(
         system,
         node.config.has_podman,
-        (engine is not None and engine.rootless) or socket.startswith("/run/user/"),
+        (engine is not None and engine.rootless)
+        or socket.startswith("/run/user/")
+        or (found is not None and found.rootless),
         int(version[0]) if version else 0,
         engine.cgroup_version if engine else None,
     )

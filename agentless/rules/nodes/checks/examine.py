@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentless.model.nodes.check import Check, VendorChecks, ok, skipped
+from agentless.model.nodes.check import SKIPPED, Check, VendorChecks, ok, skipped
 from agentless.model.nodes.checkup import SYSTEM, Checkup, System
 from agentless.model.nodes.cluster import Node
 from agentless.rules.nodes.checks import connection, engine, gpus, machine, platform
-
-_SKIPPED = "skipped; fix the failed check above first"
 
 
 def examine(node: Node, checkup: Checkup, vendor: VendorChecks, twin: str = "") -> tuple[Check, ...]:
@@ -82,17 +80,17 @@ def _gpus(node: Node, vendor: VendorChecks, before: Sequence[Check]) -> Iterator
         yield from _skip((gpus.DRIVER, "toolkit"), ())
         return
     yield from vendor.before
-    driver = skipped(gpus.DRIVER, _SKIPPED) if _has_failed(vendor.before) else gpus.driver(node)
+    driver = skipped(gpus.DRIVER, SKIPPED) if _has_failed(vendor.before) else gpus.driver(node)
     yield driver
     sample = node.observation.sample
     if driver.verdict == "ok" and sample and sample.gpus:
         yield from vendor.after
         yield from gpus.numa(node)
     if _has_failed(before, "flock", "command", "socket"):
-        yield skipped("toolkit", _SKIPPED)
+        yield skipped("toolkit", SKIPPED)
         return
     if driver.verdict != "ok" and not (sample and sample.gpus):
-        yield skipped("toolkit", _SKIPPED)
+        yield skipped("toolkit", SKIPPED)
         return
     docker_failed = _has_failed(before, "docker")
     broken = "" if docker_failed else _breakdown(node)
@@ -110,7 +108,7 @@ def _breakdown(node: Node) -> str:
 def _skip(names: Iterable[str], found: Iterable[Check]) -> Iterator[Check]:
     """The others of these checks."""
     there = {check.name for check in found}
-    yield from (skipped(name, _SKIPPED) for name in names if name not in there)
+    yield from (skipped(name, SKIPPED) for name in names if name not in there)
 
 
 def _has_failed(found: Iterable[Check], *names: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentless.model.nodes.check import Check, ok, skipped
+from agentless.model.nodes.check import SKIPPED, Check, ok, skipped
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.units import counted, format_indices
@@ -30,7 +30,7 @@ def driver(node: Node) -> Check:
         why = (
             "The node counts as one without GPUs. Perhaps nvidia-smi is not on the PATH of a login without a terminal."
         )
-        return Check(DRIVER, "warning", "no GPU", wrong, "command -v nvidia-smi && nvidia-smi -L", why)
+        return Check(DRIVER, "warning", "no GPU", wrong, "nvidia-smi -L  # shows the GPUs, if it is on the PATH", why)
     version = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
     slices = len(sample.gpus) - len(sample.whole)
     words = counted(len(sample.whole), "GPU") + (f" with {counted(slices, 'slice')}" if slices else "")
@@ -69,14 +69,14 @@ def numa(node: Node) -> Iterator[Check]:
 def _toolkit(node: Node, engine: EngineFacts, vendor: str, install: str) -> Check:
     found = engine.toolkits.get(vendor)
     if found is None and engine.error:
-        return skipped("toolkit", engine.error)
+        return skipped("toolkit", SKIPPED)
     if has_its_own(node.observation):
         return ok("toolkit", "Docker Desktop gives GPUs in WSL2")
     if found is None or found.ready:
         by_cdi = " by CDI" if found and found.way == "cdi" and not node.config.has_podman else ""
         return ok("toolkit", f"{node.config.engine_title} can use GPUs{by_cdi}")
     if engine.error:
-        return skipped("toolkit", engine.error)
+        return skipped("toolkit", SKIPPED)
     why = f"Without it, {node.config.engine_title} cannot give a GPU to a container."
     wrong = f"{node.config.engine_title} has no toolkit to hand out GPUs"
     return Check("toolkit", "failed", "not installed", wrong, install, why, words=why_no_gpus(node) or found.fix)

@@ -26,11 +26,16 @@ _WORDS: Mapping[Problem, str] = {
 }
 _MATTERS: Mapping[str, tuple[Verdict, str]] = {
     "local_temp": ("failed", "Tasks on this node get this folder."),
-    "shared_dir": ("warning", "Images and files that nodes share are kept there."),
+    "shared_dir": ("failed", "Every container on this node gets this folder as /shared, so none starts."),
     "mounts": ("failed", "Every container on this node gets these mounts, so none starts."),
     "cuda": ("warning", "Tasks without a container are started with this CUDA."),
 }
 """By the key in the inventory: whether a task without that can run, and why it matters."""
+_STARTS: tuple[Verdict, str] = (
+    "warning",
+    "Tasks start, but what this login writes there fails, such as images that nodes share.",
+)
+"""Of a shared folder that is there: the engine mounts it, whoever may write to it."""
 KEYS = tuple(_MATTERS)
 """The checks of what the inventory names."""
 
@@ -87,7 +92,7 @@ def _memory(machine: Machine) -> Check:
     seen = f"{format_size(left)} of {format_size(total)} available"
     if left >= min(_LITTLE, total // 10):
         return ok("memory", seen)
-    fix = "ps -eo pid,user,rss,args --sort=-rss | head  # what uses it"
+    fix = "ps -eo pid,user,rss,args --sort=-rss | head  # shows what uses it"
     why = "A container that starts now is likely to be killed by the kernel."
     return Check("memory", "warning", seen, f"only {format_size(left)} of memory are available", fix, why)
 
@@ -119,6 +124,8 @@ def _folders(machine: Machine, key: str, folders: Sequence[Folder]) -> Check:
     wrong = f"{', '.join(words)} ({key} in the inventory)"
     fix = "\n".join(dict.fromkeys(_fix(machine, folder) for folder in bad))
     verdict, why = _MATTERS[key]
+    if key == "shared_dir" and bad[0].problem in ("not writable", "full"):
+        verdict, why = _STARTS
     return Check(key, verdict, ", ".join(words), wrong, fix, why)
 
 
@@ -126,15 +133,21 @@ def _fix(machine: Machine, folder: Folder) -> str:
     path, root = shell_word(_path_of(folder)), remedies.sudo(machine.system)
     user = shell_word(machine.user)
     if folder.problem == "full":
-        return f"du -xh --max-depth=1 {path} | sort -h | tail  # what fills it"
+        return f"du -xh --max-depth=1 {path} | sort -h | tail  # shows what fills it"
     if folder.problem == "hangs":
         return f"{root}umount --force --lazy {path}\n{root}mount {path}"
     if folder.problem == "not writable":
-        return f"{root}chown {user} {path} && {root}chmod u+rwx {path}"
+        return f"{root}chown {user} {path}\n{root}chmod u+rwx {path}"
     if folder.key == "cuda":
-        return "ls -d /usr/local/cuda*  # what is there\n# Correct 'cuda:' in the inventory, or remove it."
+        return "ls -d /usr/local/cuda*  # shows what is there\n# Correct 'cuda:' in the inventory, or remove it."
+    if folder.key == "local_temp":
+        return (
+            f"# If it is a mount, mount it first: {root}mount {path}\n{root}mkdir -p {path}\n{root}chown {user} {path}"
+        )
     owner = f" && {root}chown {user} {path}" if folder.writable else ""
-    return f"# If it is a network mount, mount it first: {root}mount {path}\n{root}mkdir -p {path}{owner}"
+    return (
+        f"# Mount it:\n# {root}mount {path}\n# Or let tasks start with an empty folder:\n# {root}mkdir -p {path}{owner}"
+    )
 
 
 def _path_of(folder: Folder) -> str:

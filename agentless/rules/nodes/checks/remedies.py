@@ -58,6 +58,11 @@ def start(system: System, service: str) -> str:
     return f"{root}service {service} start"
 
 
+def reboot(system: System) -> str:
+    """Reboot the node, as a comment: the person chooses when."""
+    return f"# Reboot the node: {sudo(system)}reboot"
+
+
 def restart_docker(system: System) -> str:
     """Restart Docker."""
     words = "rc-service docker restart" if system.manager == "apk" else "service docker restart"
