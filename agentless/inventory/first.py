@@ -47,6 +47,7 @@ defaults:
   # foreign: {{below: 1GiB}}            # desktop programs keep no task from a GPU while they use less than this
   # wsl: {{assume: free}}               # a node in WSL2: only tasks use its GPU; nobody else can tell
   # jetson: {{assume: free}}            # the same for a Jetson
+  # amd: {{seccomp: unconfined}}        # for ROCm images that need system calls that the engine's filter denies
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 
