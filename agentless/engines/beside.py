@@ -5,9 +5,9 @@ Everybody can read the control groups of a process. A container of ours is in a 
     agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/claims/groups.sh.j2` reads it
 
 A GPU is the first eight digits of its UUID, because a name has at most 255 bytes; part of one is `GPU_PART` behind it,
-with eight digits each. The task is not in the name, since an
-empty group stays when its container is removed: each owner and set of GPUs has one group, which is used again. The name
-has no `-`, which in systemd would be a slice within another one, and no `:`, which runc refuses.
+with eight digits each. The task is not in the name, since an empty group stays when its container is removed: each
+owner and set of GPUs has one group, which is used again. The name has no `-`, which in systemd would be a slice within
+another one, and no `:`, which runc refuses.
 
 An engine without root can often make no such group. Then only the engine itself knows what its containers claim.
 """
