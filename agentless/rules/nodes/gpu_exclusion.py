@@ -165,6 +165,9 @@ def _after(
     now: float,
     policy: HealthPolicy,
 ) -> GpuRecord:
+    where = _lasting(reading, gpu.reading) if reading else gpu.reading
+    if where is gpu.reading and not (found or gpu.troubles or gpu.forgiven) and (gpu.logged or faults is None):
+        return gpu  # as nearly always
     keys = {finding.key for finding in found.values()}
     forgiven = tuple(key for key in gpu.forgiven if key in keys or not kind_of(key).is_readable(reading, faults))
     if not gpu.logged and faults is not None:
@@ -184,7 +187,6 @@ def _after(
         for cause, finding in found.items()
         if cause not in there and finding.key not in forgiven
     )
-    where = _lasting(reading, gpu.reading) if reading else gpu.reading
     return GpuRecord(where, troubles, forgiven, gpu.logged or faults is not None)
 
 
@@ -196,13 +198,13 @@ def _cause(key: str) -> str:
 def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReading:
     """The permanent values of a reading. An unreadable value keeps its earlier one."""
     old = before or reading
+    name, bus = reading.name or old.name, reading.pci_bus_id or old.pci_bus_id
+    total, removable = reading.memory_total_mib or old.memory_total_mib, reading.removable or old.removable
+    known = (old.index, old.name, old.pci_bus_id, old.memory_total_mib, old.removable)
+    if before and known == (reading.index, name, bus, total, removable):
+        return before
     return GpuReading(
-        reading.index,
-        reading.uuid,
-        name=reading.name or old.name,
-        pci_bus_id=reading.pci_bus_id or old.pci_bus_id,
-        memory_total_mib=reading.memory_total_mib or old.memory_total_mib,
-        removable=reading.removable or old.removable,
+        reading.index, reading.uuid, name=name, pci_bus_id=bus, memory_total_mib=total, removable=removable
     )
 
 
