@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import time
@@ -73,7 +74,8 @@ def _complain_of(asked: TaskRequest, starts: list[dict[str, Any]]) -> None:
     which: dict[str, list[str]] = {}
     combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
     for each, start in zip(combinations, starts, strict=False):  # an answer of another make may have fewer
-        for message in start["message"].splitlines():
+        # A line that begins with a blank belongs to the one before.
+        for message in filter(None, re.split(r"\n(?! )", start["message"])):
             name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
             if task := start["task"]:
                 name = "" if task["id"] in message or not start["exit_code"] else f"task {task['id']}"
