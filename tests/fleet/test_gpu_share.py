@@ -40,7 +40,7 @@ def other(desk, tmp_path):
 def deafen(controller, monkeypatch):
     """From now on it hears nothing of what the others do on n1."""
     link = controller.nodes.links["n1"]
-    for name in ("_on_change", "_on_sighting", "_remember"):
+    for name in ("observe", "_on_change", "_on_sighting", "_remember"):
         monkeypatch.setattr(link.cache, name, lambda *_: None)
 
 
