@@ -95,7 +95,9 @@ HELP: dict[str, dict[str, Help]] = {
                 "until agentless gpus node3 | grep 'MIG 1g'; do :; done",
             ]
         ),
-        "agentless submit node3::0 *": Help(code=3),
+        "agentless submit node3::0 *": Help(
+            first=["until [ $(agentless gpus node3 | grep -c '└ MIG.* free') = 3 ]; do :; done"], code=3
+        ),
         "agentless nodes drain*": Help(first=["rm ~/fleet/nodes/node3/mig.csv"]),
     },
     "docs/how-to/nodes/ssh.md": {

@@ -19,11 +19,13 @@ pytestmark = pytest.mark.slow
 def test_a_slice_is_given_by_cdi_and_never_twice(agentless, bob, node):
     capture = Capture("h100", uuid.uuid4().hex[:12])
     slices = re.findall(r"MIG-[0-9a-f-]{36}", capture.list())
-    node.offer_devices(slices)
+    node.offer_devices([*slices, capture.gpus("idle")[0]["uuid"]])
     node.set_gpus(capture.gpus("idle"))
     node.say_slices(capture.list() + "\n", capture.table("idle") + "\n")
     for cli in (agentless, bob):
         until(lambda cli=cli: len(cli.get("/v1/gpus")) == 5)
+        cli("doctor", "pod", code=None)  # a full look, which reads the new list of devices
+        until(lambda cli=cli: [gpu["state"] for gpu in cli.get("/v1/gpus")[1:]] == ["free"] * 4)
     task = agentless.submit("1x:10G", "--", "sh", "-c", "env | grep LAB_GPU; sleep 300")
     shown = until(lambda: (it := agentless.task(task))["state"] == "running" and it)
     assert shown["gpus"] == ["0/2"]
