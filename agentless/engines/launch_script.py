@@ -82,7 +82,7 @@ def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
 
 def _held(task: Task, node: NodeConfig, output: str) -> str:
     placement = task.placement or Placement(node.name)
-    numbers = dict(zip(placement.tokens, placement.gpus, strict=True))
+    numbers = dict(zip(placement.tokens, placement.gpus, strict=False))
     held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
     words = [
         f"{_called(gpu, numbers)} is held by {beside.holder(other)} of {owner}"

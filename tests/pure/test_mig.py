@@ -192,3 +192,12 @@ def test_a_cut_or_damaged_answer_frees_no_slice_that_is_in_use(data: st.DataObje
     found = states(whole[:at] if cut else whole[:at] + whole[at + 1 :])
     assert found.get(used, ("gone", ""))[0] != "free"
     assert found.get(0, ("partitioned", ""))[0] in ("partitioned", "unknown")
+
+
+@pytest.mark.parametrize("says", ["[Unknown Error]", "[Insufficient Permissions]", "Pending"])
+def test_a_gpu_whose_mode_cannot_be_read_is_given_to_nobody(says: str) -> None:
+    row = "0, GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a, NVIDIA H100, 550.54, 00000000:3B:00.0, 81559, 1, 81080, 0, 0, "
+    row += f"30, 70.0, 700.0, [N/A], 345, 1593, P0, 0, {says}, Default"
+    (gpu,) = Nvidia().parse({"nvidia": Result(0, f"{row}\n@gpus 0\n@end 0\n".encode())}).gpus
+    assert gpu.memory_total_mib == 81559
+    assert gpu.barred == "its MIG mode cannot be read; check nvidia-smi -q on the node"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Unpack
 import typer
 
 from agentless.cli import complete
-from agentless.cli.arguments import Json, path_words
+from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.command import Command
 from agentless.cli.output import print_json, print_line
@@ -51,9 +51,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[TASK|TARGET]",
-            help="A pending task, or a request such as 2xA100:40G or node1::0",
+            help="A pending task, or a request such as 2xA100:40G, node1::0 or node1::0/1",
             autocompletion=complete.tasks,
-            callback=path_words,
             show_default=False,
         ),
     ] = None,
@@ -97,7 +96,8 @@ def _found(served: Client, word: str | None, target: str | None, options: Option
     asked = any(value is not None and value is not False for value in options.values())
     if word is None and target is None and not asked:
         raise UsageError("Specify a pending task, or a request such as: agentless explain 2x:40G")
-    if word is None or asked:
+    # A slice, like node1::0/1, is no path of a URL.
+    if word is None or asked or not word or "/" in word:
         return _what_if(served, tuple(filter(None, (word, target))), options)
     if target is not None:
         raise UsageError("Specify a task or --target, not both")

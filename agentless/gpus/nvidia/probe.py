@@ -125,6 +125,8 @@ _PSTATE = re.compile(r"P[0-9]{1,2}")
 _UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
 _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
 _MIG = {"Enabled": True, "Disabled": False}
+_NO_MIG = frozenset({"", "[N/A]", "N/A", "[Not Supported]"})
+"""What a GPU says that has no such mode, or a driver that does not know it."""
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
 _LISTER = "nvidia-smi -L"
 _BY_MODE = "(change it with: nvidia-smi -c DEFAULT)"
@@ -258,6 +260,8 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
         compute_mode=cells[19] if cells[19] in _COMPUTE_MODES else None,
         vendor=VENDOR,
     )
+    if reading.mig is None and cells[18] not in _NO_MIG:
+        return replace(reading, barred="its MIG mode cannot be read; check nvidia-smi -q on the node"), None
     return in_its_mode(reading), None
 
 

@@ -50,8 +50,8 @@ def _words(node: str, parts: Sequence[Gpu], held: Mapping[str, Sequence[Allocati
     found += [f"{count} {state}" for state, count in others.items()]
     if not parts:
         return "; ".join(("in MIG mode without slices", *found))
-    example = next((part for part in parts if part.state == "free"), parts[0])
-    return f"in MIG mode: {', '.join(found)}; ask for a slice, like {node}::{example.reading.number}"
+    example = next((f", like {node}::{part.reading.number}" for part in parts if part.state == "free"), "")
+    return f"in MIG mode: {', '.join(found)}; ask for a slice{example}"
 
 
 def _named(parts: Sequence[Gpu]) -> str:
