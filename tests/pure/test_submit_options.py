@@ -239,6 +239,11 @@ def test_a_submit_that_needs_nothing_is_refused():
         ask(targets=())
 
 
+@pytest.mark.parametrize("options", [{"gpu_type": "MI100"}, {"gpu_memory": "10G"}, {"gpu_type": "mig", "node": "a"}])
+def test_who_says_which_gpu_wants_one(options):
+    assert ask(targets=(), **options) == ask(targets=(), gpus=1, **options)
+
+
 @pytest.mark.parametrize(
     ("targets", "word", "local"),
     [

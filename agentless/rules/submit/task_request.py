@@ -92,7 +92,10 @@ def task_request(
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     spec = replace(spec, workload=workload, public_keys=keys)
-    if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
+    if not wanted and "gpus" not in given and (spec.needs.gpu_types or spec.needs.gpu_memory):
+        spec = replace(spec, needs=replace(spec.needs, gpus=1))
+    asked = given.keys() & {"gpus", "node", "on"}
+    if not (wanted or asked or spec.needs.gpus or spec.needs.exclusive or spec.cores or spec.memory):
         raise UsageError(
             "no resources requested; specify GPUs, like node1::0, 2xA100 or --gpus 1, or none with --gpus 0 "
             "(list free GPUs with: agentless gpus)"
