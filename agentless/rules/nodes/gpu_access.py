@@ -36,7 +36,7 @@ def why_no_container(config: NodeConfig, engine: EngineFacts | None, gpu: GpuRea
     A GPU that is split has no name of its own in such a list.
     """
     toolkit = engine.toolkits.get(gpu.vendor) if engine else None
-    if engine is None or toolkit is None or toolkit.way != "cdi" or gpu.mig or not engine.cdi:
+    if engine is None or toolkit is None or toolkit.way != "cdi" or gpu.in_parts or not engine.cdi:
         return ""
     if any(device.endswith(f"={gpu.uuid}") for device in engine.cdi):
         return ""

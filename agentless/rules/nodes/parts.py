@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.nodes.cluster import Allocation, Gpu
 from agentless.model.nodes.device import GpuNumber
-from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.tasks.task import Placement
 from agentless.model.units import format_indices
+
+
+def marked(gpus: Sequence[GpuReading]) -> Iterator[GpuReading]:
+    """The GPUs, those `divided` of which parts are listed."""
+    whole = {gpu.parent for gpu in gpus}
+    return (replace(gpu, divided=True) if gpu.uuid in whole else gpu for gpu in gpus)
+
+
+def why_divided(gpu: GpuReading) -> str:
+    """Why nobody gets this GPU as a whole, empty if somebody may."""
+    return "in MIG mode" if gpu.mig else "divided into partitions" if gpu.divided else ""
 
 
 def with_parts(
@@ -24,7 +35,7 @@ def with_parts(
     return tuple(
         gpu
         if gpu.state != "partitioned" or gpu.reason
-        else replace(gpu, reason=_words(node, parts.get(gpu.reading.uuid, []), held.get(gpu.reading.uuid, {})))
+        else replace(gpu, reason=_words(node, gpu, parts.get(gpu.reading.uuid, []), held.get(gpu.reading.uuid, {})))
         for gpu in gpus
     )
 
@@ -36,24 +47,25 @@ def removed_slices(held: Placement, sample: GpuSample) -> list[tuple[str, GpuNum
     return [(uuid, number) for uuid, parent, number in of if parent in there and uuid not in there]
 
 
-def _words(node: str, parts: Sequence[Gpu], held: Mapping[str, Sequence[Allocation]]) -> str:
+def _words(node: str, whole: Gpu, parts: Sequence[Gpu], held: Mapping[str, Sequence[Allocation]]) -> str:
     """`in MIG mode: slice 0/1 is held by task 2mxf of ann, 3 free; ask for a slice, like node1::0/0`."""
+    noun = "slice" if whole.reading.mig else "partition"
     by_holders: dict[str, list[Gpu]] = {}
     for part in parts:
         if part.holders:
             by_holders.setdefault(", ".join(map(str, part.holders)), []).append(part)
-    found = [f"{_named(several)} held by {holders}" for holders, several in by_holders.items()]
+    found = [f"{_named(noun, several)} held by {holders}" for holders, several in by_holders.items()]
     there = {part.reading.uuid for part in parts}
     gone = dict.fromkeys(str(each) for uuid, several in held.items() if uuid not in there for each in several)
-    found += [f"{each} still holds a slice that was removed" for each in gone]
+    found += [f"{each} still holds a {noun} that was removed" for each in gone]
     others = Counter(part.state for part in parts if not part.holders)
     found += [f"{count} {state}" for state, count in others.items()]
     if not parts:
         return "; ".join(("in MIG mode without slices", *found))
     example = next((part for part in parts if part.state == "free"), parts[0])
-    return f"in MIG mode: {', '.join(found)}; ask for a slice, like {node}::{example.reading.number}"
+    return f"{why_divided(whole.reading)}: {', '.join(found)}; ask for a {noun}, like {node}::{example.reading.number}"
 
 
-def _named(parts: Sequence[Gpu]) -> str:
+def _named(noun: str, parts: Sequence[Gpu]) -> str:
     several = len(parts) > 1
-    return f"slice{'s' * several} {format_indices(part.reading.number for part in parts)} {'are' if several else 'is'}"
+    return f"{noun}{'s' * several} {format_indices(part.reading.number for part in parts)} {'are' if several else 'is'}"

@@ -1,0 +1,54 @@
+"""AMD's cards and their partitions in the cluster: who gets which, and what keeps all from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentless.gpus.amd.vendor import Amd
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.task import Placement, Running, Task
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies import pack
+from tests.lab.amd import use
+from tests.pure.build import CID, NOW, cluster, seen, spec, task
+from tests.pure.test_amd import SPLIT, asked, sample
+
+
+def on(found: GpuSample, *tasks: Task) -> Cluster:
+    return cluster(seen(sample=found), tasks)
+
+
+def states(of: Cluster) -> dict[Any, str]:
+    return {gpu.reading.number: gpu.state for gpu in of.nodes["node1"].gpus}
+
+
+def reason(of: Cluster, number: Any) -> str:
+    return next(gpu.reason for gpu in of.nodes["node1"].gpus if gpu.reading.number == number)
+
+
+def starts(of: Cluster, *targets: str) -> list[str]:
+    """Where tasks with these targets start in one pass."""
+    wishes = [task(f"t{at}", each, "pending", spec=spec(needs=parse_target(each))) for at, each in enumerate(targets)]
+    return sorted(map(str, plan(of, wishes, NOW, {None: pack.cost}).starts.values()))
+
+
+def holds(found: GpuSample, number: Any) -> Task:
+    """A task of ann that runs on this GPU."""
+    reading = next(gpu for gpu in found.gpus if gpu.number == number)
+    parents = (reading.parent,) if reading.parent else ()
+    at = Placement("node1", (number,), (reading.uuid,), parents=parents, vendor="amd")
+    return replace(task("old", owner="ann@a"), status=Running(at, CID, NOW - 60))
+
+
+def test_a_card_in_partitions_is_given_in_partitions_only(tmp_path: Path) -> None:
+    idle = on(sample(tmp_path, SPLIT))
+    assert states(idle) == {0: "partitioned", **{f"0/{part}": "free" for part in range(4)}}
+    assert reason(idle, 0) == "divided into partitions: 4 free; ask for a partition, like node1::0/0"
+    assert starts(idle, "node1::0", "node1::0/1", "1x") == ["node1::0/1"]
+    use(tmp_path, 4711, {3: 5 << 20})
+    assert states(on(Amd().parse(asked(tmp_path))))["0/2"] == "foreign"
+    assert states(on(Amd().parse(asked(tmp_path))))[0] == "partitioned"
