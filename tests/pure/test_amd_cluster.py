@@ -52,3 +52,15 @@ def test_a_card_in_partitions_is_given_in_partitions_only(tmp_path: Path) -> Non
     use(tmp_path, 4711, {3: 5 << 20})
     assert states(on(Amd().parse(asked(tmp_path))))["0/2"] == "foreign"
     assert states(on(Amd().parse(asked(tmp_path))))[0] == "partitioned"
+
+
+def test_no_partition_of_a_card_that_was_divided_anew_is_free_while_an_old_one_is_held(tmp_path: Path) -> None:
+    two = replace(SPLIT, files={**SPLIT.files, "current_compute_partition": "DPX"}, parts=(137,))
+    held = holds(sample(tmp_path, two), "0/0")
+    now = on(sample(tmp_path, SPLIT), held)
+    assert {state for number, state in states(now).items() if number != 0} == {"unknown"}
+    assert reason(now, "0/3") == "task old of ann@a still holds a partition of its GPU that was removed"
+    assert starts(now, "1x:1G", "node1::0/1") == []
+    one = on(sample(tmp_path, replace(SPLIT, files={"current_compute_partition": "SPX"}, parts=())), held)
+    assert states(one) == {0: "allocated"}
+    assert states(on(sample(tmp_path, two), held)) == {0: "partitioned", "0/0": "allocated", "0/1": "free"}

@@ -16,6 +16,7 @@ and are left out. A card without a kfd node cannot compute: it is listed, and gi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,7 @@ _NO_PROCESSES = (
     "a newer kernel"
 )
 _NO_KFD = "there is no /dev/kfd for it, so nothing can compute on it (install the amdgpu driver of ROCm: amdgpu-dkms)"
+_MODE = re.compile(r"[a-z]{1,8}")
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"
 
 
@@ -194,7 +196,8 @@ def _part(whole: GpuReading, card: Card, node: KfdNode, said: Card | None, found
 
     The driver has the used memory of the card only. What processes have on the partition is the least it can be.
     """
-    mode = (card.compute or "part").lower()
+    mode = (card.compute or "").lower()
+    mode = mode if _MODE.fullmatch(mode) else "part"
     used = None
     if found.processes is not None:
         used = sum(process.memory.get(node.gpu, 0) for process in found.processes)

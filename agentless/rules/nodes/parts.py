@@ -13,10 +13,23 @@ from agentless.model.tasks.task import Placement
 from agentless.model.units import format_indices
 
 
-def marked(gpus: Sequence[GpuReading]) -> Iterator[GpuReading]:
-    """The GPUs, those `divided` of which parts are listed."""
+def marked(gpus: Sequence[GpuReading], held: Mapping[str, Mapping[str, Sequence[Allocation]]]) -> Iterator[GpuReading]:
+    """The GPUs, those `divided` of which parts are listed. `held` are holders by GPU and by part.
+
+    A card that was divided anew under a task has other partitions with the same memory, so none of them is free. MIG
+    slices in use cannot be removed.
+    """
+    there = {gpu.uuid for gpu in gpus}
     whole = {gpu.parent for gpu in gpus}
-    return (replace(gpu, divided=True) if gpu.uuid in whole else gpu for gpu in gpus)
+    for gpu in gpus:
+        parts = held.get(gpu.parent or "", {}) if gpu.kind == "partition" else {}
+        gone = next((several[0] for uuid, several in parts.items() if uuid not in there), None)
+        if gpu.uuid in whole:
+            yield replace(gpu, divided=True)
+        elif gone:
+            yield replace(gpu, barred=f"{gone} still holds a partition of its GPU that was removed")
+        else:
+            yield gpu
 
 
 def why_divided(gpu: GpuReading) -> str:

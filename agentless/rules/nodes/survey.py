@@ -160,7 +160,7 @@ def _node(
                 homes.get(reading.gpu, config.name),
                 why_no_container(config, seen.engine, reading),
             )
-            for reading in (with_memory(each, seen) for each in marked(sample.gpus if sample else ()))
+            for reading in (with_memory(each, seen) for each in marked(sample.gpus if sample else (), claims.parts))
         ],
         claims.parts,
     )
