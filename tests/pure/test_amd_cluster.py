@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agentless.gpus.amd.vendor import Amd
 from agentless.model.nodes.cluster import Cluster
@@ -15,7 +18,7 @@ from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack
 from tests.lab.amd import use
 from tests.pure.build import CID, NOW, cluster, seen, spec, task
-from tests.pure.test_amd import SPLIT, asked, sample
+from tests.pure.test_amd import ONE, SPLIT, asked, sample
 
 
 def on(found: GpuSample, *tasks: Task) -> Cluster:
@@ -64,3 +67,45 @@ def test_no_partition_of_a_card_that_was_divided_anew_is_free_while_an_old_one_i
     one = on(sample(tmp_path, replace(SPLIT, files={"current_compute_partition": "SPX"}, parts=())), held)
     assert states(one) == {0: "allocated"}
     assert states(on(sample(tmp_path, two), held)) == {0: "partitioned", "0/0": "allocated", "0/1": "free"}
+
+
+NODES = "class/kfd/kfd/topology/nodes"
+
+
+def unread(root: Path, node: int) -> None:
+    (root / NODES / str(node) / "gpu_id").write_text("")
+
+
+def unplaced(root: Path, node: int) -> None:
+    (root / NODES / str(node) / "properties").write_text("")
+
+
+def gone(root: Path, node: int) -> None:
+    shutil.rmtree(root / NODES / str(node))
+
+
+@pytest.mark.parametrize("damage", [unread, unplaced, gone])
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_no_gpu_is_free_while_the_compute_driver_does_not_show_all(damage: Any, node: int, tmp_path: Path) -> None:
+    """A process on one that is not shown looks like none, or like one on another."""
+    two = replace(SPLIT, files={**SPLIT.files, "current_compute_partition": "DPX"}, parts=(137,))
+    sample(tmp_path, two, ONE)
+    use(tmp_path, 4711, {node: 1 << 30})
+    damage(tmp_path, node)
+    found = Amd().parse(asked(tmp_path))
+    assert (found.processes, "/sys/class/kfd/kfd/topology" in (found.error or "")) == (None, True)
+    assert "free" not in states(on(found)).values()
+
+
+def test_one_partition_of_many_is_not_the_whole_card(tmp_path: Path) -> None:
+    sample(tmp_path, SPLIT)
+    for node in (1, 2, 4):
+        gone(tmp_path, node)
+    assert Amd().parse(asked(tmp_path)).processes is None
+
+
+def test_a_process_on_graphics_in_the_processor_hides_nothing(tmp_path: Path) -> None:
+    small = replace(ONE, bus="0000:05:00.0", render=131, files={"mem_info_vram_total": str(512 << 20)})
+    sample(tmp_path, small, replace(ONE, unique="04edfb117a17a07d"))
+    use(tmp_path, 4711, {1: 1 << 20})
+    assert states(on(Amd().parse(asked(tmp_path)))) == {0: "free"}

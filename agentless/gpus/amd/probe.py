@@ -47,6 +47,16 @@ _NO_PROCESSES = (
     "a newer kernel"
 )
 _NO_KFD = "there is no /dev/kfd for it, so nothing can compute on it (install the amdgpu driver of ROCm: amdgpu-dkms)"
+_PARTLY = (
+    "/sys/class/kfd/kfd/topology does not show all AMD GPUs, so nobody can tell which are in use; check the login's "
+    "rights to read it, and dmesg on the node"
+)
+_UNKNOWN = (
+    "a process uses a GPU that is not in /sys/class/kfd/kfd/topology, so nobody can tell which; agentless retries with "
+    "the next sample"
+)
+_PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
+"""How many there are in these modes. In CPX, it depends on the card."""
 _MODE = re.compile(r"[a-z]{1,8}")
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"
 
@@ -90,8 +100,10 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     devices = _devices(found, cards)
     if len(devices) > MOST_GPUS * 8:
         return GpuSample((), None, _TOO_LONG)
-    processes = _processes(found, devices, owners(rest), tools)
     gpus = tuple(each.reading for each in devices)
+    if hidden := _hidden(found):
+        return GpuSample(gpus, None, hidden, lister=LISTER)
+    processes = _processes(found, devices, owners(rest), tools)
     error = None if processes is not None or not gpus else said or _NO_PROCESSES
     return GpuSample(gpus, processes if gpus else (), error, lister=LISTER if gpus else "")
 
@@ -218,6 +230,22 @@ def _part(whole: GpuReading, card: Card, node: KfdNode, said: Card | None, found
         profile=f"{mode}/{card.memory.lower()}" if card.memory else mode,
     )
     return _Found(reading, node.gpu)
+
+
+def _hidden(found: Sysfs) -> str:
+    """Why processes on GPUs may be missing, empty if none can be: the compute driver does not show all of its GPUs."""
+    parts: dict[str, list[int]] = {}
+    for node in found.nodes:
+        parts.setdefault(node.bus, []).append(node.part)
+    for bus, numbers in parts.items():
+        expected = _PARTITIONS.get(found.cards.get(bus, Card()).compute or "", len(numbers))
+        if sorted(numbers) != list(range(expected)):
+            return _PARTLY
+    if found.partial:
+        return _PARTLY
+    known = {node.gpu for node in found.nodes}
+    used = {gpu for process in found.processes or () for gpu in process.gpus}
+    return "" if used <= known else _UNKNOWN
 
 
 def _processes(
