@@ -109,3 +109,13 @@ def test_a_process_on_graphics_in_the_processor_hides_nothing(tmp_path: Path) ->
     sample(tmp_path, small, replace(ONE, unique="04edfb117a17a07d"))
     use(tmp_path, 4711, {1: 1 << 20})
     assert states(on(Amd().parse(asked(tmp_path)))) == {0: "free"}
+
+
+def test_two_cards_or_partitions_with_one_id_are_no_gpus(tmp_path: Path) -> None:
+    same = replace(ONE, bus="0000:a3:00.0", render=131)
+    found = sample(tmp_path / "cards", ONE, same)
+    assert (found.gpus, found.processes, "lists a GPU twice" in (found.error or "")) == ((), None, True)
+    sample(tmp_path / "parts", SPLIT)
+    first, second = (tmp_path / "parts" / NODES / str(node) / "properties" for node in (1, 2))
+    second.write_text(first.read_text())
+    assert Amd().parse(asked(tmp_path / "parts")) == found

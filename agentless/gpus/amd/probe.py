@@ -57,6 +57,7 @@ _UNKNOWN = (
 )
 _PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 """How many there are in these modes. In CPX, it depends on the card."""
+_TWICE = "the AMD driver lists a GPU twice, so nobody can tell which is which; check dmesg on the node, and reboot it"
 _MODE = re.compile(r"[a-z]{1,8}")
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"
 
@@ -101,6 +102,8 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     if len(devices) > MOST_GPUS * 8:
         return GpuSample((), None, _TOO_LONG)
     gpus = tuple(each.reading for each in devices)
+    if len({gpu.uuid for gpu in gpus}) < len(gpus):
+        return GpuSample((), None, _TWICE)
     if hidden := _hidden(found):
         return GpuSample(gpus, None, hidden, lister=LISTER)
     processes = _processes(found, devices, owners(rest), tools)
