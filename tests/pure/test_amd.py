@@ -235,6 +235,20 @@ def test_a_card_without_a_unique_id_has_one_of_its_machine(tmp_path: Path) -> No
     assert here.uuid != there.uuid
 
 
+@shells
+def test_a_card_without_a_unique_id_keeps_its_id_under_another_host_name(shell: list[str], tmp_path: Path) -> None:
+    (tmp_path / "machine-id").write_text("c0ffee\n")
+    script = RENDERER.script("amd-machine.sh.j2") + "\nloc=00004300\nwhole /nowhere\necho $id\n"
+    ids = []
+    for machine, host in (("machine-id", "one"), ("machine-id", "two"), ("none", "one"), ("none", "two")):
+        (tmp_path / "name").write_text(f"{host}\n")
+        text = script.replace("/etc/machine-id", f"{tmp_path}/{machine}")
+        text = text.replace("/proc/sys/kernel/hostname", f"{tmp_path}/name")
+        ids.append(subprocess.run([*shell, "-c", text], capture_output=True, check=True).stdout)
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+
+
 def test_graphics_in_a_processor_are_no_gpu_and_a_card_without_kfd_is_given_to_nobody(tmp_path: Path) -> None:
     small = replace(ONE, bus="0000:05:00.0", render=131, files={"mem_info_vram_total": str(512 << 20)})
     (found,) = sample(tmp_path, small, replace(PLAIN, kfd=False)).gpus
