@@ -16,6 +16,7 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
+from agentless.rules.nodes.cards import numbered
 from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
@@ -160,7 +161,7 @@ def _node(
                 homes.get(reading.gpu, config.name),
                 why_no_container(config, seen.engine, reading),
             )
-            for reading in (with_memory(each, seen) for each in marked(sample.gpus if sample else (), claims.parts))
+            for reading in (with_memory(each, seen) for each in marked(numbered(config, seen), claims.parts))
         ],
         claims.parts,
     )
