@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack
 from tests.lab.amd import use
 from tests.pure.build import CID, NOW, cluster, seen, spec, task
-from tests.pure.test_amd import ONE, SPLIT, asked, sample
+from tests.pure.test_amd import ONE, SPLIT, asked, sample, tool
 
 
 def on(found: GpuSample, *tasks: Task) -> Cluster:
@@ -119,3 +120,33 @@ def test_two_cards_or_partitions_with_one_id_are_no_gpus(tmp_path: Path) -> None
     first, second = (tmp_path / "parts" / NODES / str(node) / "properties" for node in (1, 2))
     second.write_text(first.read_text())
     assert Amd().parse(asked(tmp_path / "parts")) == found
+
+
+@pytest.mark.parametrize("said", [{}, {"partition_id": "N/A"}, {"partition_id": 0}])
+def test_partitions_that_amd_smi_does_not_call_so_are_no_gpus_of_their_own(said: Any, tmp_path: Path) -> None:
+    sample(tmp_path, SPLIT)
+    shutil.rmtree(tmp_path / "class/kfd/kfd/proc")
+    used = [{"process_info": {"pid": 4711, "name": "python"}}]
+    answers = {
+        "list": [{"gpu": part, "bdf": f"0000:0c:00.{part}", "node_id": part + 1, **said} for part in range(4)],
+        "metric": [{"gpu": part, "mem_usage": {"used_vram": {"value": 1, "unit": "MB"}}} for part in range(4)],
+        "process": [{"gpu": part, "process_list": used if part == 2 else "No running processes"} for part in range(4)],
+    }
+    for name, answer in answers.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(answer))
+    tool(tmp_path, "amd-smi", f"cat {tmp_path}/$1.json || echo []")
+    found = Amd().parse(asked(tmp_path))
+    assert [gpu.number for gpu in found.gpus] == [0, *(f"0/{part}" for part in range(4))]
+    assert [(each.gpu_uuid, each.pid) for each in found.processes or ()] == [(found.gpus[3].uuid, 4711)]
+    assert states(on(found))[0] == "partitioned"
+
+
+@pytest.mark.parametrize(("part", "known"), [(3, True), (5, False)])
+def test_a_process_on_a_partition_that_is_not_listed_hides_all(part: int, known: bool, tmp_path: Path) -> None:
+    sample(tmp_path, SPLIT)
+    shutil.rmtree(tmp_path / "class/kfd/kfd/proc")
+    (tmp_path / "list.json").write_text(json.dumps([{"gpu": 0, "bdf": "0000:0c:00.0", "partition_id": part}]))
+    used = [{"gpu": 0, "process_list": [{"process_info": {"pid": 4711, "name": "python"}}]}]
+    (tmp_path / "process.json").write_text(json.dumps(used))
+    tool(tmp_path, "amd-smi", f"cat {tmp_path}/$1.json || echo []")
+    assert (Amd().parse(asked(tmp_path)).processes is not None) is known

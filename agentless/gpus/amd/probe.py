@@ -146,10 +146,19 @@ def _cards(found: Sysfs, tools: Mapping[str, str]) -> tuple[dict[tuple[str, int]
         tool = "rocm-smi"
     else:
         return {(bus, 0): card for bus, card in found.cards.items()}, None
+    known = {_placed(place, found): card for place, card in known.items()}
     said = None if known else f"{tool} prints no JSON that can be read; run it on the node to see why"
     for bus, card in found.cards.items():
         known[bus, 0] = card.filled(known.get((bus, 0)))
     return known, said
+
+
+def _placed(place: tuple[str, int], found: Sysfs) -> tuple[str, int]:
+    """A place that a tool names: a function of a card is a partition, also where the tool does not say so."""
+    bus, part = place
+    card = f"{bus[:-1]}0"
+    is_part = not part and bus not in found.ids and card in found.ids
+    return (card, int(bus[-1])) if is_part else place
 
 
 def _devices(found: Sysfs, cards: Mapping[tuple[str, int], Card]) -> list[_Found]:
@@ -268,8 +277,12 @@ def _processes(
         if listed is None:
             return None
         by_place = {_place(each.reading): each.reading.uuid for each in devices}
-        known = [each for each in listed if each.place in by_place]
-        return tuple(_process(by_place[each.place], each.pid, each.memory, each.name, who) for each in known)
+        on = [(_placed(each.place, found), each) for each in listed]
+        if not {place for place, _ in on} <= by_place.keys() | {(bus, 0) for bus in found.ids}:
+            return None
+        return tuple(
+            _process(by_place[place], each.pid, each.memory, each.name, who) for place, each in on if place in by_place
+        )
     running = rocm_smi.pids(tools["pids"]) if "pids" in tools else None
     if running is None:
         return None
