@@ -601,8 +601,8 @@ tool rocm-smi
 """
 
 
-def checked(said: str) -> dict[str, Any]:
-    gpu = reading("node1", 0, vendor="amd", uuid="AMD-79ccd55167a2124a")
+def checked(said: str, **changes: Any) -> dict[str, Any]:
+    gpu = reading("node1", 0, vendor="amd", uuid="AMD-79ccd55167a2124a", **changes)
     node = cluster(seen("node1", sample=GpuSample((gpu,)), faults=())).nodes["node1"]
     found = Amd().checks({checkup.SECTION: Result(0, said.encode())}, node, SYSTEM)
     return {check.name: check for check in (*found.before, *found.after)}
@@ -632,6 +632,14 @@ def test_what_keeps_tasks_from_the_cards_is_said_with_the_fix(was: str, now: str
     check = checked(SAID.replace(was, now))[name]
     assert check.verdict != "ok"
     assert words in check.fix
+
+
+def test_a_card_that_the_compute_driver_lacks_is_not_said_to_be_in_order(tmp_path: Path) -> None:
+    other, lacks = sample(tmp_path, ONE, replace(PLAIN, kfd=False)).gpus
+    assert (other.barred, lacks.barred.partition(",")[0]) == ("", "/dev/kfd does not have it")
+    check = checked(SAID, barred=lacks.barred)["amd-kfd"]
+    assert (check.verdict, check.seen) == ("failed", "/dev/kfd without GPU 0")
+    assert check.wrong == f"GPU 0: {lacks.barred}"
 
 
 def test_a_windows_with_rocm_is_refused_in_words() -> None:

@@ -59,6 +59,7 @@ _PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 """How many there are in these modes. In CPX, it depends on the card."""
 _TWICE = "the AMD driver lists a GPU twice, so nobody can tell which is which; check dmesg on the node, and reboot it"
 _MODE = re.compile(r"[a-z]{1,8}")
+_NOT_IN_KFD = "/dev/kfd does not have it, so nothing can compute on it (check dmesg on the node for kfd)"
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"
 
 
@@ -179,7 +180,7 @@ def _devices(found: Sysfs, cards: Mapping[tuple[str, int], Card]) -> list[_Found
         if bus not in found.ids:
             whole = replace(whole, barred=_NO_RENDER)
         elif not parts:
-            whole = replace(whole, barred=_NO_KFD)
+            whole = replace(whole, barred=_NOT_IN_KFD if found.kfd else _NO_KFD)
         devices.append(_Found(whole, parts[0].gpu if len(parts) == 1 else None))
         if len(parts) > 1:
             devices += [_part(whole, card, node, cards.get((bus, node.part)), found) for node in parts]
