@@ -67,7 +67,7 @@ class EngineAnswer:
         """By vendor, in which way the engine hands out its GPUs."""
         found = {kit.vendor: (kit, way(kit)) for kit in self.needed}
         return {
-            vendor: ToolkitFacts(by, kit.lists if by == "cdi" else kit.fixes.get(self.engine, ""))
+            vendor: ToolkitFacts(by, kit.lists if by == "cdi" else kit.fixes.get(self.engine, ""), kit.is_optional)
             for vendor, (kit, by) in found.items()
             if by or not kit.is_optional
         }

@@ -199,7 +199,7 @@ def test_cards_are_read_in_every_shell(shell: list[str], tmp_path: Path) -> None
         (0, "AMD-79ccd55167a2124a", "gpu", "", 32752),
         (1, "AMD", "gpu", "", 32752),
         (2, "AMD-dc91284879207f2b", "gpu", "", 32752),
-        *((f"2/{part}", f"AMD-p{part}-dc91284879207f2b-cpx", "partition", "cpx/nps1", 8188) for part in range(4)),
+        *((f"2/{part}", f"AMD-cpx{part}-dc91284879207f2b", "partition", "cpx/nps1", 8188) for part in range(4)),
     ]
     ids = [gpu.uuid for gpu in found.gpus]
     assert [(ids.index(p.gpu_uuid), p.memory_mib) for p in found.processes or ()] == [(0, 1024), (3, None), (4, 5)]
@@ -233,6 +233,20 @@ def test_a_card_without_a_unique_id_has_one_of_its_machine(tmp_path: Path) -> No
     assert here.uuid.startswith("AMD-00004300-")
     assert there.uuid.startswith("AMD-00004300-")
     assert here.uuid != there.uuid
+
+
+@shells
+def test_a_card_without_a_unique_id_keeps_its_id_under_another_host_name(shell: list[str], tmp_path: Path) -> None:
+    (tmp_path / "machine-id").write_text("c0ffee\n")
+    script = RENDERER.script("amd-machine.sh.j2") + "\nloc=00004300\nwhole /nowhere\necho $id\n"
+    ids = []
+    for machine, host in (("machine-id", "one"), ("machine-id", "two"), ("none", "one"), ("none", "two")):
+        (tmp_path / "name").write_text(f"{host}\n")
+        text = script.replace("/etc/machine-id", f"{tmp_path}/{machine}")
+        text = text.replace("/proc/sys/kernel/hostname", f"{tmp_path}/name")
+        ids.append(subprocess.run([*shell, "-c", text], capture_output=True, check=True).stdout)
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
 
 
 def test_graphics_in_a_processor_are_no_gpu_and_a_card_without_kfd_is_given_to_nobody(tmp_path: Path) -> None:
@@ -426,7 +440,7 @@ def given_devices(*renders: int) -> str:
 
 @shells
 def test_a_launch_finds_the_devices_of_exactly_its_gpus(shell: list[str], node: Path) -> None:
-    whole, part = "AMD-dc91284879207f2b", "AMD-p2-dc91284879207f2b-cpx"
+    whole, part = "AMD-dc91284879207f2b", "AMD-cpx2-dc91284879207f2b"
     plain = Amd().parse(asked(node)).gpus[1].uuid
     for ids, renders in (
         (["AMD-79ccd55167a2124a"], [128]),
@@ -453,9 +467,9 @@ def test_groups_are_those_of_the_node_by_number(node: Path) -> None:
     "device",
     [
         "AMD-0000000000000001",
-        "AMD-p7-dc91284879207f2b-cpx",  # there are four
-        "AMD-p1-dc91284879207f2b-dpx",  # it was divided in another way then
-        "AMD-p0-79ccd55167a2124a-spx",
+        "AMD-cpx7-dc91284879207f2b",  # there are four
+        "AMD-dpx1-dc91284879207f2b",  # it was divided in another way then
+        "AMD-spx0-79ccd55167a2124a",
     ],
 )
 def test_a_gpu_that_is_not_there_ends_the_launch(device: str, node: Path) -> None:
@@ -516,7 +530,7 @@ def test_a_cdi_device_is_taken_by_its_render_node_and_not_by_its_number(
 
 def test_a_gpu_that_the_cdi_list_lacks_is_given_by_its_files(node: Path) -> None:
     (node / "etc/cdi/amd.json").write_text(json.dumps(CDI))
-    assert give(node, "AMD-p1-dc91284879207f2b-cpx", cdi=True).startswith("--device /dev/dri/renderD137\n")
+    assert give(node, "AMD-cpx1-dc91284879207f2b", cdi=True).startswith("--device /dev/dri/renderD137\n")
 
 
 # ------------------------------------------------------------------ doctor
@@ -526,7 +540,7 @@ GPU = GpuReading(0, "AMD-79ccd55167a2124a", vendor="amd")
 NODE = AmdCheckup(
     renders={GPU.uuid: 128, "AMD-dc91284879207f2b": 136}, parts=((128, 0x8300), (136, 0xC00), (137, 0x10000C00))
 )
-PART = replace(GPU, uuid="AMD-p1-dc91284879207f2b-cpx", kind="partition", parent="AMD-dc91284879207f2b", part=1)
+PART = replace(GPU, uuid="AMD-cpx1-dc91284879207f2b", kind="partition", parent="AMD-dc91284879207f2b", part=1)
 
 
 @pytest.mark.parametrize(
@@ -587,8 +601,8 @@ tool rocm-smi
 """
 
 
-def checked(said: str) -> dict[str, Any]:
-    gpu = reading("node1", 0, vendor="amd", uuid="AMD-79ccd55167a2124a")
+def checked(said: str, **changes: Any) -> dict[str, Any]:
+    gpu = reading("node1", 0, vendor="amd", uuid="AMD-79ccd55167a2124a", **changes)
     node = cluster(seen("node1", sample=GpuSample((gpu,)), faults=())).nodes["node1"]
     found = Amd().checks({checkup.SECTION: Result(0, said.encode())}, node, SYSTEM)
     return {check.name: check for check in (*found.before, *found.after)}
@@ -618,6 +632,14 @@ def test_what_keeps_tasks_from_the_cards_is_said_with_the_fix(was: str, now: str
     check = checked(SAID.replace(was, now))[name]
     assert check.verdict != "ok"
     assert words in check.fix
+
+
+def test_a_card_that_the_compute_driver_lacks_is_not_said_to_be_in_order(tmp_path: Path) -> None:
+    other, lacks = sample(tmp_path, ONE, replace(PLAIN, kfd=False)).gpus
+    assert (other.barred, lacks.barred.partition(",")[0]) == ("", "/dev/kfd does not have it")
+    check = checked(SAID, barred=lacks.barred)["amd-kfd"]
+    assert (check.verdict, check.seen) == ("failed", "/dev/kfd without GPU 0")
+    assert check.wrong == f"GPU 0: {lacks.barred}"
 
 
 def test_a_windows_with_rocm_is_refused_in_words() -> None:

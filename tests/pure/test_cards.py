@@ -7,6 +7,7 @@ import pytest
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node import HostFacts, PciCard, WslFacts
 from agentless.rules.nodes.cards import without_driver
+from tests.pure.build import cluster, reading, seen
 
 NVIDIA, AMD = "0x10de", "0x1002"
 ABSENT = GpuSample()
@@ -102,3 +103,36 @@ def test_a_jetson_without_nvidia_smi_and_an_amd_card_in_wsl2_are_out_of_reach() 
     assert without_driver(both, ABSENT) == ""
     assert without_driver(jetson, GpuSample((GpuReading(0, "cb2b4b0a"),), lister="nvidia-smi -L")) == ""
     assert without_driver(HostFacts(wsl=WslFacts(has_gpu=True)), ABSENT) == ""
+
+
+@pytest.mark.parametrize(
+    ("there", "excludes", "states"),
+    [
+        ([card(1, "nvidia")], True, ["free", "free", "excluded"]),
+        ([card(1, "nvidia"), card(2, "nvidia")], False, ["free", "unknown", "unknown"]),
+        ([card(1, "nvidia"), card(2)], True, ["free", "unknown", "excluded"]),
+        ([card(1, "nvidia"), card(2)], False, ["free", "free", "free"]),
+        ([card(1, "nvidia"), card(2, "nouveau"), card(3, "vfio-pci")], True, ["free", "free", "excluded"]),
+        ([card(1, "nvidia"), card(2, "amdgpu", AMD), card(3, "amdgpu", AMD)], True, ["free", "free", "excluded"]),
+    ],
+)
+def test_gpus_behind_a_card_that_is_not_listed_have_no_known_number(
+    there: list[PciCard], excludes: bool, states: list[str]
+) -> None:
+    """`exclude_gpus` would mean other GPUs than those that were written down."""
+    vendors = ("nvidia", "amd", "amd")
+    gpus = tuple(reading("node1", index, vendor=vendor) for index, vendor in enumerate(vendors))
+    found = seen(sample=GpuSample(gpus), host=host(*there))
+    on = cluster(found, exclude_gpus=(2,) if excludes else ()).nodes["node1"].gpus
+    assert [gpu.state for gpu in on] == states
+    if "unknown" in states:
+        assert on[1].reason == (
+            "its number is not known: 2 NVIDIA cards on the PCI bus, but 1 listed; repair or remove what is not listed"
+        )
+
+
+def test_gpus_behind_a_vendor_that_lists_none_any_more_have_no_known_number() -> None:
+    gpus = tuple(reading("node1", index, vendor="amd") for index in range(2))
+    found = seen(sample=GpuSample(gpus), host=host(card(1, "nvidia")))
+    on = cluster(found, exclude_gpus=(2,)).nodes["node1"].gpus
+    assert [(gpu.state, "but none listed" in gpu.reason) for gpu in on] == [("unknown", True)] * 2

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from agentless.engines.dialect import EngineAnswer
 from agentless.engines.docker import info
+from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.engine import ToolkitFacts, Way
 from agentless.model.nodes.gpu import GpuSample
-from agentless.model.nodes.node import EngineFacts, HostFacts, WslFacts
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, WslFacts
 from agentless.model.scheduling.needs import parse_target
 from agentless.rules.explain.obstacles import never, obstacles, refusal
 from agentless.rules.nodes.checks.gpus import toolkit
@@ -138,6 +140,18 @@ def test_an_engine_without_one_vendors_toolkit_gives_the_gpus_of_another() -> No
     assert start(on, "1x").gpus == (2,)
     assert start(on, "node1::0") is None
     assert KIT.fixes["docker"] in str(never(on, spec(needs=parse_target("node1::0"))))
+
+
+def test_gpus_that_are_given_without_a_list_are_not_looked_for_in_it() -> None:
+    """AMD's names in it are numbers, and a launch looks for the right one."""
+    cdi = frozenset({"amd.com/gpu=0", "amd.com/gpu=all", f"nvidia.com/gpu={reading('node1', 0).uuid}"})
+    lines = ["cdi amd.com/gpu /etc/cdi/amd.json"]
+    asked = EngineAnswer(NodeConfig("node1", "h"), {}, lines, {}, "docker", (Amd.toolkit,), 0.0, 0.0)  # type: ignore[arg-type]
+    seen_ = mixed(way="cdi")
+    kits = {**seen_.engine.toolkits, **asked.toolkits(lambda _: "cdi")}
+    on = cluster(replace(seen_, engine=replace(seen_.engine, toolkits=kits, cdi=cdi)))
+    assert [gpu.state for gpu in on.nodes["node1"].gpus] == ["free", "excluded", "free", "free"]
+    assert start(on, "node1::3").gpus == (3,)
 
 
 def test_a_task_gets_gpus_of_one_vendor() -> None:

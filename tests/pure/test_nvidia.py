@@ -55,7 +55,7 @@ def _known(value: GpuReading | GpuProcess) -> dict[str, object]:
     fields = {name: field for name, field in asdict(value).items() if field is not None}
     assert fields.pop("vendor", "nvidia") == "nvidia"
     usual = {"barred": fields.get("barred"), "solo": fields.get("solo"), "unified": False, "removable": False}
-    usual |= {"kind": "gpu", "profile": ""}
+    usual |= {"kind": "gpu", "profile": "", "divided": False}
     return {name: field for name, field in fields.items() if field not in ("", usual.get(name, ""))}
 
 

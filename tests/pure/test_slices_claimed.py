@@ -178,6 +178,33 @@ def test_a_slice_is_shared_as_a_gpu_is_but_not_with_who_has_the_gpu(
     assert ask(holder("t2", *wanted), there).exit_code == 75
 
 
+def partition(name: str, mode: str, part: int, way: str = "docker", shares: int = 1) -> Held:
+    """A task that holds a partition of an AMD card."""
+    one, card = holder(name, f"0/{part}", way=way, shares=shares), "AMD-dc91284879207f2b"
+    its = f"AMD-{mode}{part}-{card.removeprefix('AMD-')}"
+    at = Placement("node1", (f"0/{part}",), (its,), parents=(card,), vendor="amd", gpu_total=1000)
+    return Held(replace(one.task, status=Assigning(at, NOW)), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("mode", "part", "free"), [("cpx", 1, True), ("cpx", 0, False), ("dpx", 0, False), ("dpx", 1, False)]
+)
+def test_partitions_exclude_those_of_before_the_card_was_divided_anew(
+    way: str, mode: str, part: int, free: bool
+) -> None:
+    for shares in (1, 2):
+        there = [partition("t1", mode, part, way, shares)]
+        own = partition("t2", "cpx", 0, shares=shares)
+        assert (ask(own, there).exit_code == 0) == (free or (shares == 2 and (mode, part) == ("cpx", 0)))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_shells_agree_on_a_card_that_was_divided_anew(shell: Any) -> None:
+    assert ask(partition("t2", "cpx", 1), [partition("t1", "dpx", 0)], shell).exit_code == 75
+    assert ask(partition("t2", "cpx", 1), [partition("t1", "cpx", 0)], shell).exit_code == 0
+
+
 def test_on_a_slice_there_are_as_many_shares_as_on_a_gpu() -> None:
     there = [holder(f"t{n}", "0/1", shares=2) for n in range(2)]
     with pytest.raises(Refused, match=r"GPU 0/1 has no share left \(2 in use\)"):

@@ -3,7 +3,8 @@
 The id of a card is `AMD-` and the unique id that its driver has for it, 16 hexadecimal digits. Consumer cards have
 none: there it is the PCI address, as eight digits, and a number for the machine, because two machines have cards at the
 same address. `amd-machine.sh.j2` makes it on the node, for a sample as for a launch. A partition has the id of its card
-with its number in front, and the way in which the card was divided at the end: `AMD-p3-79ccd55167a2124a-cpx`.
+with the way in which the card was divided in front, and its number: `AMD-cpx3-79ccd55167a2124a`. Claims hold the first
+letters of it (`claims.sh.j2`), so that partitions of a card that was divided anew exclude those of before.
 """
 
 from __future__ import annotations
@@ -92,4 +93,4 @@ def name_of(text: str) -> str | None:
 
 def part_id(card: str, part: int, compute: str) -> str:
     """The id of a partition of a card."""
-    return f"{card.partition('-')[0]}-p{part}-{card.partition('-')[2]}-{compute}"
+    return f"{card.partition('-')[0]}-{compute}{part}-{card.partition('-')[2]}"

@@ -59,6 +59,13 @@ def _kfd(found: AmdCheckup, ours: list[GpuReading], system: System) -> Iterator[
     """Whether there is the device through which programs compute."""
     if found.wsl or "amdgpu" not in found.bus.values():
         return
+    barred = [gpu for gpu in ours if gpu.barred and gpu.parent is None]
+    if "/dev/kfd" in found.devices and barred:
+        wrong = f"{_named(barred)}: {barred[0].barred}"
+        fix = f"{remedies.sudo(system)}dmesg | grep -i -e kfd -e amdgpu | tail"
+        why = "ROCm does not run on every card, and a card whose start failed is not in /sys/class/kfd."
+        yield Check("amd-kfd", "failed", f"/dev/kfd without {_named(barred)}", wrong, fix, why)
+        return
     if "/dev/kfd" in found.devices:
         renders = counted(len(found.devices) - 1, "render node")
         tools = ", ".join(each for each in found.tools if each != "rocm")

@@ -16,6 +16,7 @@ and are left out. A card without a kfd node cannot compute: it is listed, and gi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,19 @@ _NO_PROCESSES = (
     "a newer kernel"
 )
 _NO_KFD = "there is no /dev/kfd for it, so nothing can compute on it (install the amdgpu driver of ROCm: amdgpu-dkms)"
+_PARTLY = (
+    "/sys/class/kfd/kfd/topology does not show all AMD GPUs, so nobody can tell which are in use; check the login's "
+    "rights to read it, and dmesg on the node"
+)
+_UNKNOWN = (
+    "a process uses a GPU that is not in /sys/class/kfd/kfd/topology, so nobody can tell which; agentless retries with "
+    "the next sample"
+)
+_PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
+"""How many there are in these modes. In CPX, it depends on the card."""
+_TWICE = "the AMD driver lists a GPU twice, so nobody can tell which is which; check dmesg on the node, and reboot it"
+_MODE = re.compile(r"[a-z]{1,8}")
+_NOT_IN_KFD = "/dev/kfd does not have it, so nothing can compute on it (check dmesg on the node for kfd)"
 _NO_RENDER = "/sys/class/drm has no render node for it (check dmesg on the node)"
 
 
@@ -88,8 +102,12 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     devices = _devices(found, cards)
     if len(devices) > MOST_GPUS * 8:
         return GpuSample((), None, _TOO_LONG)
-    processes = _processes(found, devices, owners(rest), tools)
     gpus = tuple(each.reading for each in devices)
+    if len({gpu.uuid for gpu in gpus}) < len(gpus):
+        return GpuSample((), None, _TWICE)
+    if hidden := _hidden(found):
+        return GpuSample(gpus, None, hidden, lister=LISTER)
+    processes = _processes(found, devices, owners(rest), tools)
     error = None if processes is not None or not gpus else said or _NO_PROCESSES
     return GpuSample(gpus, processes if gpus else (), error, lister=LISTER if gpus else "")
 
@@ -129,10 +147,19 @@ def _cards(found: Sysfs, tools: Mapping[str, str]) -> tuple[dict[tuple[str, int]
         tool = "rocm-smi"
     else:
         return {(bus, 0): card for bus, card in found.cards.items()}, None
+    known = {_placed(place, found): card for place, card in known.items()}
     said = None if known else f"{tool} prints no JSON that can be read; run it on the node to see why"
     for bus, card in found.cards.items():
         known[bus, 0] = card.filled(known.get((bus, 0)))
     return known, said
+
+
+def _placed(place: tuple[str, int], found: Sysfs) -> tuple[str, int]:
+    """A place that a tool names: a function of a card is a partition, also where the tool does not say so."""
+    bus, part = place
+    card = f"{bus[:-1]}0"
+    is_part = not part and bus not in found.ids and card in found.ids
+    return (card, int(bus[-1])) if is_part else place
 
 
 def _devices(found: Sysfs, cards: Mapping[tuple[str, int], Card]) -> list[_Found]:
@@ -153,7 +180,7 @@ def _devices(found: Sysfs, cards: Mapping[tuple[str, int], Card]) -> list[_Found
         if bus not in found.ids:
             whole = replace(whole, barred=_NO_RENDER)
         elif not parts:
-            whole = replace(whole, barred=_NO_KFD)
+            whole = replace(whole, barred=_NOT_IN_KFD if found.kfd else _NO_KFD)
         devices.append(_Found(whole, parts[0].gpu if len(parts) == 1 else None))
         if len(parts) > 1:
             devices += [_part(whole, card, node, cards.get((bus, node.part)), found) for node in parts]
@@ -194,7 +221,8 @@ def _part(whole: GpuReading, card: Card, node: KfdNode, said: Card | None, found
 
     The driver has the used memory of the card only. What processes have on the partition is the least it can be.
     """
-    mode = (card.compute or "part").lower()
+    mode = (card.compute or "").lower()
+    mode = mode if _MODE.fullmatch(mode) else "part"
     used = None
     if found.processes is not None:
         used = sum(process.memory.get(node.gpu, 0) for process in found.processes)
@@ -217,6 +245,22 @@ def _part(whole: GpuReading, card: Card, node: KfdNode, said: Card | None, found
     return _Found(reading, node.gpu)
 
 
+def _hidden(found: Sysfs) -> str:
+    """Why processes on GPUs may be missing, empty if none can be: the compute driver does not show all of its GPUs."""
+    parts: dict[str, list[int]] = {}
+    for node in found.nodes:
+        parts.setdefault(node.bus, []).append(node.part)
+    for bus, numbers in parts.items():
+        expected = _PARTITIONS.get(found.cards.get(bus, Card()).compute or "", len(numbers))
+        if sorted(numbers) != list(range(expected)):
+            return _PARTLY
+    if found.partial:
+        return _PARTLY
+    known = {node.gpu for node in found.nodes}
+    used = {gpu for process in found.processes or () for gpu in process.gpus}
+    return "" if used <= known else _UNKNOWN
+
+
 def _processes(
     found: Sysfs, devices: Sequence[_Found], who: Mapping[str, Owner], tools: Mapping[str, str]
 ) -> tuple[GpuProcess, ...] | None:
@@ -234,8 +278,12 @@ def _processes(
         if listed is None:
             return None
         by_place = {_place(each.reading): each.reading.uuid for each in devices}
-        known = [each for each in listed if each.place in by_place]
-        return tuple(_process(by_place[each.place], each.pid, each.memory, each.name, who) for each in known)
+        on = [(_placed(each.place, found), each) for each in listed]
+        if not {place for place, _ in on} <= by_place.keys() | {(bus, 0) for bus in found.ids}:
+            return None
+        return tuple(
+            _process(by_place[place], each.pid, each.memory, each.name, who) for place, each in on if place in by_place
+        )
     running = rocm_smi.pids(tools["pids"]) if "pids" in tools else None
     if running is None:
         return None

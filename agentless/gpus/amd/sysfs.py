@@ -4,7 +4,7 @@
 
     driver 6.8.5                        the version of the module, or of the kernel if it came with it
     kfd                                 there is /sys/class/kfd/kfd, which is what computes
-    @node 2 53458                       a GPU of /sys/class/kfd/kfd/topology/nodes: number, `gpu_id`
+    @node 2 53458                       a GPU of /sys/class/kfd/kfd/topology/nodes: number, `gpu_id`; `?` if unreadable
     location_id 33536                   a line of its `properties`; a partition has its number in bits 28 to 31
     bank 34342961152                    bytes of a bank of its memory
     link 3 11 15                        a link of it: to which node, its type, its weight
@@ -69,7 +69,10 @@ class KfdProcess:
 
 @dataclass(slots=True)
 class Sysfs:
-    """All of it. `cards` and `ids` are by PCI address. `processes` is None if they cannot be read."""
+    """All of it. `cards` and `ids` are by PCI address. `processes` is None if they cannot be read.
+
+    `partial`: what is said of a GPU of the compute driver makes no sense.
+    """
 
     driver: str | None = None
     kfd: bool = False
@@ -78,6 +81,7 @@ class Sysfs:
     ids: dict[str, str] = field(default_factory=dict)
     processes: list[KfdProcess] | None = None
     whole: bool = False
+    partial: bool = False
 
 
 def parse(lines: Iterable[str]) -> Sysfs:
@@ -91,6 +95,8 @@ def parse(lines: Iterable[str]) -> Sysfs:
                 found.kfd = ("kfd", "") in body
             case "@node" if len(found.nodes) < _MOST_NODES and (node := _node(value, body)):
                 found.nodes.append(node)
+            case "@node":
+                found.partial = True
             case "@card" if len(found.cards) < MOST_GPUS:
                 bus, values = pci_bus_id(value.partition(" ")[2]), dict(reversed(body))
                 if bus and bus not in found.cards and _ID.fullmatch(values.get("id", "")):

@@ -57,11 +57,13 @@ class Toolkit:
 class ToolkitFacts:
     """In which way a node's engine hands out a vendor's GPUs, None if it cannot, and how to fix that.
 
-    With CDI, `fix` is the command that lists the devices again.
+    With CDI, `fix` is the command that lists the devices again. If it `is_optional`, GPUs that are not listed are given
+    all the same.
     """
 
     way: Way | None
     fix: str = ""
+    is_optional: bool = False
 
     @property
     def ready(self) -> bool:

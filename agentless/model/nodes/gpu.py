@@ -28,7 +28,8 @@ class GpuReading:
     number of that, `part` its number below it, and `profile` its size as the vendor names it, like `1g.10gb`.
     `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
     is that of the machine, of which the driver says nothing. `removable`: it is external, and may be unplugged.
-    `hidden` says in words why its processes are not known, where those on GPUs of another vendor are.
+    `hidden` says in words why its processes are not known, where those on GPUs of another vendor are. `divided`: parts
+    of it are listed, so it is only given in parts.
     """
 
     index: int
@@ -63,6 +64,7 @@ class GpuReading:
     unified: bool = False
     removable: bool = False
     hidden: str = ""
+    divided: bool = False
 
     @property
     def device(self) -> Device:
@@ -73,6 +75,11 @@ class GpuReading:
     def gpu(self) -> str:
         """The id of the whole GPU: its own, or that of the GPU that it is a part of."""
         return self.parent or self.uuid
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether it is only given in parts, if there are any."""
+        return self.divided or bool(self.mig)
 
     @property
     def number(self) -> GpuNumber:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from agentless.model.nodes.gpu import GpuSample
-from agentless.model.nodes.node import HostFacts
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuReading, GpuSample
+from agentless.model.nodes.node import HostFacts, NodeConfig, PciCard
 from agentless.model.units import counted
 
 
@@ -40,6 +42,7 @@ _MAKERS = {
     # Those that only show pictures have the class 0x0300.
     "0x1002": _Maker("AMD", ("0x0380", "0x12"), frozenset(), {}, "load it with: sudo modprobe amdgpu"),
 }
+"""By PCI id, in the order in which their GPUs have numbers."""
 _GIVEN_AWAY = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
 """Drivers that hold a card for a virtual machine."""
 CARDS = tuple(f"{maker}:{kind}" for maker, about in _MAKERS.items() for kind in about.classes)
@@ -74,6 +77,32 @@ def without_driver(host: HostFacts | None, sample: GpuSample | None) -> str:
             words = f"its driver is not complete: {fix}"
         found[f"{maker.title} card", words] += 1
     return "; ".join(f"{counted(number, noun)} on the PCI bus, but {words}" for (noun, words), number in found.items())
+
+
+def numbered(config: NodeConfig, seen: Observation) -> tuple[GpuReading, ...]:
+    """The GPUs of a node. Where cards of a maker are missing, the GPUs of the next one have wrong numbers: `hidden`.
+
+    A card without a driver may never have been listed. It is missed only where the inventory counts on numbers.
+    """
+    gpus, host = seen.sample.gpus if seen.sample else (), seen.host
+    count = Counter(gpu.vendor for gpu in gpus if gpu.parent is None)
+    if host is None or not host.cards or not count:
+        return gpus
+    why, hidden = "", dict[str, str]()
+    for key, maker in _MAKERS.items():
+        vendor = maker.title.lower()
+        if why:
+            hidden[vendor] = why
+        there = sum(card.maker == key and _is_missed(card, maker, config) for card in host.cards)
+        if there > count[vendor]:
+            title = f"{maker.title} card"
+            what = f"{counted(there, title)} on the PCI bus, but {count[vendor] or 'none'} listed"
+            why = why or f"its number is not known: {what}; repair or remove what is not listed"
+    return tuple(replace(gpu, hidden=gpu.hidden or hidden[gpu.vendor]) if gpu.vendor in hidden else gpu for gpu in gpus)
+
+
+def _is_missed(card: PciCard, maker: _Maker, config: NodeConfig) -> bool:
+    return card.driver not in maker.others | _GIVEN_AWAY and bool(card.driver or config.exclude_gpus)
 
 
 def _out_of_reach(host: HostFacts) -> str:

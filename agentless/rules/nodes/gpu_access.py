@@ -33,10 +33,12 @@ def why_no_gpus(node: Node) -> str | None:
 def why_no_container(config: NodeConfig, engine: EngineFacts | None, gpu: GpuReading) -> str:
     """Why containers get this GPU of a node not, with the fix: its engine lists others for CDI. Empty if they do.
 
-    A GPU that is split has no name of its own in such a list.
+    A GPU that is split has no name of its own in such a list. Where the list is optional, its names need not be ids.
     """
     toolkit = engine.toolkits.get(gpu.vendor) if engine else None
-    if engine is None or toolkit is None or toolkit.way != "cdi" or gpu.mig or not engine.cdi:
+    if engine is None or toolkit is None or toolkit.way != "cdi" or toolkit.is_optional:
+        return ""
+    if gpu.in_parts or not engine.cdi:
         return ""
     if any(device.endswith(f"={gpu.uuid}") for device in engine.cdi):
         return ""

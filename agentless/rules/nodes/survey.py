@@ -16,10 +16,11 @@ from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
+from agentless.rules.nodes.cards import numbered
 from agentless.rules.nodes.desktop import desktop_processes
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
-from agentless.rules.nodes.parts import with_parts
+from agentless.rules.nodes.parts import marked, why_divided, with_parts
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
 from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
@@ -160,7 +161,7 @@ def _node(
                 homes.get(reading.gpu, config.name),
                 why_no_container(config, seen.engine, reading),
             )
-            for reading in (with_memory(each, seen) for each in (sample.gpus if sample else ()))
+            for reading in (with_memory(each, seen) for each in marked(numbered(config, seen), claims.parts))
         ],
         claims.parts,
     )
@@ -204,7 +205,7 @@ class _Claims:
         found = self.holders[reading.uuid]
         if reading.parent is not None:
             found = {**self.holders[reading.parent], **found}
-        elif reading.uuid in self.parts and not reading.mig:
+        elif reading.uuid in self.parts and not reading.in_parts:
             parts = self.parts[reading.uuid].values()
             found = {**found, **{one.task: one for several in parts for one in several}}
         return tuple(found.values())
@@ -258,7 +259,7 @@ def _gpu(
         return Gpu(reading, "excluded", f"same GPU as on {home}; counted there", home=home)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
-    elif reading.mig and not holders:
+    elif reading.in_parts and not holders:
         state, reason = "partitioned", reading.barred
     elif holders:
         state, reason = "allocated", _held(holders)
@@ -308,7 +309,7 @@ def _unknown(config: NodeConfig, reading: GpuReading, known: bool, node_reason: 
         return reading.hidden
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "cannot read its memory"
-    return reading.barred or ("in MIG mode" if reading.mig else "") or why_unlisted(reading, config)
+    return reading.barred or why_divided(reading) or why_unlisted(reading, config)
 
 
 def describe(process: GpuProcess) -> str:

@@ -99,7 +99,7 @@ def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
     count = 0
     for name, node in cluster.nodes.items():
         if node.gpus:
-            count += sum(gpu.state != "excluded" and not gpu.reading.mig for gpu in node.gpus)
+            count += sum(gpu.state != "excluded" and not gpu.reading.in_parts for gpu in node.gpus)
         elif name in records:
             count += sum(gpu.reading.index not in node.config.exclude_gpus for gpu in records[name].gpus.values())
     return count

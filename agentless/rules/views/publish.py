@@ -193,7 +193,7 @@ def node_view(node: Node) -> NodeView:
         name=node.name,
         state=node.state,
         reason=node.reason,
-        gpus=sum(gpu.home is None and not gpu.reading.mig for gpu in node.gpus),
+        gpus=sum(gpu.home is None and not gpu.reading.in_parts for gpu in node.gpus),
         gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,

@@ -260,7 +260,13 @@ $1
       [ "$most" -gt 1 ] || floor=
       # Nobody shares a whole GPU with who has a part of it.
       case $parts$gpu in
-        1*_*) case ",$4," in *",$gpu,"*) ;; *) continue ;; esac ;;
+        1*_*)
+          case ",$4," in
+            *",$gpu,"*) ;;
+            *)
+              divided_anew "$4" || continue
+              floor= ;;
+          esac ;;
         1* | *_*) floor= ;;
       esac
       case $limit in '' | 0* | *[!0-9]* | ????*) floor= ;; esac
@@ -299,6 +305,22 @@ $1
   unset IFS
   set +f
   [ -z "$said" ]
+}
+# Whether the other has a partition of an AMD card from when it was divided in another way than for this one: AMD-MODE3-ID,
+# of which a control group has the first letters. What it would get is not known then.
+divided_anew() {
+  case $gpu in *_AMD-*) ;; *) return 1 ;; esac
+  mode=${gpu#*_AMD-}
+  mode=${mode%%[0-9]*} other=
+  IFS=,
+  for part in $1; do
+    case $part in
+      "${whole}_AMD-$mode"[0-9]* | "${whole}_$mode"[0-9]*) ;;
+      "${whole}_"*) other=yes ;;
+    esac
+  done
+  IFS=' '
+  [ -n "$other" ]
 }
 # Of a whole GPU that was wanted, each part that the other has.
 hold_gpu() {
