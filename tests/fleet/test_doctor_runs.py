@@ -59,7 +59,10 @@ HOSTILE = {
 """What a node makes of its answers to doctor."""
 
 
-@pytest.mark.parametrize("how", HOSTILE)
+QUICK = ("one missing", "control characters", "no end")
+
+
+@pytest.mark.parametrize("how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in HOSTILE])
 async def test_whatever_a_node_answers_is_checks_with_words_that_can_be_shown(desk, monkeypatch, how):
     run, feed = Session.run, Session.feed
 
