@@ -24,7 +24,8 @@ NAMED = ("json", "yaml", "name", "wide")
 _PREFIX = "custom-columns="
 
 
-def _completed(incomplete: str) -> list[str]:
+def complete_formats(incomplete: str) -> list[str]:
+    """The named formats that begin so."""
     return [word for word in NAMED if word.startswith(incomplete)]
 
 
@@ -35,7 +36,7 @@ Output = Annotated[
         "-o",
         metavar="FORMAT",
         help="json, yaml, name, wide, or JSON fields to show as columns, like id,node or ID:id,NODE:node.",
-        autocompletion=_completed,
+        autocompletion=complete_formats,
     ),
 ]
 

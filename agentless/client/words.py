@@ -12,6 +12,7 @@ from typing import Any
 from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber
 from agentless.model.tasks.port import Port
+from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
 
 WAITING = ("pending", "scheduled")
@@ -64,7 +65,7 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
 
 def program_words(process: dict[str, Any]) -> str:
     """A program of a desktop on a GPU, and its GPU memory if that is known."""
-    name = str(process["name"] or "").partition(" ")[0].rpartition("/")[2]
+    name = program_of(str(process["name"] or ""))
     return name if process["memory_mib"] is None else f"{name} ({memory(process['memory_mib'])})"
 
 

@@ -27,6 +27,11 @@ def shell_word(text: str) -> str:
     return shlex.quote(printable(text))
 
 
+def program_of(words: str) -> str:
+    """The file name of the program that a command line begins with: `Xorg` of `/usr/lib/xorg/Xorg :0`."""
+    return words.partition(" ")[0].rpartition("/")[2]
+
+
 def shown(name: str) -> str:
     """A file name or path for a message. It is quoted and escaped if it has invisible characters."""
     return name if name.isprintable() else repr(name)

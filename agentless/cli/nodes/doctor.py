@@ -9,7 +9,7 @@ import typer
 
 from agentless.cli.arguments import Json, ManyNodes
 from agentless.cli.client import client
-from agentless.cli.formats import NAMED, Kind
+from agentless.cli.formats import NAMED, Kind, complete_formats
 from agentless.cli.nodes import doctor_report
 from agentless.cli.nodes.doctor_script import Script, script_of, write
 from agentless.cli.output import confirm_done, print_line, say
@@ -31,7 +31,7 @@ Output = Annotated[
         "-o",
         metavar="FORMAT|DIR",
         help="json, yaml, name, wide, or JSON fields to show as columns; with --fix, the folder for the scripts",
-        autocompletion=lambda incomplete: [word for word in NAMED if word.startswith(incomplete)],
+        autocompletion=complete_formats,
     ),
 ]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.gpus.amd.answers import found, mapping
-from agentless.gpus.amd.card import CELSIUS, MHZ, MIB, WATTS, Card, decimal, name_of, rounded, unique, whole
+from agentless.gpus.amd.card import Card, decimal, name_of, rounded, unique
+from agentless.gpus.values import CELSIUS, MHZ, MIB, WATTS, whole
 from agentless.model.nodes.gpu import MOST_GPUS, pci_bus_id
 
 Place = tuple[str, int]

@@ -16,15 +16,9 @@ from agentless.model.text import cut, printable
 
 VENDOR = "amd"
 
-_WHOLE = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,16})")
 _NOTHING = re.compile(r"(?:N/A|None|unknown|0x[0-9a-fA-F]+|)", re.IGNORECASE)
-# What is above these is no reading: today's largest GPUs have less than a tenth of that memory and power.
-MIB = 4 << 20
-CELSIUS = 200
-WATTS = 20_000
-MHZ = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +62,8 @@ def unique(text: str) -> str | None:
     return f"{number:016x}" if number else None
 
 
-def whole(text: str, most: int | None = None) -> int | None:
-    """The number in a text; None for none, and for one above `most`, which no GPU has."""
-    value = int(text) if _WHOLE.fullmatch(text) else None
-    return None if value is None or (most is not None and value > most) else value
-
-
 def decimal(text: str, most: float) -> float | None:
-    """The same with decimals."""
+    """The number in a text, with decimals; None for none, and for one above `most`, which no GPU has."""
     value = float(text) if _DECIMAL.fullmatch(text) else None
     return None if value is None or not 0 <= value <= most else value
 

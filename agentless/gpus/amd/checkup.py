@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentless.gpus.amd.card import whole
+from agentless.gpus.values import whole
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, pci_bus_id
 from agentless.model.text import printable

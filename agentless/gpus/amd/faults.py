@@ -3,8 +3,7 @@
 Output, line by line:
 
     [  812.435595] amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=9, emitted seq=11
-    @dmesg 0                        its exit code: 1 where users may not read the log (kernel.dmesg_restrict)
-    @uptime 16453676.12             /proc/uptime, seconds from boot to now
+    @dmesg 0                        what `kernel_log` describes
 
 The words are those of drivers/gpu/drm/amd/amdgpu (amdgpu_job.c, amdgpu_device.c, amdgpu_ras.c) in Linux 5.10 to 6.17.
 Kernels before 5.8 print `[drm:…]` in place of the address, and cannot be read.
@@ -15,19 +14,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from agentless.gpus import kernel_log
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 from agentless.model.text import printable
 from agentless.ports import ScriptRenderer
 
 SECTION = "amd.faults"
-_LINES, _LINE = 60, 1000
 _LOGGED = re.compile(
-    r"(?:\[ *([0-9]{1,12}\.[0-9]{1,9})\](?: ?\[ *[TC][0-9]+\])? )?"
-    r"(?:\[drm[^\]]*\] )?amdgpu ([0-9a-f:.]{12,16}): (?:amdgpu: )?(.*)",
+    kernel_log.MOMENT + r"(?:\[drm[^\]]*\] )?amdgpu ([0-9a-f:.]{12,16}): (?:amdgpu: )?(.*)",
     re.IGNORECASE,
 )
-_UPTIME = re.compile(r"@uptime ([0-9]{1,12}\.[0-9]{1,9})")
 _KINDS: tuple[tuple[str, re.Pattern[str], str | None], ...] = (
     (
         "RAS",
@@ -64,12 +61,7 @@ def sections(renderer: ScriptRenderer) -> Section:
 
 def parse(sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
     """The last faults since boot, the oldest first; None where the log cannot be read, or there is no amdgpu."""
-    answer = sections.get(SECTION)
-    lines = [line[:_LINE] for line in answer.out.split("\n")[-_LINES:]] if answer else []
-    if "@dmesg 0" not in lines:
-        return None
-    uptime = next((float(found[1]) for line in lines if (found := _UPTIME.fullmatch(line))), None)
-    return tuple(fault for line in lines if (fault := _fault(line, uptime)))
+    return kernel_log.faults(sections.get(SECTION), _fault)
 
 
 def _fault(line: str, uptime: float | None) -> GpuFault | None:
@@ -81,8 +73,5 @@ def _fault(line: str, uptime: float | None) -> GpuFault | None:
     kind = next(((name, meaning) for name, pattern, meaning in _KINDS if pattern.search(message)), None)
     if kind is None:
         return None
-    logged_at = float(found[1]) if found[1] else None
-    age = None if logged_at is None or uptime is None else uptime - logged_at
-    # The two clocks drift apart, and in a container the uptime may be the container's own.
-    age = age if age is not None and age >= 0 else None
+    logged_at, age = kernel_log.moment(found[1], uptime)
     return GpuFault(bus, kind[0], message, logged_at, age, kind[1] and kind[1].format(bus=bus))

@@ -27,6 +27,7 @@ from agentless.gpus.owners import Owner, owners
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.device import DeviceKind
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample
+from agentless.model.text import program_of
 from agentless.ports import ScriptRenderer
 
 ANSWER = 256 << 10
@@ -299,8 +300,9 @@ def _place(reading: GpuReading) -> tuple[str, int]:
 
 def _process(uuid: str, pid: int, memory: int | None, name: str | None, who: Mapping[str, Owner]) -> GpuProcess:
     owner = who.get(str(pid), Owner())
-    word = (owner.command or "").partition(" ")[0].rpartition("/")[2]
-    return GpuProcess(uuid, pid, name or word or None, memory, owner.user, owner.command, owner.container)
+    return GpuProcess(
+        uuid, pid, name or program_of(owner.command or "") or None, memory, owner.user, owner.command, owner.container
+    )
 
 
 def joined(lines: Iterable[str]) -> tuple[Sysfs, list[_Found]]:

@@ -29,7 +29,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.gpus.amd import names
-from agentless.gpus.amd.card import CELSIUS, MHZ, MIB, WATTS, Card, name_of, whole
+from agentless.gpus.amd.card import Card, name_of
+from agentless.gpus.values import CELSIUS, MHZ, MIB, WATTS, whole
 from agentless.model.nodes.gpu import MOST_GPUS, pci_bus_id
 from agentless.model.text import cut, printable
 

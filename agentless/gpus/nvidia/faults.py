@@ -3,8 +3,7 @@
 Output, line by line:
 
     [16450076.435595] NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python, GPU has fallen off the bus.
-    @dmesg 0                        its exit code: 1 where users may not read the log (kernel.dmesg_restrict)
-    @uptime 16453676.12             /proc/uptime, seconds from boot to now
+    @dmesg 0                        what `kernel_log` describes
 
 Plain `dmesg` prints the same in util-linux, BusyBox and others: seconds from boot, as the kernel has them. Only some
 know `-T` and `--time-format`, and those times are wrong once the clock was set. A kernel setting leaves the times out
@@ -17,18 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from agentless.gpus import kernel_log
 from agentless.model.command import Result, Section
 from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 from agentless.model.text import printable
 from agentless.ports import ScriptRenderer
 
-_LINES, _LINE = 60, 1000
-"""Lines of the answer, and characters of each line; the kernel cuts lines at about that length itself."""
-_XID = re.compile(
-    r"(?:\[ *([0-9]{1,12}\.[0-9]{1,9})\](?: ?\[ *[TC][0-9]+\])? )?"
-    r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]{1,5})(?:, *(.*))?"
-)
-_UPTIME = re.compile(r"@uptime ([0-9]{1,12}\.[0-9]{1,9})")
+_XID = re.compile(kernel_log.MOMENT + r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]{1,5})(?:, *(.*))?")
 
 _HARDWARE: Mapping[int, str] = {
     46: "the GPU stopped processing",
@@ -75,12 +69,7 @@ def sections(renderer: ScriptRenderer) -> tuple[Section, ...]:
 
 def parse(sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
     """The last 50 Xids since boot, the oldest first; None where the log cannot be read. What is no Xid is left out."""
-    answer = sections.get("xid")
-    lines = [line[:_LINE] for line in answer.out.split("\n")[-_LINES:]] if answer else []
-    if "@dmesg 0" not in lines:
-        return None
-    uptime = next((float(found[1]) for line in lines if (found := _UPTIME.fullmatch(line))), None)
-    return tuple(xid for line in lines if (xid := _xid(line, uptime)))
+    return kernel_log.faults(sections.get("xid"), _xid)
 
 
 def _xid(line: str, uptime: float | None) -> GpuFault | None:
@@ -89,10 +78,7 @@ def _xid(line: str, uptime: float | None) -> GpuFault | None:
     if found is None or bus is None:
         return None
     message = printable((found[4] or "")[:200]).strip()
-    logged_at = float(found[1]) if found[1] else None
-    age = None if logged_at is None or uptime is None else uptime - logged_at
-    # The two clocks drift apart, and in a container the uptime may be the container's own.
-    age = age if age is not None and age >= 0 else None
+    logged_at, age = kernel_log.moment(found[1], uptime)
     code = int(found[3])
     return GpuFault(bus, f"Xid {code}", message, logged_at, age, meaning(code, message))
 

@@ -19,12 +19,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agentless.gpus.nvidia.lines import ANSWERED, until
+from agentless.gpus.values import MIB
 from agentless.model.nodes.gpu import GpuProcess, GpuReading
 
 MOST = 16
 """Slices of a GPU: today's have seven."""
-_MIB = 4 << 20
-_ANSWERED = frozenset({"0", "14"})
 _GPU = re.compile(r"GPU ([0-9]{1,4}): .*\(UUID: ([A-Za-z0-9-]{1,80})\)")
 _SLICE = re.compile(r" +MIG (\S{1,32}) +Device +([0-9]{1,3}): \(UUID: (\S{1,100})\)")
 _PROFILE = re.compile(r"[0-9]{1,2}[cg]\.[0-9a-z.+-]{1,24}")
@@ -127,11 +127,11 @@ def _reading(gpu: GpuReading, part: int, answer: _Answer) -> GpuReading:
 def _answers(gpus: Sequence[GpuReading], lines: Sequence[str]) -> Mapping[int, _Answer]:
     """What is said of each GPU, by its index."""
     found = {gpu.index: _Answer() for gpu in gpus if gpu.mig}
-    listed, code, rest = _until(lines, "@slices ")
-    if code in _ANSWERED:
+    listed, code, rest = until(lines, "@slices ")
+    if code in ANSWERED:
         _read_list({gpu.index: gpu.uuid for gpu in gpus if gpu.mig}, listed, found)
-    table, code, _ = _until(rest, "@table ")
-    if code in _ANSWERED:
+    table, code, _ = until(rest, "@table ")
+    if code in ANSWERED:
         _read_table(table, found)
     return found
 
@@ -173,17 +173,10 @@ def _read_table(lines: Sequence[str], found: Mapping[int, _Answer]) -> None:
             if part in answer.memory or (match[2], match[3]) in answer.numbers:
                 twice.add((int(match[1]), part))
             answer.numbers[match[2], match[3]] = part
-            if used <= total <= _MIB:
+            if used <= total <= MIB:
                 answer.memory[part] = used, total
         elif (match := _PROCESS.fullmatch(line)) and (answer := found.get(int(match[1]))):
             answer.users[int(match[4])].add((match[2], match[3]))
     for gpu, part in twice:
         found[gpu].memory.pop(part, None)
         found[gpu].users.clear()
-
-
-def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
-    for at, line in enumerate(lines):
-        if line.startswith(mark):
-            return lines[:at], line[len(mark) :], lines[at + 1 :]
-    return (), None, ()

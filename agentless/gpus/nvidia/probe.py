@@ -25,8 +25,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from agentless.gpus.nvidia import faults, mig
+from agentless.gpus.nvidia.lines import ANSWERED, until
 from agentless.gpus.nvidia.platforms import on_platform, platform_of
-from agentless.gpus.owners import container_of
+from agentless.gpus.owners import Owner, owners
+from agentless.gpus.values import CELSIUS, MHZ, MIB, WATTS, WHOLE, whole
 from agentless.model.command import SECTION, Result, Section
 from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
@@ -52,8 +54,6 @@ _FIELDS = (
 )
 _COLUMNS, _BASE_COLUMNS = _FIELDS.count(",") + 1, _BASE.count(",") + 1
 
-_ANSWERED = frozenset({"0", "14"})
-"""14: the GPU's infoROM is damaged; the readings are there all the same."""
 _HUNG = frozenset({"124", "137", "143"})
 """`timeout` ended it: as coreutils says so, after -k, and as busybox says so."""
 _HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; check dmesg on the node, and reboot it"
@@ -111,13 +111,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 _UUID = re.compile(r"(?!(?:all|none|void|[0-9]+)\Z)[A-Za-z0-9-]+")
 """Not what stands for other GPUs in a request to an engine."""
 _WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_WHOLE = re.compile(r"[0-9]{1,18}")
 _WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
-# What is above these is no reading: today's largest GPUs have less than a tenth of that memory and power.
-_MIB = 4 << 20
-_CELSIUS = 200
-_WATTS_MOST = 20_000
-_MHZ = 100_000
 _FAN = 200  # per cent; the driver's documentation says that it may exceed 100
 _NAME = 64
 """Characters of a name, of a GPU, a driver, a program or a user, that are shown."""
@@ -153,7 +147,7 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     if len(answer.stdout) >= SECTION or answer.stdout.count(b"\n") > _LINES:
         return _silent(_TOO_LONG)
     lines = [line.rstrip("\r")[:_LINE] for line in answer.out.split("\n")]
-    said, code, rest = _until(lines, "@gpus ")
+    said, code, rest = until(lines, "@gpus ")
     if code == "none":
         return GpuSample()
     rows, messages = _sorted(said)
@@ -163,13 +157,13 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
         return _silent(_TOO_LONG)
     gpus, error = _gpus(rows, messages, code)
     lost = tuple(bus for text in _LOST.findall("\n".join(messages)) if (bus := pci_bus_id(text))) if error else ()
-    if code not in _ANSWERED:
+    if code not in ANSWERED:
         known = () if not gpus and error is None else None
         mismatch = any(map(_MISMATCH.search, messages))
         gpus, _ = mig.with_slices(gpus, ())
         return GpuSample(gpus, known, error, code in _HUNG, lost, _LISTER, mismatch)
     platform = platform_of(gpus, is_wsl=_WSL in rest[:1])
-    said, code, rest = _until(rest, "@end ")
+    said, code, rest = until(rest, "@end ")
     divided = None
     if any(gpu.mig for gpu in gpus):
         gpus, divided = mig.with_slices(gpus, rest)
@@ -183,14 +177,6 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
 
 def _silent(error: str) -> GpuSample:
     return GpuSample((), None, error)
-
-
-def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
-    """The lines before the mark, the word behind it, the lines after it. Without it, the last line is not whole."""
-    for at, line in enumerate(lines):
-        if line.startswith(mark):
-            return lines[:at], line[len(mark) :], lines[at + 1 :]
-    return lines[:-1], None, ()
 
 
 def _sorted(lines: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -240,22 +226,22 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
         return GpuReading(*identity, needs_reset=True, vendor=VENDOR), f"GPU {index} needs a reset; {reset}"
     cells += [""] * (_COLUMNS - columns)
-    total = _whole(cells[5], _MIB)
+    total = whole(cells[5], MIB)
     reading = GpuReading(
         *identity,
         memory_total_mib=total,
-        memory_used_mib=_whole(cells[6], _MIB if total is None else total),
-        memory_free_mib=_whole(cells[7], _MIB if total is None else total),
-        utilization_pct=_whole(cells[8], 100),
-        memory_utilization_pct=_whole(cells[9], 100),
-        temperature_c=_whole(cells[10], _CELSIUS),
+        memory_used_mib=whole(cells[6], MIB if total is None else total),
+        memory_free_mib=whole(cells[7], MIB if total is None else total),
+        utilization_pct=whole(cells[8], 100),
+        memory_utilization_pct=whole(cells[9], 100),
+        temperature_c=whole(cells[10], CELSIUS),
         power_w=_watts(cells[11]),
         power_limit_w=_watts(cells[12]),
-        fan_pct=_whole(cells[13], _FAN),
-        clock_sm_mhz=_whole(cells[14], _MHZ),
-        clock_memory_mhz=_whole(cells[15], _MHZ),
+        fan_pct=whole(cells[13], _FAN),
+        clock_sm_mhz=whole(cells[14], MHZ),
+        clock_memory_mhz=whole(cells[15], MHZ),
         pstate=cells[16] if _PSTATE.fullmatch(cells[16]) else None,
-        ecc_uncorrected=_whole(cells[17]),
+        ecc_uncorrected=whole(cells[17]),
         mig=_MIG.get(cells[18]),
         compute_mode=cells[19] if cells[19] in _COMPUTE_MODES else None,
         vendor=VENDOR,
@@ -280,42 +266,35 @@ def _processes(
     """Who uses the GPUs; None and why as soon as one line leaves a doubt: a GPU may be in use then."""
     rows: list[str] = []
     messages: list[str] = []
-    details: dict[tuple[str, str], str] = {}
     for line in lines:
         if line.startswith(">"):
             (rows if ", " in line or line[1:2] == "[" else messages).append(line[1:])
-        elif line.startswith("@"):
-            kind, pid, text = (*line.split(" ", 2), "", "")[:3]
-            if kind != "@cgroup":
-                details[kind, pid] = text
-            elif container := container_of(text):
-                details[kind, pid] = container
     if error := _complaint(messages[:_MAX_MESSAGES], code):
         return None, error
     if len(rows) > PROCESSES:
         return None, f"nvidia-smi lists more than {PROCESSES} processes, the limit of agentless; {_LOOK}"
+    who = owners(lines)
     processes: list[GpuProcess] = []
     for row in rows:
         uuid, pid, rest = (*row.split(", ", 2), "", "")[:3]
-        if uuid not in uuids or not _WHOLE.fullmatch(pid) or any(other in rest for other in uuids):
+        if uuid not in uuids or not WHOLE.fullmatch(pid) or any(other in rest for other in uuids):
             hidden = f"nvidia-smi does not show the processes on the GPUs ({_printable(row)[:80]})"
             return None, f"{hidden}; {_LOOK}"
-        owner, command = details.get(("@owner", pid), ""), details.get(("@command", pid), "")
-        processes.append(_process(row, owner, command, details.get(("@cgroup", pid))))
+        owner = who.get(pid, Owner())
+        processes.append(_process(row, owner.user, owner.command, owner.container))
     return tuple(processes), None
 
 
 @lru_cache(maxsize=4096)
-def _process(row: str, owner: str, command: str, container: str | None) -> GpuProcess:
+def _process(row: str, user: str | None, command: str | None, container: str | None) -> GpuProcess:
     uuid, pid, *rest = row.split(", ")
-    uid, _, user = owner.partition(" ")
     return GpuProcess(
         uuid,
         int(pid),
         name=_known(", ".join(rest[:-1])),
-        memory_mib=_whole(rest[-1], _MIB) if len(rest) > 1 else None,
-        user=_name(uid if user in ("", "UNKNOWN") else user) or None,
-        command=_printable(command) or None,
+        memory_mib=whole(rest[-1], MIB) if len(rest) > 1 else None,
+        user=user,
+        command=command,
         container=container,
     )
 
@@ -332,7 +311,7 @@ def _complaint(messages: Sequence[str], code: str | None) -> str | None:
             return sentence.format(*(_printable(group) for group in match.groups()))
     if code is None:
         return _CUT_OFF
-    if code in _ANSWERED:
+    if code in ANSWERED:
         return None
     return f"nvidia-smi ended with exit code {code} ({_printable(text) or 'no output'}); {_LOOK}"
 
@@ -349,12 +328,6 @@ def _printable(text: str) -> str:
     return printable(cut(text, 200)).strip()
 
 
-def _whole(cell: str, most: int | None = None) -> int | None:
-    """The number in a cell; None for none, and for one above `most`, which no GPU has: it is not known then."""
-    value = int(cell) if _WHOLE.fullmatch(cell) else None
-    return None if value is None or (most is not None and value > most) else value
-
-
 def _watts(cell: str) -> float | None:
     value = float(cell) if _WATTS.fullmatch(cell) else None
-    return None if value is None or value > _WATTS_MOST else value
+    return None if value is None or value > WATTS else value

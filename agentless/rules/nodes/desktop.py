@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.node import ForeignPolicy
+from agentless.model.text import program_of
 from agentless.model.units import format_size
 
 
@@ -28,7 +29,7 @@ def desktop_processes(processes: Iterable[GpuProcess], policy: ForeignPolicy) ->
 
 def program(process: GpuProcess) -> str:
     """The file name of a program, as the driver reports its path: `Xorg`. Browsers have their arguments behind it."""
-    return (process.name or "").partition(" ")[0].rpartition("/")[2]
+    return program_of(process.name or "")
 
 
 def desktop_words(processes: Iterable[GpuProcess]) -> str:

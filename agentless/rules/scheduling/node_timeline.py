@@ -53,8 +53,8 @@ class NodeTimeline:
             math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
         )
         self.engine = node.observation.engine
-        self._gives_gpus = why_no_gpus(node) is None
         self._withheld = withheld(node)
+        self._gives_gpus = not self._withheld or why_no_gpus(node) is None
         self.last_start = node.last_start
         self.reservations = node.reservations
         self._exclusive = self._firm = self._unsure = 0

@@ -12,6 +12,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
+from agentless.model.tasks.task import Task
 from agentless.ports import Clock
 from agentless.rules.nodes.gpu_exclusion import looked, with_external
 from agentless.rules.nodes.parts import removed_slices
@@ -45,11 +46,11 @@ class GpuHealth:
         known = self._records.known
         if seen.error is not None or seen.sample is None:
             return Examined(known.get(node))
-        self._look_for_slices(node, seen.sample)
+        tasks = self._ledger.tasks.on_node(node)
+        self._look_for_slices(node, tasks, seen.sample)
         before = self._records.of(node)
         own = tuple(reading for reading in seen.sample.gpus if self._homes.known.get(reading.gpu, node) == node)
         sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
-        tasks = self._ledger.tasks.on_node(node)
         held = {uuid for task in tasks if task.placement for uuid in task.placement.gpu_uuids}
         sample = with_external(sample, seen.host, before, held)
         after = looked(known, node, sample, seen.faults, self._clock.now(), self.policy)
@@ -63,13 +64,13 @@ class GpuHealth:
             self._records.flush()
         return Examined(after, happened)
 
-    def _look_for_slices(self, node: str, sample: GpuSample) -> None:
+    def _look_for_slices(self, node: str, tasks: Iterable[Task], sample: GpuSample) -> None:
         """Tell the tasks whose slice of a GPU is gone, each once. Slices go when people reconfigure a GPU."""
         if sample.error is not None:
             return
         removed = {
             (task.id, uuid): (task, number)
-            for task in self._ledger.tasks.on_node(node)
+            for task in tasks
             if task.placement
             for uuid, number in removed_slices(task.placement, sample)
         }
