@@ -220,6 +220,7 @@ async def test_one_observation_is_one_survey_whatever_is_in_it(desk: Desk, monke
         assert len(found) == len(ill) == 4
 
 
+@pytest.mark.slow
 async def test_a_node_that_says_something_else_at_every_sample_does_not_fill_the_history(desk: Desk) -> None:
     async with desk.running() as controller:
         link = controller.nodes.links["n1"]

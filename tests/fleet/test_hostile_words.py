@@ -225,6 +225,7 @@ def test_what_is_said_of_ending_such_a_task_is_printed_as_plain_words(type_, lin
             check(text)
 
 
+@pytest.mark.slow
 def test_the_log_of_the_controller_has_no_such_words(world, type_):
     type_("env", "list")  # n2's answer to it is logged
     log = paths.state_dir().joinpath("controller.log").read_text()

@@ -226,6 +226,7 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
         assert (start.exit_code, start.task.gpus) == (0, (3,))
 
 
+@pytest.mark.slow
 async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reached(desk):
     async with desk.running() as controller:
         link = controller.nodes.links["n2"]

@@ -80,6 +80,7 @@ def test_all_are_stopped_only_after_a_question_that_says_whose_they_are(tasks):
     assert live() == []
 
 
+@pytest.mark.slow
 def test_without_a_terminal_all_are_stopped_with_yes_only(tasks):
     refused = type_("stop", "--all", code=2)
     assert "--all asks before it stops 2 tasks (1 of " in refused.stderr

@@ -64,6 +64,7 @@ def test_a_gpu_beside_it_is_not_concerned(agentless, node):
     agentless("submit", "node1::1", "--wait", "--", "true")
 
 
+@pytest.mark.slow
 def test_a_gpu_is_free_again_when_the_process_has_ended(agentless, node):
     process = node.add_process(0, ["sleep", "300"])
     until(lambda: agentless.gpu("node1::0")["state"] == "foreign")

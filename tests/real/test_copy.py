@@ -253,6 +253,7 @@ def test_what_may_not_be_read_or_written_is_told_and_the_rest_is_copied(lab, far
         cli.close()
 
 
+@pytest.mark.slow
 def test_files_of_a_container_running_or_ended(agentless, lab, tmp_path):
     source = plant(tmp_path / "source")
     shutil.rmtree(source / "links")

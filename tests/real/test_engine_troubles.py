@@ -39,6 +39,7 @@ def serves(cli):
 # ---------------------------------------------------------------------- ways to call Docker
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("sudo"), reason="no sudo (Debian's package sudo)")
 def test_sudo_docker(user, with_keys, node):
     """Secrets get through it too."""
@@ -277,6 +278,7 @@ def test_a_pause_that_docker_cannot_do_is_a_sentence_and_the_task_runs_on(agentl
 # ---------------------------------------------------------------------- the driver
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_degrades_its_node_only(agentless, node):
     """And the node is refused with that reason, while the other one serves."""
     node.fault("hang")

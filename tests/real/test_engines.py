@@ -81,6 +81,7 @@ def refused(cli, *words):
     return line
 
 
+@pytest.mark.slow
 def test_a_gpu_of_another_engine_is_refused_with_its_owner(ann, sam):
     task = ann.submit("twin::0", "--", "sleep", "300")
     held = f"held by container {ann.task(task)['container'][:12]} (in another engine) of "

@@ -58,6 +58,7 @@ def versions(agentless, name):
     return {each["version"]: each for each in agentless.json("env", "history", name)["versions"]}
 
 
+@pytest.mark.slow
 def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless, node1, node2):
     agentless("env", "create", "proof", "--from", "busybox", "--on", "node1")
     with at_terminal(["agentless", "env", "shell", "proof"], agentless.env) as keyboard:

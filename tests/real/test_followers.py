@@ -60,6 +60,7 @@ def restart_sshd(cli, node):
     node.start_sshd()
 
 
+@pytest.mark.slow
 def test_followers_go_on_over_an_sshd_and_a_controller_that_are_restarted(agentless, node, tmp_path):
     """No line is lost and none comes twice, on either stream, and the exit code is the task's."""
     submit = Follower(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.real.cli import until
 
 
@@ -18,6 +20,7 @@ def test_a_container_with_megabytes_of_labels_is_shown_holds_its_gpu_and_can_be_
     until(lambda: agentless.gpu("node1::0")["state"] == "free")
 
 
+@pytest.mark.slow
 def test_a_node_whose_nvidia_smi_prints_without_end_is_degraded_and_says_why(agentless, node):
     """And well again as soon as that is."""
     node.fault("text\n" + "x" * 2_000_000)

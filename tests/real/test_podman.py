@@ -167,6 +167,7 @@ def test_everything_comes_back_from_the_node_when_the_state_is_deleted(agentless
     assert agentless("rm", ended).code == 0
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_in_a_launch_neither_loses_a_task_nor_starts_two(agentless, node):
     submit = agentless.start("submit", "pod::0", "--", "sh", "-c", "echo once; sleep 300")
     until(lambda: b"assigning" in (agentless.state / "state.json").read_bytes())

@@ -140,6 +140,7 @@ def test_snapshots_of_others_and_of_an_earlier_one_of_this_name_stay(lab, agentl
         other.close()
 
 
+@pytest.mark.slow
 def test_a_stop_during_a_restore_comes_after_it(agentless, node):
     create(agentless, "box", "node1::0")
     made = agentless.json("vps", "snapshot", "box")["snapshot"]

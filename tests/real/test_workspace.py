@@ -139,6 +139,7 @@ def forge(ann, node, task: str, local) -> None:
     node.sh(f"docker run --name forged {words} busybox sh -c 'echo bad > /etc/passwd'")
 
 
+@pytest.mark.slow
 def test_outputs_come_when_the_controller_died_and_the_node_was_away(ann, lab):
     """They wait there, in their container, and the controller's memory alone says what goes where."""
     node = lab.nodes["node1"]
