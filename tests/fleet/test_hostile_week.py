@@ -345,7 +345,7 @@ class Week:
         while found := problems():
             if len(found) < least:
                 until, least = time.monotonic() + SETTLED_WITHIN, len(found)
-            self._demand(list(found) if time.monotonic() > until else [])
+            self._demand(list(map(str, found)) if time.monotonic() > until else [])
             time.sleep(0.05)
 
     def _count(self, what: str, *words: str) -> None:

@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agentless.model.nodes.node_record import MAX_KEPT, NodeRecord
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import DATED_LATE, ContainerState
 from agentless.model.tasks.signature import SIGNATURE
@@ -106,9 +109,38 @@ def test_a_container_that_another_image_store_hides_makes_its_task_lost_and_not_
     known = task(state="lost" if state == "hidden" else state)
     if state == "hidden":
         known = apply(known, LostContact(HIDDEN.format(known.id)), NOW)
-    events = reconcile(known, None, NOW, switched_at=NOW)
+    events = reconcile(known, None, NOW, record=NodeRecord(keeps="here").switched("there", NOW))
     assert [type(event) for event in events] == [LostContact] * lost
-    assert isinstance(reconcile(known, None, NOW, switched_at=1.0)[0], Vanished)
+    assert isinstance(reconcile(known, None, NOW, record=NodeRecord(keeps="here").switched("there", 1.0))[0], Vanished)
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "lost"])
+def test_a_container_that_is_gone_where_it_was_kept_ends_its_task_after_a_switch_and_back(
+    state: str,
+) -> None:
+    record = NodeRecord(keeps="here").switched("there", NOW).switched("here", NOW + 5)
+    (event,) = reconcile(task(state=state), None, NOW + 10, record=record)
+    assert isinstance(event, Vanished)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20))
+def test_a_container_is_hidden_exactly_if_it_began_in_another_store_or_a_forgotten_one(
+    stores: list[str],
+) -> None:
+    """The store is another at each full second; what began half a second later is in it."""
+    record = NodeRecord()
+    for at, store in enumerate(stores):
+        record = record if store == record.keeps else record.switched(store, float(at))
+    switches = [at for at in range(1, len(stores)) if stores[at] != stores[at - 1]]
+    known_since = 0 if len(switches) <= MAX_KEPT else switches[-MAX_KEPT]
+    for at, store in enumerate(stores):
+        assert record.hides(at + 0.5) == (store != stores[-1] or at < known_since)
+    assert len(record.kept) <= MAX_KEPT
+
+
+def test_of_an_early_record_only_the_last_switch_is_known() -> None:
+    record = NodeRecord(keeps="here", switched_at=5.0)
+    assert (record.hides(4.0), record.hides(6.0)) == (True, False)
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])

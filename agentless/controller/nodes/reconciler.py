@@ -9,6 +9,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import ContainersSeen, EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container
@@ -118,8 +119,8 @@ class Reconciler:
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
     def _reconcile(self, task: Task, container: Container | None, seen: ContainersSeen | None = None) -> None:
-        booted, switched = (seen.booted_at, seen.switched_at) if seen else (None, None)
-        for event in reconcile(task, container, self._clock.now(), booted, switched):
+        booted, record = (seen.booted_at, seen.record) if seen else (None, NodeRecord())
+        for event in reconcile(task, container, self._clock.now(), booted, record):
             task = self._ledger.apply(task.id, event, _cause(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"

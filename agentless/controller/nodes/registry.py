@@ -161,7 +161,7 @@ class Nodes:
     def seen(self, link: NodeLink, sighting: Sighting) -> ContainersSeen:
         """What a node has reported, with what may have hidden containers before."""
         name = link.node.name
-        return ContainersSeen(name, sighting, link.cache.booted_at, self._records.of(name).switched_at)
+        return ContainersSeen(name, sighting, link.cache.booted_at, self._records.of(name))
 
     # ------------------------------------------------------------------ inside
 

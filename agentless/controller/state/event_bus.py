@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from agentless.controller.guarded import guarded
 from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.task import Task
 
@@ -46,14 +47,14 @@ class NodeObserved:
 class ContainersSeen:
     """A node has reported containers.
 
-    `booted_at` is when it was seen to have been rebooted last, if ever, and `switched_at` when its engine was seen to
-    keep containers elsewhere than before.
+    `booted_at` is when it was seen to have been rebooted last, if ever; its `record` knows where its engine kept
+    containers before.
     """
 
     node: str
     sighting: Sighting
-    booted_at: float | None = None
-    switched_at: float | None = None
+    booted_at: float | None
+    record: NodeRecord
 
     def __str__(self) -> str:
         return f"{self.node}: its containers"

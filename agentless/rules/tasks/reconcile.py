@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
 from agentless.model.tasks.signature import SIGNATURE
@@ -28,6 +29,8 @@ HIDDEN = (
     "Docker on the node was switched to another image store, storage driver or data folder, where its container does "
     "not show and may run; switch it back, or free its GPUs with: agentless rm --force {}"
 )
+
+_NO_RECORD = NodeRecord()
 
 REAP_AFTER = 300.0
 """Seconds after which a container that was created and never started is removed. It claims its GPUs."""
@@ -61,12 +64,12 @@ def reconcile(
     container: Container | None,
     now: float,
     booted_at: float | None = None,
-    switched_at: float | None = None,
+    record: NodeRecord = _NO_RECORD,
 ) -> tuple[TaskEvent, ...]:
     """The events that bring `task` to the state of `container`; none if they agree.
 
-    `booted_at` is when its node was first seen after a reboot, `switched_at` when its engine was first seen to keep
-    containers elsewhere than before; or None.
+    `booted_at` is when its node was first seen after a reboot, or None. `record` knows where its engine kept containers
+    before.
 
     `container` is None if the node was asked and has no container of the task. For a task whose launch was not answered
     nothing follows from that: it is safe to launch it again, and that shows its state.
@@ -77,7 +80,7 @@ def reconcile(
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()
     if container is None:
-        return _missing(task, now, booted_at, switched_at)
+        return _missing(task, now, booted_at, record)
     if container.state == "created":
         return _unstarted(task, now)
     events: list[TaskEvent] = []
@@ -129,12 +132,12 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     return container.live and container.started_at not in (None, status.run)
 
 
-def _missing(task: Task, now: float, booted_at: float | None, switched_at: float | None) -> tuple[TaskEvent, ...]:
+def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if not task.spec.on_node_itself:
-            if switched_at is not None and began < switched_at:
+            if record.hides(began):
                 return () if is_hidden(task) else (LostContact(HIDDEN.format(task.id)),)
             return (Vanished("its container was removed on the node, outside agentless"),)
         # systemd forgets its services with a reboot.

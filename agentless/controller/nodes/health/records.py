@@ -42,8 +42,7 @@ class NodeRecords:
         """Take down where the engine keeps containers, as a look has found that left at `asked`; on disk at once."""
         record, keeps = self.of(node), engine and engine.keeps
         if keeps and keeps != record.keeps:
-            switched_at = asked if record.keeps else record.switched_at
-            self.note(node, replace(record, keeps=keeps, switched_at=switched_at))
+            self.note(node, record.switched(keeps, asked))
             self.flush()
 
     def flush(self) -> None:
