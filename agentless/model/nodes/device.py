@@ -62,6 +62,11 @@ def parts_of(number: GpuNumber) -> tuple[int, int]:
     return int(gpu), int(part)
 
 
+def any_parts(numbers: Iterable[GpuNumber]) -> bool:
+    """Whether one of them is the number of a part."""
+    return any(isinstance(number, str) for number in numbers)
+
+
 def overlap(one: GpuNumber, other: GpuNumber) -> bool:
     """Whether both are the same GPU or part, or one is a part of the other."""
     (gpu, part), (another, its) = parts_of(one), parts_of(other)
