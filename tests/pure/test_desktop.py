@@ -91,10 +91,23 @@ def test_who_calls_itself_a_desktop_is_foreign_from_the_limit_on() -> None:
     assert (found.state, found.reason) == (
         "foreign",
         (
-            f"used by process 2165 ({WAYLAND}, 512 MiB); desktop programs use 512 MiB of GPU memory; "
-            "they are ignored below 512 MiB"
+            f"used by process 2165 ({WAYLAND}, 512 MiB); desktop programs use 512 MiB of GPU memory; to run tasks "
+            "beside them, set 'foreign: {below: 1GiB}' for the node in the inventory"
         ),
     )
+
+
+def test_the_largest_program_of_a_desktop_is_named_and_the_advice_would_do() -> None:
+    programs = (desktop("/usr/bin/Xorg", 4, 7), desktop("firefox", 1500, 8), desktop(memory=25))
+    found = on_it(*programs)
+    assert found.reason.startswith("used by process 8 (firefox, 1.5 GiB) and 2 more; desktop programs use 1.5 GiB")
+    assert "set 'foreign: {below: 2GiB}'" in found.reason
+    assert on_it(*programs, foreign=ForeignPolicy(below=2 << 30)).state == "free"
+
+
+def test_another_limit_is_no_advice_while_somebody_else_uses_the_gpu() -> None:
+    found = on_it(desktop(memory=1500), process("node1", 0))
+    assert found.reason == "used by bob's process 4711 (python train.py, 2 GiB) and 1 more"
 
 
 def test_all_desktop_programs_on_a_gpu_count_together() -> None:
