@@ -32,9 +32,12 @@ def desktop_processes(processes: Iterable[GpuProcess], policy: ForeignPolicy) ->
     """The processes of one GPU that belong to a desktop; or none of them, and why not, in words.
 
     A process chooses its own name. So all that have a listed one count together, and only while they use less memory
-    than a desktop does. What runs in a container is a workload, however it is called.
+    than a desktop does. What runs in a container is a workload, however it is called. Who runs a process and in which
+    container is looked up together: without the one, the other is not known.
     """
     found = tuple(each for each in processes if is_listed(each, policy))
+    if any(each.user is None for each in found):
+        return (), "who runs a desktop program, and in which container, is not known"
     sizes = [each.memory_mib for each in found]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
