@@ -30,6 +30,24 @@ def command_line(task: dict[str, Any]) -> str:
     return shlex.join(task["command"])
 
 
+Texts = list[tuple[str, list[str]]]
+"""Obstacles, each with its details."""
+
+
+def explained(found: dict[str, Any]) -> list[tuple[list[str], Texts, list[str]]]:
+    """What `explain` says of nodes: the obstacles, and what would help. Nodes of which it says the same are one row."""
+    groups: list[tuple[list[str], Texts, list[str]]] = []
+    for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
+        texts = [(each["text"], list(each["details"])) for each in found["obstacles"] if each["node"] == name]
+        helps = list(found["remedies"].get(name, ()))
+        alike = next((nodes for nodes, *its in groups if its == [texts, helps]), None)
+        if alike is None:
+            groups.append(([name], texts, helps))
+        else:
+            alike.append(name)
+    return groups
+
+
 def ports(task: dict[str, Any]) -> str:
     """The ports that are forwarded, as they would be typed."""
     return ", ".join(str(Port(**each)) for each in task.get("ports") or ())
