@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agentless.model.moment import format_moment
-from agentless.model.nodes.device import GpuNumber
+from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
@@ -101,11 +101,7 @@ def place(node: str, gpus: Sequence[GpuNumber]) -> str:
 
 def short_target(target: str) -> str:
     """The target with ranges where more than two of its GPUs follow each other."""
-    return re.sub(r"(?<=::)[0-9,/]+", lambda listed: format_indices(map(_number, listed[0].split(","))), target)
-
-
-def _number(text: str) -> GpuNumber:
-    return text if "/" in text else int(text)
+    return re.sub(r"(?<=::)[0-9,/]+", lambda listed: format_indices(map(number_of, listed[0].split(","))), target)
 
 
 def gpu_number(gpu: dict[str, Any]) -> GpuNumber:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from agentless.controller.usage.metrics import text
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.controller.vps.replacement import anywhere
 from agentless.engines import beside
@@ -465,6 +466,8 @@ def test_metrics_tell_slices_by_their_numbers_and_name_their_gpu() -> None:
     assert one(found, "agentless_gpu_memory_size_bytes", **its) == 20096 << 20
     assert one(found, "agentless_gpu_slice_info", **its, parent=gpu, profile="2g.20gb") == 1
     assert values(found, "agentless_gpu_utilization_ratio") == {}
+    series = [line.rpartition(" ")[0] for line in text(found).decode().splitlines() if line[0] != "#"]
+    assert len(set(series)) == len(series)
 
 
 def test_a_vps_on_a_slice_goes_to_another_slice() -> None:

@@ -62,6 +62,11 @@ def parts_of(number: GpuNumber) -> tuple[int, int]:
     return int(gpu), int(part)
 
 
+def number_of(text: str) -> GpuNumber:
+    """The number that a text is, as it is printed."""
+    return text if "/" in text else int(text)
+
+
 def any_parts(numbers: Iterable[GpuNumber]) -> bool:
     """Whether one of them is the number of a part."""
     return any(isinstance(number, str) for number in numbers)
