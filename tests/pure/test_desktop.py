@@ -390,6 +390,7 @@ def test_recorded_cards_are_free_but_for_their_work(name: str, gpu: str) -> None
         ("cosmic-comp", "cosmic-comp"),
         ("/opt/microsoft/msedge/msedge --type=gpu-process --crashpad-handler-p", "msedge"),
         ("/usr/lib/chromium/chromium", "chromium"),
+        ("/opt/visual-studio-code/code --type=gpu-process --enable-crash-reporter=", "code"),
         ("/usr/lib/firefox/firefox", "firefox"),
         ("/usr/bin/gnome-shell", "gnome-shell"),
     ],

@@ -25,8 +25,9 @@ DESKTOP_PROGRAMS = frozenset({
     "cosmic-comp", "cosmic-greeter", "cinnamon", "muffin", "marco", "xfwm4", "budgie-wm", "gala", "picom",
     "sway", "Hyprland", "weston", "wayfire", "river", "niri", "labwc", "gamescope",
     "firefox", "firefox-bin", "firefox-esr", "chrome", "chromium", "brave", "msedge", "opera", "vivaldi-bin",
+    "code",
 })  # fmt: skip
-"""Display servers, compositors and browsers. Not `electron`, which is any program that is built with it."""
+"""Display servers, compositors, browsers and VS Code. Not `electron`, which is any program that is built with it."""
 DESKTOP_BELOW = 512 << 20
 """Bytes of GPU memory below which desktop programs are ignored. A model of any use needs more."""
 
