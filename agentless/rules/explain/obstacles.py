@@ -159,7 +159,7 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[GpuNumber, str] = NOBODY) 
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
             return Flaw(number, "is", f"allocated: {gpu.reason}{more}{beside}")
-    elif gpu.state == "excluded" and not gpu.no_container:
+    elif gpu.state == "excluded" and not gpu.is_bare:
         return Flaw(number, "is", f"excluded: {gpu.reason}", lasting=True)
     elif gpu.state not in ("free", "foreign", "drained", "excluded"):  # a drained node is an obstacle of its own
         return Flaw(number, "is", f"{gpu.state}: {gpu.reason}{beside}")
