@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agentless.model.moment import format_moment
-from agentless.model.nodes.device import GpuNumber
+from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
@@ -28,6 +28,24 @@ def state(task: dict[str, Any]) -> str:
 def command_line(task: dict[str, Any]) -> str:
     """The command, as it would be typed."""
     return shlex.join(task["command"])
+
+
+Texts = list[tuple[str, list[str]]]
+"""Obstacles, each with its details."""
+
+
+def explained(found: dict[str, Any]) -> list[tuple[list[str], Texts, list[str]]]:
+    """What `explain` says of nodes: the obstacles, and what would help. Nodes of which it says the same are one row."""
+    groups: list[tuple[list[str], Texts, list[str]]] = []
+    for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
+        texts = [(each["text"], list(each["details"])) for each in found["obstacles"] if each["node"] == name]
+        helps = list(found["remedies"].get(name, ()))
+        alike = next((nodes for nodes, *its in groups if its == [texts, helps]), None)
+        if alike is None:
+            groups.append(([name], texts, helps))
+        else:
+            alike.append(name)
+    return groups
 
 
 def ports(task: dict[str, Any]) -> str:
@@ -83,11 +101,7 @@ def place(node: str, gpus: Sequence[GpuNumber]) -> str:
 
 def short_target(target: str) -> str:
     """The target with ranges where more than two of its GPUs follow each other."""
-    return re.sub(r"(?<=::)[0-9,/]+", lambda listed: format_indices(map(_number, listed[0].split(","))), target)
-
-
-def _number(text: str) -> GpuNumber:
-    return text if "/" in text else int(text)
+    return re.sub(r"(?<=::)[0-9,/]+", lambda listed: format_indices(map(number_of, listed[0].split(","))), target)
 
 
 def gpu_number(gpu: dict[str, Any]) -> GpuNumber:

@@ -269,8 +269,8 @@ class Foreign(BaseModel):
 
     ignore: list[Annotated[str, AfterValidator(_program)]] | None = Field(
         default=None,
-        description="File names of programs of a desktop, like Xorg or firefox. Default: display servers, compositors "
-        "and browsers.",
+        description="File names of programs of a desktop, like Xorg or firefox. Default: display servers, "
+        "compositors, browsers and VS Code.",
     )
     below: Annotated[int, BeforeValidator(_size(DESKTOP_MEMORY)), WithJsonSchema(_POSITIVE)] | None = Field(
         default=None,

@@ -135,7 +135,8 @@ class GpuView:
     task belongs to the caller. `desktop` are those of `processes` that keep no task from it. `assumed`:
     why nobody knows who uses it, if the inventory says to take it for free. `unified`: its memory is the machine's.
     Part of a GPU has the `kind` `slice`, the UUID and the index of its GPU as `parent` and `index`, and a `profile`
-    like `1g.10gb`. `number` is how a target calls it: 0, or "0/1" for `part` 1 of GPU 0.
+    like `1g.10gb`. `number` is how a target calls it: 0, or "0/1" for `part` 1 of GPU 0. `vendor` is its maker, like
+    `nvidia`.
     """
 
     node: str
@@ -169,6 +170,7 @@ class GpuView:
     parent: str | None = None
     part: int | None = None
     profile: str = ""
+    vendor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

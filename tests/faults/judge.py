@@ -92,7 +92,7 @@ class Watch:
             self._process.wait()
             if self._over.wait(0.05):
                 return
-            if found := self._answer():
+            if (found := self._answer()) is not None:
                 self._process = self._start()
                 self._bury(found, gone)
 

@@ -33,6 +33,8 @@ FAULTS: Mapping[str, Callable[[Scene], None]] = {
     "nvidia-smi lies": driver.lies,
     "a GPU gone": driver.loses,
     "MIG reconfigured under a task": driver.reconfigures,
+    "driver updated under a task": driver.is_updated,
+    "an AMD card gone under a task": driver.loses_amd,
 }
 
 
@@ -44,6 +46,8 @@ RARER = (
     "engine killed",
     "disk full at a submit",
     "MIG reconfigured under a task",
+    "driver updated under a task",
+    "an AMD card gone under a task",
 )
 """For `make slow`."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from agentless import Cluster, Refused
 from agentless.controller.submit.request import Submit
+from agentless.demo.fleet import NodePlan
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
-from tests.fleet.client import until
+from tests.fleet.client import PATIENCE, until
 from tests.fleet.desk import Desk, me
+from tests.fleet.inhabited import inhabited
 from tests.fleet.test_gpu_share import deafen, other
 
 __all__ = ["other"]  # a fixture
@@ -63,3 +68,24 @@ async def test_a_task_sees_its_slice_alone(desk, target):
         whole, slice_, number = "".join(said).splitlines()
         assert (whole[:6], number) == ("GPU 0:", "0/1")
         assert f"MIG 1g.10gb     Device  1: (UUID: {task.gpu_uuids[0]})" in slice_
+
+
+@pytest.mark.slow
+def test_in_python_a_slice_is_listed_reserved_and_kept_for_its_owner(tmp_path):
+    with inhabited(tmp_path, [NodePlan("n1", 1)]) as world:
+        world.nodes["n1"].gpus.divide(0, PROFILES)
+        cluster, end = Cluster(), time.monotonic() + PATIENCE
+        while len(cluster.gpus("n1", free=True)) < 3 and time.monotonic() < end:
+            pass
+        assert [(gpu.number, gpu.kind, gpu.profile, gpu.vendor) for gpu in cluster.gpus()] == [
+            (0, "gpu", "", "nvidia"), *((f"0/{part}", "slice", name, "nvidia") for part, name in enumerate(PROFILES)),
+        ]  # fmt: skip
+        (made,) = cluster.reserve("n1::0/1", owner="ann", begin="0s", end="1h")
+        assert (made.gpus, [each.gpus for each in cluster.reservations()]) == (("0/1",), [("0/1",)])
+        with pytest.raises(Refused, match="GPU 0/1 is reserved for ann from "):
+            cluster.submit("true", target="n1::0/1", no_queue=True)
+        assert cluster.submit("sleep", "600", target="1x1g.10gb").gpus == ("0/2",)
+        assert cluster.submit("sleep", "600", target="1xmig", owner="ann", gpu_memory="8G").gpus == ("0/1",)
+        cluster.unreserve(made.id)
+        for task in cluster.tasks():
+            task.remove(force=True)

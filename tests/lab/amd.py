@@ -85,6 +85,13 @@ class AmdCards:
         assert done.returncode == 0, done.stderr
         node.start_docker()
 
+    def close(self) -> None:
+        """The node's own devices are there again."""
+        self._node.stop_docker()
+        done = self._node.sh("umount -R -l /dev && umount -R -l /sys/class && { umount -l /etc/machine-id || :; }")
+        assert done.returncode == 0, done.stderr
+        self._node.start_docker()
+
     def set(self, *cards: AmdCard, links: Mapping[tuple[int, int], tuple[int, int]] | None = None) -> None:
         """These cards, idle, and no others. Their device files belong to a group 109."""
         write(self.root, cards, links or {})
@@ -94,6 +101,13 @@ class AmdCards:
         script = f"rm -rf /dev/dri\nmkdir /dev/dri\n{kfd}{nodes}chgrp -R 109 /dev/dri /dev/kfd || :"
         done = self._node.sh(script)
         assert done.returncode == 0, done.stderr
+
+    def lose(self, card: AmdCard, number: int) -> None:
+        """Take a card away, which has this node of the topology. The others stay as they are at every moment."""
+        for place in (f"class/kfd/kfd/topology/nodes/{number}", f"class/drm/renderD{card.render}"):
+            (self.root / place).rename(self.root / f"lost-{number}")
+            shutil.rmtree(self.root / f"lost-{number}")
+        self._node.sh(f"rm /dev/dri/renderD{card.render}")
 
     def start(self, argv: Sequence[str], memory: Mapping[int, int]) -> subprocess.Popen[bytes]:
         """Start a process on the node, outside any container, that has memory on GPUs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,18 @@ def on_it(*processes: GpuProcess, **config: Any) -> Gpu:
 
 
 def desktop(name: str = WAYLAND, memory: int | None = 25, pid: int = 2165, **more: Any) -> GpuProcess:
-    return process("node1", 0, pid, name=name, memory_mib=memory, user=None, command=None, **more)
+    plain = {"user": "ann", "command": None}
+    return process("node1", 0, pid, name=name, memory_mib=memory, **plain | more)
 
 
 def capture(name: str) -> GpuSample:
-    record = json.loads((CAPTURES / f"{name}.json").read_text())
-    return Nvidia().parse({"nvidia": Result(0, "\n".join(record["output"]).encode())})
+    """A recorded card. Who runs its processes was not recorded; the node tells it of each."""
+    output = "\n".join(json.loads((CAPTURES / f"{name}.json").read_text())["output"])
+    pids = re.findall(r"^>[^,]*, ([0-9]+),", output, re.MULTILINE)
+    owners = "".join(f"@owner {pid} 1000 ann\n@cgroup {pid} 0::/user.slice\n" for pid in pids)
+    return Nvidia().parse(
+        {"nvidia": Result(0, re.sub("^@end ", f"{owners}@end ", output, flags=re.MULTILINE).encode())}
+    )
 
 
 def test_the_card_of_the_recorded_desktop_is_free_and_its_memory_counts() -> None:
@@ -62,7 +69,7 @@ def test_the_recorded_desktop_under_load_is_foreign_for_its_load_only() -> None:
     (gpu,) = cluster(seen(sample=capture("capture-rtx-4080-super-595.71.05-under-load"))).nodes["node1"].gpus
     assert gpu.state == "foreign"
     assert [each.name for each in gpu.strangers] == ["ffmpeg", "ffmpeg"]
-    assert gpu.reason == "used by process 5022 (ffmpeg, 503 MiB) and 1 more"
+    assert gpu.reason == "used by ann's process 5022 (ffmpeg, 503 MiB) and 1 more"
 
 
 def test_a_free_gpu_is_shown_with_the_desktop_on_it() -> None:
@@ -91,10 +98,25 @@ def test_who_calls_itself_a_desktop_is_foreign_from_the_limit_on() -> None:
     assert (found.state, found.reason) == (
         "foreign",
         (
-            f"used by process 2165 ({WAYLAND}, 512 MiB); desktop programs use 512 MiB of GPU memory; "
-            "they are ignored below 512 MiB"
+            f"used by ann's process 2165 ({WAYLAND}, 512 MiB); desktop programs use 512 MiB of GPU memory; to run "
+            "tasks beside them, set 'foreign: {below: 1GiB}' for the node in the inventory"
         ),
     )
+
+
+def test_the_largest_program_of_a_desktop_is_named_and_the_advice_would_do() -> None:
+    programs = (desktop("/usr/bin/Xorg", 4, 7), desktop("firefox", 1500, 8), desktop(memory=25))
+    found = on_it(*programs)
+    assert found.reason.startswith(
+        "used by ann's process 8 (firefox, 1.5 GiB) and 2 more; desktop programs use 1.5 GiB"
+    )
+    assert "set 'foreign: {below: 2GiB}'" in found.reason
+    assert on_it(*programs, foreign=ForeignPolicy(below=2 << 30)).state == "free"
+
+
+def test_another_limit_is_no_advice_while_somebody_else_uses_the_gpu() -> None:
+    found = on_it(desktop(memory=1500), process("node1", 0))
+    assert found.reason == "used by bob's process 4711 (python train.py, 2 GiB) and 1 more"
 
 
 def test_all_desktop_programs_on_a_gpu_count_together() -> None:
@@ -106,6 +128,13 @@ def test_a_desktop_program_whose_memory_is_not_known_is_foreign() -> None:
     found = on_it(desktop(memory=None), desktop(memory=3, pid=8))
     assert found.state == "foreign"
     assert found.reason.endswith(" and 1 more; the GPU memory of a desktop program is not known")
+
+
+def test_a_desktop_program_is_foreign_if_its_owner_cannot_be_looked_up() -> None:
+    """It may run in a container."""
+    found = on_it(desktop(user=None), desktop(memory=3, pid=8))
+    assert (found.state, found.desktop) == ("foreign", ())
+    assert found.reason.endswith(" and 1 more; who runs a desktop program, and in which container, is not known")
 
 
 def test_a_browser_in_a_container_is_a_workload() -> None:
@@ -155,6 +184,7 @@ PROCESSES = st.lists(
         st.integers(1, 99),
         NAMES,
         st.none() | st.integers(0, 600),
+        user=st.none() | st.just("ann"),
         container=st.none() | st.just("c" * 64),
     )
 )
@@ -168,7 +198,7 @@ def test_what_is_ignored_is_known_listed_outside_containers_and_below_the_limit(
     assert not (found and why)
     assert sum(each.memory_mib << 20 for each in found if each.memory_mib is not None) < below or not found
     assert all(each in processes and each.container is None and each.memory_mib is not None for each in found)
-    assert not any("python" in (each.name or "") for each in found)
+    assert not any("python" in (each.name or "") or each.user is None for each in found)
 
 
 # ---------------------------------------------------------------------- inventory
@@ -360,6 +390,7 @@ def test_recorded_cards_are_free_but_for_their_work(name: str, gpu: str) -> None
         ("cosmic-comp", "cosmic-comp"),
         ("/opt/microsoft/msedge/msedge --type=gpu-process --crashpad-handler-p", "msedge"),
         ("/usr/lib/chromium/chromium", "chromium"),
+        ("/opt/visual-studio-code/code --type=gpu-process --enable-crash-reporter=", "code"),
         ("/usr/lib/firefox/firefox", "firefox"),
         ("/usr/bin/gnome-shell", "gnome-shell"),
     ],

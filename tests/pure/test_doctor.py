@@ -133,6 +133,15 @@ def test_gpus_of_one_driver_are_counted_in_words() -> None:
     assert doctor(sample=unknown)["nvidia"] == (True, "1 GPU")
 
 
+def test_each_vendor_with_gpus_has_a_check_of_its_driver_and_no_other_has() -> None:
+    amd = reading("node1", 1, vendor="amd", driver="6.3.6")
+    alone = doctor(sample=GpuSample((amd,)))
+    assert (alone["amd"], "nvidia" in alone) == ((True, "1 GPU, driver 6.3.6"), False)
+    both = doctor(sample=GpuSample((reading("node1", 0, vendor="nvidia"), amd)))
+    assert (both["nvidia"], both["amd"]) == ((True, "1 GPU, driver 550.54.15"), (True, "1 GPU, driver 6.3.6"))
+    assert doctor(sample=GpuSample((amd,), None, "amd-smi hangs"))["amd"] == (False, "amd-smi hangs")
+
+
 def test_without_a_gpu_it_is_said_what_runs_there() -> None:
     without = EngineFacts("28.2.2", toolkits=MISSING, containers=())
     assert doctor(sample=GpuSample(()), engine=without)["nvidia"] == (True, "no GPU: CPU tasks only")

@@ -47,6 +47,14 @@ def test_gpus_that_prove_the_same_are_one_line_and_others_are_not(printed: Any) 
     ]
 
 
+def test_slices_that_prove_the_same_are_one_line_too(printed: Any) -> None:
+    runs = [check(f"run {at}", "ok", "sees it alone") for at in ("0/0", "0/1", "0/2", 1)]
+    assert printed(check("run 0", "skipped", "in MIG mode"), *runs)[1:] == [
+        "  run 0        -     in MIG mode",
+        "  run 0/0-2,1  ok    sees it alone",
+    ]
+
+
 def test_a_long_warning_is_printed_for_the_first_node_only(printed: Any) -> None:
     nodes = [check("registry", "warning", LONG, node, fix="curl") for node in ("node1", "node2")]
     lines = printed(*nodes, in_full=False)

@@ -196,6 +196,13 @@ def test_what_is_reserved_for_others_is_left_alone_and_it_is_said_for_whom() -> 
     assert not kept(None, "bob@desk")
 
 
+def test_of_a_divided_gpu_only_the_reserved_slice_is_left_alone() -> None:
+    reserved = Reservation("r", "node1", ("0/1",), "ann", NOW - 1, NOW + 3600)
+    parts = [Gpu(replace(PART, part=part), "free") for part in (0, 1)]
+    node = replace(cluster(seen()).nodes["node1"], reservations=(reserved,))
+    assert [bool(trials.left_alone(node, part, "bob@desk", NOW)) for part in parts] == [False, True]
+
+
 def test_two_trials_have_images_of_their_own() -> None:
     """Neither by its name nor by its id: whoever removes one takes nothing from the other."""
     for entry in ("manifest.json", "config.json"):

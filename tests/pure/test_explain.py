@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import contextlib
+import os
+from dataclasses import asdict, replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
 
+from agentless.cli.scheduling.explain import _print as show_explanation
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.gpu import GpuSample
-from agentless.model.nodes.node import HostFacts
+from agentless.model.nodes.node import HostFacts, NodeConfig
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
@@ -24,6 +28,7 @@ from tests.pure.build import NOW, cluster, container, process, reading, seen, sp
 from tests.pure.test_plan import POLICIES, clusters, look, mixed, runs, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
+from tests.pure.test_table import Terminal
 
 
 def why(target: str, on: Cluster, **wanted: Any) -> AgentlessError | None:
@@ -428,3 +433,24 @@ def test_of_a_node_that_was_asked_for_by_name_the_reason_is_told_and_not_that_ot
     on = cluster({"node1": seen(), "node2": seen("node2")}, docker=("podman",))
     wish = spec(needs=parse_target("node2::0"), image_id="sha256:" + "0" * 64)
     assert str(never(on, wish)) == f"no node can run {wish.needs}: node2 uses podman, which does not support envs"
+
+
+# ---------------------------------------------------------------------- on a terminal
+
+
+def test_lines_fit_the_terminal_and_nodes_that_are_alike_share_theirs() -> None:
+    names = ("node1", "node2", "node3")
+    there = survey({name: NodeConfig(name, name) for name in names}, {name: seen(name) for name in names}, (), NOW)
+    asked = task("", "2x1g.10gb", "pending", spec=spec(needs=parse_target("2x1g.10gb")))
+    found = explanation(there, asked, "no node can run it " * 5, None, Ahead())
+    terminal = Terminal()
+    with mock.patch.dict(os.environ, {"COLUMNS": "40"}), contextlib.redirect_stdout(terminal):
+        show_explanation(asdict(found))
+    assert terminal.getvalue().splitlines() == [
+        "no node can run it no node can run it",
+        "  no node can run it no node can run it",
+        "  no node can run it",
+        "  node1, node2, node3: needs 2 slices;",
+        "    no slices of GPUs there",
+        "    would help: --gpu-type 'NVIDIA L4'",
+    ]

@@ -85,8 +85,9 @@ def test_slices_are_read_as_real_drivers_print_them(card: str, load: str) -> Non
     assert {(gpu.kind, gpu.parent, gpu.index, gpu.vendor) for gpu in slices} == {("slice", GPU, 0, "nvidia")}
     assert [gpu.name for gpu in slices] == [f"{MODELS[card]} MIG {gpu.profile}" for gpu in slices]
     # What only the GPU knows is not known of its slices.
-    only = ("utilization_pct", "temperature_c", "power_w", "pci_bus_id", "mig", "memory_free_mib", "driver")
+    only = ("utilization_pct", "temperature_c", "power_w", "pci_bus_id", "mig", "memory_free_mib")
     assert {getattr(gpu, field) for gpu in slices for field in only} == {None}
+    assert {gpu.driver for gpu in slices} == {whole.driver} == {"590.48.01"}
 
 
 def test_a_loaded_slice_is_foreign_and_the_others_are_free() -> None:

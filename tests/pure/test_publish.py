@@ -148,6 +148,11 @@ def test_an_address_is_as_people_write_it(config: NodeConfig, words: str) -> Non
     assert address_of(config) == words
 
 
+def test_a_gpu_names_its_vendor_if_known() -> None:
+    sample = GpuSample((reading("node1", 0, vendor="amd"), reading("node1", 1)))
+    assert [gpu_view("node1", gpu).vendor for gpu in cluster(seen(sample=sample)).nodes["node1"].gpus] == ["amd", None]
+
+
 def test_a_node_counts_its_gpus_and_the_free_ones() -> None:
     view = node_view(cluster(seen(gpus=3), (task("t1"),), user="ann", port=2222).nodes["node1"])
     assert (view.gpus, view.gpus_free, view.cores, view.memory_mib) == (3, 2, 32, 131072)

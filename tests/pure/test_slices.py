@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from agentless.controller.usage.metrics import text
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.controller.vps.replacement import anywhere
 from agentless.engines import beside
@@ -93,9 +94,10 @@ def test_a_target_names_slices_by_the_gpu_and_their_number(target: str, numbers:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("node1::0/", "GPU '0/' is not a number"),
-        ("node1::0/1/2", "GPU '0/1/2' is not a number"),
-        ("node1::/1", "GPU '/1' is not a number"),
+        ("node1::0/", "'0/' is not a slice of a GPU"),
+        ("node1::0/1/2", "'0/1/2' is not a slice of a GPU"),
+        ("node1::/1", "'/1' is not a slice of a GPU"),
+        ("mig:1::0/a", "'0/a' is not a slice of a GPU; use HOST::GPU/SLICE, like mig:1::0/1 for slice 1 of GPU 0"),
         ("node1::0/3-1", "in reverse order; use 0/1-3"),
         ("node1::0/1,0/1", "GPU 0/1 is listed twice"),
         ("node1::0,0/1", "GPU 0 is listed whole, and its slice 0/1 too; list one of both"),
@@ -241,7 +243,29 @@ def test_what_does_not_exist_is_said_with_what_does(target: str, words: str) -> 
 def test_a_gpu_that_is_whole_has_no_slices() -> None:
     whole = seen(sample=GpuSample((replace(WHOLE, index=0),)))
     assert told(on(node1=whole), "node1::0/1") == "GPU 0 of node1 has no slice 0/1; it is not divided into slices"
-    assert told(on(node1=whole), "1xmig") == "needs 1 slice; none on node1 match (node1 has no slices of GPUs)"
+    assert told(on(node1=whole), "1xmig") == "needs 1 slice; no slices of GPUs there"
+
+
+def test_nodes_without_slices_share_a_line() -> None:
+    nodes = {f"n{number}": seen(f"n{number}") for number in range(11)}
+    cluster = survey({name: NodeConfig(name, name) for name in nodes}, nodes, (), NOW)
+    words = "needs 1 slice; no slices of GPUs there"
+    asked = spec(needs=parse_target("1x1g.10gb"))
+    assert never(cluster, asked) == (
+        f"no node can run 1x1g.10gb:\n  n0, n1, n2, n3, n4, n5, n6, n7 and 3 more: {words}"
+    )
+
+
+def test_a_gpu_that_would_do_if_it_were_not_divided_is_named() -> None:
+    words = "in MIG mode, and no slice of it has 60G; ask for less, or ask the admin of the node to divide it otherwise"
+    assert told(on(), "1x:60G") == f"needs 1 GPU; none on node1 match (GPU 0 is {words})"
+    assert told(on(), "1x:100G").endswith("(GPU 0 has 79.6 GiB of memory, not 100G)")
+    asked = task("new", "1x:60G", "pending", spec=spec(needs=parse_target("1x:60G")))
+    assert "--gpu-memory 42G" in [each.text for each in remedies(on(), "node1", asked)]
+    held = on(holds("t1", "0/0"))
+    assert told(held, "1x:40G") == (
+        "needs 1 GPU; 0 of 1 on node1 are free (GPU 0/0 is allocated: held by task t1 of ann@a)"
+    )
 
 
 def test_what_would_help_who_waits_for_a_gpu_is_a_slice() -> None:
@@ -442,6 +466,8 @@ def test_metrics_tell_slices_by_their_numbers_and_name_their_gpu() -> None:
     assert one(found, "agentless_gpu_memory_size_bytes", **its) == 20096 << 20
     assert one(found, "agentless_gpu_slice_info", **its, parent=gpu, profile="2g.20gb") == 1
     assert values(found, "agentless_gpu_utilization_ratio") == {}
+    series = [line.rpartition(" ")[0] for line in text(found).decode().splitlines() if line[0] != "#"]
+    assert len(set(series)) == len(series)
 
 
 def test_a_vps_on_a_slice_goes_to_another_slice() -> None:

@@ -18,9 +18,11 @@ import pytest
 
 from agentless.errors import StateError
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.spec import Mount
 from agentless.model.tasks.task import Task
 from agentless.stores.state import tinydb
+from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import STATES, spec, task
 
@@ -163,10 +165,10 @@ def test_when_both_copies_are_torn_the_user_is_told_what_to_do(file: Path) -> No
 
 
 def test_a_file_of_a_newer_version_is_refused_and_left_alone(file: Path) -> None:
-    text = '{"meta":{"1":{"version":3}},"tasks":{"t1":{"priority":7}}}'
+    text = '{"meta":{"1":{"version":4}},"tasks":{"t1":{"priority":7}}}'
     file.write_text(text)
     assert refusal(file) == (
-        f"{file} is from a newer agentless (state version 3, this one supports 2); "
+        f"{file} is from a newer agentless (state version 4, this one supports 3); "
         "upgrade agentless, or set XDG_STATE_HOME to another folder"
     )
     assert file.read_text() == text
@@ -271,3 +273,35 @@ def test_an_older_version_is_brought_up_step_by_step(file: Path, monkeypatch: py
     assert steps == [1, 2]
     store.save(task("new"))
     assert json.loads(file.read_text())["meta"]["1"]["version"] == 3
+
+
+def version(file: Path) -> int:
+    return json.loads(file.read_text())["meta"]["1"]["version"]
+
+
+@pytest.mark.parametrize(
+    ("state", "needs"),
+    [("pending", "node1::1/0"), ("running", "1x:10G"), ("lost", "1x:10G"), ("running", "node1::1/0")],
+)
+def test_a_slice_raises_the_version_so_that_a_controller_without_slices_says_that_it_is_too_old(
+    file: Path, state: str, needs: str
+) -> None:
+    store = saved(file, task("t1", "node1::0"))
+    assert version(file) == 2  # of an agentless without slices, which can read it
+    held = task("t2", "node1::1/0", state, spec=spec(needs=parse_target(needs)))
+    store.save(held)
+    assert version(file) == 3
+    store.remove("t2")
+    assert version(file) == 3  # it may be in the history now
+    store.save(held)
+    assert TaskStore(file).load() == {"t1": task("t1", "node1::0"), "t2": held}
+
+
+def test_a_reservation_of_a_slice_raises_the_version_too(file: Path) -> None:
+    reservations = ReservationStore(saved(file, task("t1")))
+    reservations.save([Reservation("r1", "node1", (0,), "ann", 0.0, 9.0)])
+    assert version(file) == 2
+    ours = Reservation("r2", "node1", ("0/1",), "ann", 0.0, 9.0)
+    reservations.save([ours])
+    assert version(file) == 3
+    assert ReservationStore(TaskStore(file)).load()["r2"] == ours

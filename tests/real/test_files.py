@@ -66,7 +66,7 @@ def test_a_state_file_of_a_newer_version(alone):
     newer = file.read_bytes().replace(b'"version":2', b'"version":999')
     file.write_bytes(newer)
     said = alone("gpus", code=1).err
-    assert "is from a newer agentless (state version 999, this one supports 2); upgrade agentless, or " in said
+    assert "is from a newer agentless (state version 999, this one supports 3); upgrade agentless, or " in said
     assert file.read_bytes() == newer
 
 

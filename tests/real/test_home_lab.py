@@ -47,7 +47,7 @@ def test_who_calls_itself_a_desktop_and_uses_more_is_foreign(agentless, node):
     node.use_gpu(0, node.pid(process), "/usr/bin/Xorg", 512)
     until(lambda: agentless.gpu("node1::0")["state"] == "foreign")
     refused = agentless("submit", "node1::0", "--no-queue", *IMAGE, "--", "true", code=3)
-    assert "desktop programs use 512 MiB of GPU memory; they are ignored below 512 MiB" in refused.err
+    assert "use 512 MiB of GPU memory; to run tasks beside them, set 'foreign: {below: 1GiB}' for" in refused.err
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentless.cli.output import has_colours, print_line
 from agentless.cli.table import wrapped
+from agentless.model.nodes.device import number_of
 from agentless.model.text import printable
 from agentless.model.units import format_indices
 
@@ -17,7 +18,7 @@ _COLOURS = {"ok": 32, "warn": 33, "FAIL": 31, "-": 90}
 _SUM = "reach"
 """The sum of the checks before it: a node that fails one of those fails it, too."""
 _RUN = "run "
-"""The checks of GPUs by a container begin with it, and have the index of the GPU after it."""
+"""The checks of GPUs by a container begin with it, and have the number of the GPU after it."""
 _LONG = 40
 """Characters of a text that is not repeated for each node."""
 
@@ -94,7 +95,7 @@ def _joined(checks: Iterable[Row]) -> Iterator[Row]:
         if not others:
             yield first
         elif kind:
-            yield {**first, "check": _RUN + format_indices(int(name.removeprefix(_RUN)) for name in names)}
+            yield {**first, "check": _RUN + format_indices(number_of(name.removeprefix(_RUN)) for name in names)}
         else:
             yield {**first, "check": "others", "seen": f"{', '.join(names)}: {text}"}
 

@@ -14,10 +14,12 @@ from agentless.cli.command import Command
 from agentless.cli.output import print_json, print_line
 from agentless.cli.pager import paged
 from agentless.cli.submit.with_options import with_options
+from agentless.cli.table import wrapped
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
+from agentless.client.words import explained
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.nodes.node import naming
+from agentless.model.nodes.node import all_named, naming
 from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.task_request import Outside, task_request
 
@@ -80,15 +82,22 @@ def explain(
 
 
 def _print(found: Any) -> None:
-    print_line(found["summary"])
-    for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
-        for obstacle in found["obstacles"]:
-            if obstacle["node"] == name:
-                print_line(f"  {naming(name, obstacle['text'])}")
-                for line in obstacle["details"]:
-                    print_line(f"    {line}")
-        if helps := found["remedies"].get(name):
-            print_line(f"    would help: {'; or '.join(helps)}")
+    _print_wrapped(0, found["summary"])
+    for nodes, obstacles, helps in explained(found):
+        for text, details in obstacles:
+            _print_wrapped(2, naming(all_named(nodes), text))
+            for line in details:
+                _print_wrapped(4, line)
+        if helps:
+            _print_wrapped(4, f"would help: {'; or '.join(helps)}")
+
+
+def _print_wrapped(indent: int, text: str) -> None:
+    """Print a text in lines that fit the terminal; those after the first stand two columns further in."""
+    first, *others = wrapped(text, indent + 2)
+    print_line(" " * indent + first)
+    for line in others:
+        print_line(" " * (indent + 2) + line)
 
 
 def _found(served: Client, word: str | None, target: str | None, options: Options) -> Any:

@@ -102,10 +102,11 @@ def _report(nodes: list[str], tried: Tried, *, every: bool) -> None:
 
 def _detail(node: str, tried: Tried) -> str:
     """Why it fails, else its engine and its GPUs."""
+    drivers = {"nvidia", *(gpu["vendor"] for gpu in tried.gpus)}
     words = [
         f"Docker {check['detail'].removeprefix('version ')}" if check["check"] == "docker" else check["detail"]
         for check in tried.checks
-        if check["node"] == node and check["check"] in ("docker", "nvidia")
+        if check["node"] == node and check["check"] in ("docker", *drivers)
     ]
     return tried.problems.get(node, ", ".join(words))
 

@@ -19,13 +19,13 @@ Nothing here is trusted: values are cut, and what makes no sense is left out.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from agentless.engines.docker.commands import Commands
+from agentless.formats.json_answers import first_json, mapping
 from agentless.model.command import Result, Section
 from agentless.model.nodes.checkup import Disk, EngineCheckup, Socket
 from agentless.model.text import cut, printable
@@ -93,7 +93,8 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         if len(found[key]) < 2000:
             found[key].append(value)
     programs = found["program"]
-    fields, around = _object("\n".join(found["info"]))
+    answer, around = first_json("\n".join(found["info"]))
+    fields = mapping(answer)
     errors = fields.get("ServerErrors")
     words = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else ""
     # Docker 28 complains beside its answer, in which nothing is said of the engine.
@@ -117,16 +118,6 @@ def parse(commands: Commands, sections: Mapping[str, Result]) -> EngineCheckup |
         has_podman="podman" in found,
         unreachable=_unreachable(said) or ("no answer" if code in _TIMED_OUT else None),
     )
-
-
-def _object(text: str) -> tuple[dict[str, Any], str]:
-    """The first object in an answer, and what is around it. podman prints it in many lines."""
-    begin = text.find("{")
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, max(0, begin))
-    except (ValueError, RecursionError):
-        return {}, text
-    return (value, f"{text[:begin]} {text[end:]}") if isinstance(value, dict) else ({}, text)
 
 
 def _fault(words: str) -> Literal["", "denied", "sudo", "down", "other"]:

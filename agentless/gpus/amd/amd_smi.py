@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentless.gpus.amd.answers import found, mapping
+from agentless.formats.json_answers import first_json, mapping
 from agentless.gpus.amd.card import Card, decimal, name_of, rounded, unique
 from agentless.gpus.values import CELSIUS, MHZ, MIB, WATTS, whole
 from agentless.model.nodes.gpu import MOST_GPUS, pci_bus_id
@@ -74,7 +74,7 @@ def _process(place: Place, about: Mapping[str, Any]) -> SmiProcess | None:
 
 def _by_gpu(answer: str) -> dict[int, Mapping[str, Any]]:
     """The objects of an answer by their `gpu`."""
-    value = found(answer)
+    value = first_json(answer)[0]
     value = mapping(value).get("gpu_data", value)
     rows = value[: MOST_GPUS * 8] if isinstance(value, list) else []
     known = [(each.get("gpu"), each) for each in map(mapping, rows)]

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agentless.formats.json_answers import first_json, mapping
 from agentless.gpus.amd import names
-from agentless.gpus.amd.answers import found, mapping
 from agentless.gpus.amd.card import Card, decimal, name_of, rounded, unique
 from agentless.gpus.values import CELSIUS, MHZ, MIB, WATTS, whole
 from agentless.model.nodes.gpu import MOST_GPUS, pci_bus_id
@@ -26,7 +26,7 @@ _NO_NUMA = 0xFFFFFFFF
 
 def cards(answer: str) -> dict[str, Card]:
     """The cards by their PCI addresses, in the order of the answer; none if it is no JSON."""
-    value = mapping(found(answer))
+    value = mapping(first_json(answer)[0])
     driver = name_of(str(mapping(value.get("system")).get("Driver version", "")))
     known: dict[str, Card] = {}
     for key, each in value.items():
@@ -39,7 +39,7 @@ def cards(answer: str) -> dict[str, Card]:
 
 def pids(answer: str) -> list[tuple[int, str | None]] | None:
     """The processes that use any card, with their names; None if they are not known."""
-    value: Any = found(answer)
+    value: Any = first_json(answer)[0]
     system = mapping(mapping(value).get("system"))
     known = [(int(match[1]), text) for key, text in system.items() if (match := _PID.fullmatch(key))]
     if not known and "no kfd pids" not in answer.casefold():

@@ -114,6 +114,7 @@ def _reading(gpu: GpuReading, part: int, answer: _Answer) -> GpuReading:
         gpu.index,
         uuid,
         name,
+        gpu.driver,
         memory_total_mib=total,
         memory_used_mib=used,
         vendor=gpu.vendor,

@@ -98,6 +98,11 @@ class Gpu:
         return self.holders[0] if self.holders else None
 
     @property
+    def is_bare(self) -> bool:
+        """Whether only a task without a container may have it."""
+        return self.state == "excluded" and bool(self.no_container)
+
+    @property
     def shares(self) -> int:
         """How many tasks may share it: the lowest limit of its holders."""
         return min((holder.sharing.limit for holder in self.holders), default=1)

@@ -62,6 +62,16 @@ def parts_of(number: GpuNumber) -> tuple[int, int]:
     return int(gpu), int(part)
 
 
+def number_of(text: str) -> GpuNumber:
+    """The number that a text is, as it is printed."""
+    return text if "/" in text else int(text)
+
+
+def any_parts(numbers: Iterable[GpuNumber]) -> bool:
+    """Whether one of them is the number of a part."""
+    return any(isinstance(number, str) for number in numbers)
+
+
 def overlap(one: GpuNumber, other: GpuNumber) -> bool:
     """Whether both are the same GPU or part, or one is a part of the other."""
     (gpu, part), (another, its) = parts_of(one), parts_of(other)

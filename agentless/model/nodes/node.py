@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,10 +25,15 @@ DESKTOP_PROGRAMS = frozenset({
     "cosmic-comp", "cosmic-greeter", "cinnamon", "muffin", "marco", "xfwm4", "budgie-wm", "gala", "picom",
     "sway", "Hyprland", "weston", "wayfire", "river", "niri", "labwc", "gamescope",
     "firefox", "firefox-bin", "firefox-esr", "chrome", "chromium", "brave", "msedge", "opera", "vivaldi-bin",
+    "code",
 })  # fmt: skip
-"""Display servers, compositors and browsers. Not `electron`, which is any program that is built with it."""
+"""Display servers, compositors, browsers and VS Code. Not `electron`, which is any program that is built with it."""
 DESKTOP_BELOW = 512 << 20
 """Bytes of GPU memory below which desktop programs are ignored. A model of any use needs more."""
+
+
+NAMED = 8
+"""The most nodes that are named where the same is said of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +225,12 @@ class Breakdown:
 def naming(node: str, text: str, otherwise: str | None = None) -> str:
     """A text that names its node once: as it is if it begins with the name, else prefixed, or `otherwise`."""
     return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
+
+
+def all_named(nodes: Sequence[str]) -> str:
+    """Nodes of which the same is said: `node1, node2`, and of very many the first."""
+    more = len(nodes) - NAMED
+    return ", ".join(nodes[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def with_node(node: str, sentence: str) -> str:

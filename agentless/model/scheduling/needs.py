@@ -174,6 +174,9 @@ def _indices(text: str, gpu_text: str) -> tuple[GpuNumber, ...]:
     found: list[GpuNumber] = []
     for part in gpu_text.split(","):
         match = _RANGE.fullmatch(part) if part.isascii() else None
+        if not match and "/" in part:
+            how = f"like {text.partition('::')[0]}::0/1 for slice 1 of GPU 0"
+            raise UsageError(f"target {text!r}: {part!r} is not a slice of a GPU; use HOST::GPU/SLICE, {how}")
         if not match:
             raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
         first, last = int(match[2]), int(match[3] or match[2])

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.nodes.cluster import Cluster, Gpu, Node
 from agentless.model.nodes.device import GpuNumber, parts_of
-from agentless.model.nodes.node import naming, unreachable
+from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.node import all_named, naming, unreachable
 from agentless.model.scheduling.needs import is_slice_type
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import Sharing
@@ -21,6 +22,7 @@ from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.nodes.desktop import desktop_words
 from agentless.rules.nodes.gpu_access import why_no_gpus, withheld
+from agentless.rules.nodes.parts import why_divided
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
@@ -145,19 +147,19 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[GpuNumber, str] = NOBODY) 
     wanted, beside = short_size(shape.gpu_memory), f"; {reserved[number]}" if number in reserved else ""
     if shape.rank(reading.name, part=reading.parent is not None) is None:
         return Flaw(number, "is", reading.profile or reading.name or "of unknown model", lasting=True)
-    if gpu.state == "partitioned":
-        return Flaw(number, "is", gpu.reason, lasting=True)
     if gpu.no_container and not shape.bare:
         return Flaw(number, "is", f"excluded: {gpu.no_container}", lasting=True)
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(number, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
+    if gpu.state == "partitioned":
+        return Flaw(number, "is", _too_small(reading, wanted) if shape.slices else gpu.reason, lasting=True)
     if gpu.state == "foreign" and not shape.share:
         hint = "; add --share to run beside it" if shape.sharing.limit == 1 else ""
         return Flaw(number, "is", f"foreign: {gpu.reason}{hint}{beside}")
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
             return Flaw(number, "is", f"allocated: {gpu.reason}{more}{beside}")
-    elif gpu.state == "excluded" and not gpu.no_container:
+    elif gpu.state == "excluded" and not gpu.is_bare:
         return Flaw(number, "is", f"excluded: {gpu.reason}", lasting=True)
     elif gpu.state not in ("free", "foreign", "drained", "excluded"):  # a drained node is an obstacle of its own
         return Flaw(number, "is", f"{gpu.state}: {gpu.reason}{beside}")
@@ -176,6 +178,12 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if spec.ends_within is None:
         return f"{reservation}; to start before it, set a --time-limit that ends in time"
     return f"{reservation}; the task may run for {format_duration(spec.ends_within)}, into the reservation"
+
+
+def _too_small(reading: GpuReading, wanted: str) -> str:
+    """What is said of a divided GPU to who would take a slice."""
+    words = f"{why_divided(reading)}, and no slice of it has {wanted}"
+    return f"{words}; ask for less, or ask the admin of the node to divide it otherwise"
 
 
 def _beside(gpu: Gpu) -> str:
@@ -204,12 +212,15 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
 
 
 def _by_node(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
-    """The obstacles after a colon: in the same line, or one line per node if there are several."""
-    texts = {name: printable("; ".join(map(str, each))) for name, each in found.items()}
-    if len(texts) == 1:
-        return f": {''.join(texts.values())}"
-    lines = [naming(name, text) for name, text in texts.items()]
-    more = [f"and {len(lines) - MAX_NODES} more nodes"] if len(lines) > MAX_NODES else []
+    """The obstacles after a colon: in the same line, or a line for each node; nodes with the same ones share theirs."""
+    texts: dict[str, list[str]] = {}
+    for name, each in found.items():
+        texts.setdefault(printable("; ".join(map(str, each))), []).append(name)
+    if len(found) == 1:
+        return f": {''.join(texts)}"
+    lines = [naming(all_named(names), text) for text, names in texts.items()]
+    others = sum(map(len, [*texts.values()][MAX_NODES:]))
+    more = [f"and {others} more node{'s' * (others > 1)}"] if others else []
     return "\n  ".join((":", *lines[:MAX_NODES], *more))
 
 
@@ -272,8 +283,10 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) 
     sample = node.observation.sample
     if capable < shape.gpus and sample and sample.error is not None and sample.processes is None:
         return  # the node is degraded: a driver that did not answer may have more GPUs than it has listed
-    if capable < shape.gpus:
-        why = (*flaw_sentences(flaw for flaw in flaws if flaw.lasting), *_profiles(node, shape))
+    if not gpus and _only_slices(shape):
+        yield Obstacle(f"{wanted}; no slices of GPUs there", lasting=True)
+    elif capable < shape.gpus:
+        why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
         match = f"only {capable}" if capable else "none"
         match += f" on {node.name} match{'es' if capable == 1 else ''}"
         yield Obstacle(f"{wanted}; {match}", lasting=True, details=why)
@@ -312,27 +325,22 @@ def _of_one_vendor(node: Node, gpus: Iterable[Gpu], shape: Shape, flaws: Sequenc
 def _candidates(node: Node, shape: Shape) -> list[Gpu]:
     """The GPUs of a node that are worth a word: slices for who asks for one, whole GPUs for everybody else.
 
-    Who takes both hears nothing of a GPU that is there in slices.
+    Who takes both hears of a divided GPU as a whole only if none of its slices has enough memory.
     """
-    divided = {gpu.reading.parent for gpu in node.gpus}
-    slices, whole = shape.slices, not shape.gpu_types or not all(map(is_slice_type, shape.gpu_types))
-    return [
-        gpu
-        for gpu in node.gpus
-        if (slices if gpu.reading.parent else whole and not (slices and gpu.reading.uuid in divided))
-    ]
+    if not shape.slices or _only_slices(shape):
+        return [gpu for gpu in node.gpus if (gpu.reading.parent is not None) == shape.slices]
+    slices = [gpu.reading for gpu in node.gpus if gpu.reading.parent]
+    fit = {each.parent for each in slices if (each.memory_total_mib or 0) << 20 >= shape.gpu_memory}
+    return [gpu for gpu in node.gpus if (gpu.reading.gpu in fit) == (gpu.reading.parent is not None)]
 
 
-def _profiles(node: Node, shape: Shape) -> tuple[str, ...]:
-    """For who asks for slices of a type: that there are none, or that whole GPUs are not meant."""
-    if not shape.slices or any(gpu.reading.parent for gpu in node.gpus):
-        return ()
-    return (f"{node.name} has no slices of GPUs",) if shape.gpu_types else ()
+def _only_slices(shape: Shape) -> bool:
+    """Whether only a slice of a GPU will do."""
+    return bool(shape.gpu_types) and all(map(is_slice_type, shape.gpu_types))
 
 
 def _wanted(shape: Shape) -> str:
-    only = shape.gpu_types and all(map(is_slice_type, shape.gpu_types))
-    return f"needs {counted(shape.gpus, 'slice' if only else 'GPU')}"
+    return f"needs {counted(shape.gpus, 'slice' if _only_slices(shape) else 'GPU')}"
 
 
 def _are(*counts: float) -> str:

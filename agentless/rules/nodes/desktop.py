@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.node import ForeignPolicy
 from agentless.model.text import program_of
-from agentless.model.units import format_size
+from agentless.model.units import format_size, short_size
+
+
+def sorted_processes(
+    processes: Iterable[GpuProcess], policy: ForeignPolicy
+) -> tuple[tuple[GpuProcess, ...], tuple[GpuProcess, ...], str]:
+    """The processes of one GPU that belong to a desktop, the others, and why programs of a desktop are among these.
+
+    The first of the others is the one to blame: one that is no program of a desktop, else the largest.
+    """
+    every = tuple(processes)
+    desktop, why = desktop_processes(every, policy)
+    others = tuple(each for each in every if each not in desktop)
+    if not why:
+        return desktop, others, ""
+    strangers = tuple(each for each in others if not is_listed(each, policy))
+    programs = sorted((each for each in others if each not in strangers), key=_size, reverse=True)
+    return (), (*strangers, *programs), "" if strangers else why
 
 
 def desktop_processes(processes: Iterable[GpuProcess], policy: ForeignPolicy) -> tuple[tuple[GpuProcess, ...], str]:
     """The processes of one GPU that belong to a desktop; or none of them, and why not, in words.
 
     A process chooses its own name. So all that have a listed one count together, and only while they use less memory
-    than a desktop does. What runs in a container is a workload, however it is called.
+    than a desktop does. What runs in a container is a workload, however it is called. Who runs a process and in which
+    container is looked up together: without the one, the other is not known.
     """
-    found = tuple(each for each in processes if each.container is None and program(each) in policy.ignore)
+    found = tuple(each for each in processes if is_listed(each, policy))
+    if any(each.user is None for each in found):
+        return (), "who runs a desktop program, and in which container, is not known"
     sizes = [each.memory_mib for each in found]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return (), "the GPU memory of a desktop program is not known"
     if found and sum(known) << 20 >= policy.below:
-        used, limit = format_size(sum(known) << 20), format_size(policy.below)
-        return (), f"desktop programs use {used} of GPU memory; they are ignored below {limit}"
+        used = sum(known) << 20
+        enough = f"'foreign: {{below: {short_size(1 << used.bit_length())}}}'"
+        words = f"desktop programs use {format_size(used)} of GPU memory"
+        return (), f"{words}; to run tasks beside them, set {enough} for the node in the inventory"
     return found, ""
+
+
+def is_listed(process: GpuProcess, policy: ForeignPolicy) -> bool:
+    """Whether a process, as far as its name and its container tell, is a program of a desktop."""
+    return process.container is None and program(process) in policy.ignore
 
 
 def program(process: GpuProcess) -> str:
@@ -38,3 +66,8 @@ def desktop_words(processes: Iterable[GpuProcess]) -> str:
         program(each) + ("" if each.memory_mib is None else f" ({format_size(each.memory_mib << 20)})")
         for each in sorted(processes, key=lambda each: -(each.memory_mib or 0))
     )
+
+
+def _size(process: GpuProcess) -> float:
+    """Its GPU memory; one whose memory is not known is the largest."""
+    return math.inf if process.memory_mib is None else process.memory_mib

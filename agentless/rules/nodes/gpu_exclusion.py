@@ -151,7 +151,7 @@ def _findings(
 
 
 def _out(gpu: Gpu, record: GpuRecord | None) -> Gpu:
-    if record is None or (gpu.state == "excluded" and not gpu.no_container):
+    if record is None or (gpu.state == "excluded" and not gpu.is_bare):
         return gpu
     reason = trouble_words(record) + (f"; {gpu.reason}" if gpu.holder else "")
     return replace(gpu, state="unhealthy", reason=reason)

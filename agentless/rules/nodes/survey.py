@@ -17,7 +17,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.nodes.cards import numbered
-from agentless.rules.nodes.desktop import desktop_processes
+from agentless.rules.nodes.desktop import sorted_processes
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.parts import marked, why_divided, with_parts
@@ -288,8 +288,7 @@ def _sorted(
 ) -> tuple[tuple[GpuProcess, ...], tuple[GpuProcess, ...], str]:
     """The processes of the desktop on a GPU, the others, and why a program of a desktop is among these."""
     if not reading.unlisted:
-        desktop, why = desktop_processes(processes, config.foreign)
-        return desktop, tuple(process for process in processes if process not in desktop), why
+        return sorted_processes(processes, config.foreign)
     desktop, others = vouched_processes(processes, config.foreign)
     # Their numbers are not those of the node, so nobody knows which of them are the task's own.
     return desktop, () if held else others, ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, Platform
 from agentless.model.nodes.node import ForeignPolicy, NodeConfig
-from agentless.rules.nodes.desktop import program
+from agentless.rules.nodes.desktop import is_listed
 
 _UNLISTED: Mapping[Platform, str] = {
     "wsl": "WSL2 does not list what uses it, also in Windows",
@@ -35,5 +35,5 @@ def vouched_processes(
     Memory is not known there, and most processes have no name; these are neither.
     """
     named = [each for each in processes if each.name]
-    desktop = tuple(each for each in named if each.container is None and program(each) in policy.ignore)
+    desktop = tuple(each for each in named if is_listed(each, policy))
     return desktop, tuple(each for each in named if each not in desktop)

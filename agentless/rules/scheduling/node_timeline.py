@@ -66,8 +66,7 @@ class NodeTimeline:
         self.gpus = [
             GpuTimeline(gpu, self._numa(gpu.reading, places))
             for gpu in node.gpus
-            if gpu.state not in ("unknown", "excluded", "unhealthy", "partitioned")
-            or (gpu.state == "excluded" and gpu.no_container)
+            if gpu.state not in ("unknown", "excluded", "unhealthy", "partitioned") or gpu.is_bare
         ]
         self._parts = [gpu for gpu in self.gpus if gpu.parent is not None]
         counts = Counter([gpu.rated for gpu in self.gpus])

@@ -164,6 +164,7 @@ def gpu_view(
         parent=reading.parent,
         part=reading.part,
         profile=reading.profile,
+        vendor=reading.vendor or None,
     )
 
 

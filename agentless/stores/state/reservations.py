@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pydantic import TypeAdapter, ValidationError
 from tinydb.table import Document
 
+from agentless.model.nodes.device import any_parts
 from agentless.model.scheduling.reservation import Reservation
 from agentless.stores.state.tinydb import TaskStore, damaged
 
@@ -17,6 +18,7 @@ class ReservationStore:
     """The reservations by id, in the same file as the tasks."""
 
     def __init__(self, store: TaskStore) -> None:
+        self._store = store
         self._table = store.table("reservations")
 
     def load(self) -> dict[str, Reservation]:
@@ -29,9 +31,11 @@ class ReservationStore:
 
     def save(self, reservations: Iterable[Reservation]) -> None:
         """Add or replace these, in one write, synced to disk."""
-        documents = {each.id: _RESERVATION.dump_python(each, mode="json") for each in reservations}
+        kept = {each.id: each for each in reservations}
+        if any(any_parts(each.gpus) for each in kept.values()):
+            self._store.rise()
         self._table.put(
-            {key: Document(document, doc_id=key) for key, document in documents.items()}  # type: ignore[arg-type]
+            {key: Document(_RESERVATION.dump_python(each, mode="json"), doc_id=key) for key, each in kept.items()}  # type: ignore[arg-type]
         )
 
     def remove(self, reservation: str) -> None:

@@ -2,7 +2,8 @@
 
 TinyDB's own storage truncates in place. Here, every write makes a new file, which replaces the old one once it is
 synced to disk. The previous file is kept as `<name>.last`. Reads come from memory. The file has a schema version; older
-versions load for ever (`UPGRADES`).
+versions load for ever (`UPGRADES`). A file gets version `WITH_PARTS` with the first part of a GPU in it, so that a
+version that cannot read it says so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tinydb.storages import Storage
 from tinydb.table import Document, Table
 
 from agentless.errors import StateError
+from agentless.model.nodes.device import any_parts
 from agentless.model.tasks.task import Task
 from agentless.stores import private
 from agentless.stores.state.upgrades import with_needs
@@ -37,6 +39,8 @@ def _from_1(tables: Tables) -> Tables:
 
 
 VERSION = 2
+WITH_PARTS = 3
+"""Like `VERSION`, and numbers of GPUs may be those of parts: `"0/1"`."""
 UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _from_1}
 """By version: converts a whole document to the next version."""
 
@@ -119,9 +123,9 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
         version = None
     if not isinstance(version, int) or version < 1:
         raise StateError(f"{path} is not a state file of agentless; move it away and restart")
-    if version > VERSION:
+    if version > WITH_PARTS:
         raise StateError(
-            f"{path} is from a newer agentless (state version {version}, this one supports {VERSION}); upgrade "
+            f"{path} is from a newer agentless (state version {version}, this one supports {WITH_PARTS}); upgrade "
             "agentless, or set XDG_STATE_HOME to another folder"
         )
     for old in range(version, VERSION):
@@ -189,6 +193,13 @@ class TaskStore:
         """Another table of the same file."""
         return _Tasks(self._storage, name)
 
+    def rise(self) -> None:
+        """Give the file the version that can have parts of GPUs. It keeps it: the history has them, too."""
+        tables = self._storage.read() or {}
+        about = tables["meta"]["1"]
+        if about["version"] < WITH_PARTS:
+            self._storage.write({**tables, "meta": {"1": {**about, "version": WITH_PARTS}}})
+
     def load(self) -> dict[str, Task]:
         """All live tasks. Raises StateError for an invalid one."""
         tasks = {}
@@ -202,9 +213,16 @@ class TaskStore:
 
     def save(self, *tasks: Task, gone: Iterable[str] = ()) -> None:
         """Save tasks and remove others, in one write, synced to disk."""
+        if any(map(_has_parts, tasks)):
+            self.rise()
         self._tasks.put({t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}, gone)  # type: ignore[arg-type]
 
     def remove(self, *task_ids: str) -> None:
         """Remove tasks."""
         if any(self._tasks.contains(doc_id=task_id) for task_id in task_ids):  # type: ignore[arg-type]
             self.save(gone=task_ids)
+
+
+def _has_parts(task: Task) -> bool:
+    placement = task.placement
+    return any_parts(task.spec.needs.indices) or bool(placement and (placement.parents or any_parts(placement.gpus)))

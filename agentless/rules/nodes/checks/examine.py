@@ -80,16 +80,16 @@ def _gpus(node: Node, vendor: VendorChecks, before: Sequence[Check]) -> Iterator
         yield from _skip((gpus.DRIVER, "toolkit"), ())
         return
     yield from vendor.before
-    driver = skipped(gpus.DRIVER, SKIPPED) if _has_failed(vendor.before) else gpus.driver(node)
-    yield driver
-    sample = node.observation.sample
-    if driver.verdict == "ok" and sample and sample.gpus:
+    drivers = (skipped(gpus.DRIVER, SKIPPED),) if _has_failed(vendor.before) else gpus.drivers(node)
+    yield from drivers
+    sample, well = node.observation.sample, all(check.verdict == "ok" for check in drivers)
+    if well and sample and sample.gpus:
         yield from vendor.after
         yield from gpus.numa(node)
     if _has_failed(before, "flock", "command", "socket"):
         yield skipped("toolkit", SKIPPED)
         return
-    if driver.verdict != "ok" and not (sample and sample.gpus):
+    if not well and not (sample and sample.gpus):
         yield skipped("toolkit", SKIPPED)
         return
     docker_failed = _has_failed(before, "docker")

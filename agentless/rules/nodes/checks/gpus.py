@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agentless.model.nodes.check import SKIPPED, Check, ok, skipped
 from agentless.model.nodes.cluster import Node
+from agentless.model.nodes.gpu import GpuReading
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.units import counted, format_indices
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own, why_no_gpus
 
 DRIVER = "nvidia"
-"""The check of the GPU driver, whichever vendor's: it was published by this name when NVIDIA was the only one."""
+"""The check of the driver, where no vendor's GPU is known: its name when NVIDIA was the only one."""
 
 
-def driver(node: Node) -> Check:
-    """Whether the driver answers."""
+def drivers(node: Node) -> tuple[Check, ...]:
+    """Whether the drivers answer: a check by the name of each vendor that has GPUs there."""
+    sample = node.observation.sample
+    vendors = tuple(dict.fromkeys(gpu.vendor or DRIVER for gpu in sample.gpus)) if sample else ()
+    wrong = _no_answer(node, vendors[0] if len(vendors) == 1 else DRIVER)
+    if wrong or sample is None:
+        return (wrong or skipped(DRIVER, node.reason),)
+    found = {each: [gpu for gpu in sample.gpus if (gpu.vendor or DRIVER) == each] for each in vendors}
+    return tuple(ok(each, _gpus(gpus)) for each, gpus in found.items()) or (ok(DRIVER, "no GPU: CPU tasks only"),)
+
+
+def _gpus(gpus: Sequence[GpuReading]) -> str:
+    """The GPUs of a vendor, and their driver."""
+    version = next((gpu.driver for gpu in gpus if gpu.driver), None)
+    slices = sum(gpu.parent is not None for gpu in gpus)
+    words = counted(len(gpus) - slices, "GPU") + (f" with {counted(slices, 'slice')}" if slices else "")
+    return words + (f", driver {version}" if version else "")
+
+
+def _no_answer(node: Node, name: str) -> Check | None:
+    """What is wrong with a driver, or None."""
     sample = node.observation.sample
     if sample is None:
-        return skipped(DRIVER, node.reason)
+        return None
     if sample.error is not None:
-        return Check(DRIVER, "failed", "does not answer as it should", sample.error, words=sample.error)
+        return Check(name, "failed", "does not answer as it should", sample.error, words=sample.error)
     if cards := without_driver(node.observation.host, sample):
-        return Check(DRIVER, "failed", "no driver", cards, words=cards)
+        return Check(name, "failed", "no driver", cards, words=cards)
     engine = node.observation.engine
     if not sample.gpus and engine and any(kit.ready for kit in engine.toolkits.values()):
         wrong = f"{node.config.engine_title} can hand out GPUs, but none is found"
         why = (
             "The node counts as one without GPUs. Perhaps nvidia-smi is not on the PATH of a login without a terminal."
         )
-        return Check(DRIVER, "warning", "no GPU", wrong, "nvidia-smi -L  # shows the GPUs, if it is on the PATH", why)
-    version = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
-    slices = len(sample.gpus) - len(sample.whole)
-    words = counted(len(sample.whole), "GPU") + (f" with {counted(slices, 'slice')}" if slices else "")
-    words += f", driver {version}" if version else ""
-    return ok(DRIVER, words if sample.gpus else "no GPU: CPU tasks only")
+        return Check(name, "warning", "no GPU", wrong, "nvidia-smi -L  # shows the GPUs, if it is on the PATH", why)
+    return None
 
 
 def toolkit(node: Node, broken: str, install: str) -> Check:

@@ -37,7 +37,7 @@ def left_alone(node: Node, gpu: Gpu | None, owner: str, now: float) -> Check | N
         return skipped(name_of(gpu), words)
     until = now + _LONGEST * (len(node.gpus) + 1)
     for each in node.reservations:
-        if each.bars(owner, now, until) and (each.covers(gpu.reading.index) if gpu else not each.gpus):
+        if each.bars(owner, now, until) and (each.covers(gpu.reading.number) if gpu else not each.gpus):
             place = f"GPU {gpu.reading.number}" if gpu else node.name
             return skipped(name_of(gpu), f"{place} is {each}")
     return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from agentless.client.words import explained as explanations
+from agentless.model.nodes.node import all_named
 from agentless.model.text import printable
 from agentless.tui.data.cluster import Row
 from agentless.tui.widgets import look
@@ -49,11 +51,10 @@ def explained(found: Any) -> list[Part]:
     if isinstance(found, str):
         return [f"  {found}\n"]
     parts: list[Part] = [f"{printable(found['summary'])}\n"]
-    for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
-        for each in found["obstacles"]:
-            if each["node"] == name:
-                parts += [(f"  {name}: ", "$text-primary"), f"{printable(each['text'])}\n"]
-                parts += [(f"    {printable(line)}\n", "dim") for line in each["details"]]
-        if helps := found["remedies"].get(name):
+    for nodes, obstacles, helps in explanations(found):
+        for text, details in obstacles:
+            parts += [(f"  {all_named(nodes)}: ", "$text-primary"), f"{printable(text)}\n"]
+            parts += [(f"    {printable(line)}\n", "dim") for line in details]
+        if helps:
             parts.append((f"    would help: {'; or '.join(map(printable, helps))}\n", "$text-success"))
     return parts

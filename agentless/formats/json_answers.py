@@ -1,4 +1,4 @@
-"""JSON that AMD's tools print, with whatever they say before and after it."""
+"""JSON that a program prints, with whatever it says before and after it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ _TRIES = 20
 """Lines that may begin the JSON: a warning may begin with a bracket, too."""
 
 
-def found(text: str) -> Any:
-    """The first whole JSON object or list in the text; None if there is none, or if it was cut off."""
+def first_json(text: str) -> tuple[Any, str]:
+    """The first whole JSON object or list in the text, and what is around it; None if there is none, or it was cut."""
     decoder, tries, at = json.JSONDecoder(), 0, 0
     for line in text.splitlines(keepends=True):
         if line.lstrip()[:1] in ("{", "["):
             tries += 1
+            begin = at + len(line) - len(line.lstrip())
             try:
-                return decoder.raw_decode(text, at + len(line) - len(line.lstrip()))[0]
+                value, end = decoder.raw_decode(text, begin)
             except (ValueError, RecursionError):
                 if tries >= _TRIES:
-                    return None
+                    break
+            else:
+                return value, f"{text[:begin]} {text[end:]}"
         at += len(line)
-    return None
+    return None, text
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
