@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from agentless.controller.state.event_bus import EventBus, TaskChanged, TaskForgotten
 from agentless.controller.state.tasks import Tasks
-from agentless.controller.state.waiters import Key, key_of, keys_of
+from agentless.controller.state.waiters import Key
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import attempt_of, first_try
@@ -28,7 +28,7 @@ class Prerequisites:
 
     def standing(self, requirement: Requirement) -> Standing:
         """How far what a requirement names is."""
-        key = key_of(requirement)
+        key = requirement.key
         if key not in self._standings:
             self._standings[key] = self._batch(requirement.on) if requirement.batch else self._single(requirement.on)
         return self._standings[key]
@@ -41,7 +41,7 @@ class Prerequisites:
 
     def _changed(self, task: Task, *, live: bool) -> None:
         waiters, first = self._tasks.waiters, first_try(task.id)
-        for key in keys_of(task):
+        for key in task.waited_for_as:
             standing = self._standings.get(key)
             if standing is None:
                 if key in waiters and not live:

@@ -6,20 +6,9 @@ from collections.abc import Iterator
 
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Task
-from agentless.model.tasks.task_id import first_try
 
 Key = tuple[bool, str]
 """What is waited for: whether it is a batch, and its id."""
-
-
-def key_of(requirement: Requirement) -> Key:
-    """What a requirement is about."""
-    return requirement.batch, requirement.on
-
-
-def keys_of(task: Task) -> tuple[Key, Key]:
-    """What a requirement about this task may name."""
-    return (False, first_try(task.id)), (True, task.batch)
 
 
 class Waiters:
@@ -46,7 +35,7 @@ class Waiters:
 
     def of_task(self, task: Task) -> list[str]:
         """The ids of the tasks that wait for this task or for its batch."""
-        return [task_id for key in keys_of(task) for task_id in self.of(key)]
+        return [task_id for key in task.waited_for_as for task_id in self.of(key)]
 
     def put(self, task: Task) -> None:
         """Note what a task waits for now."""
@@ -54,13 +43,13 @@ class Waiters:
         before = self._on.get(task.id, ())
         if on == before:
             return
-        for key in {key_of(each) for each in before} - {key_of(each) for each in on}:
+        for key in {each.key for each in before} - {each.key for each in on}:
             waiting = self._of[key]
             waiting.pop(task.id, None)
             if not waiting:
                 del self._of[key]
         for each in on:
-            self._of.setdefault(key_of(each), {})[task.id] = None
+            self._of.setdefault(each.key, {})[task.id] = None
         if on:
             self._on[task.id] = on
         else:
@@ -69,7 +58,7 @@ class Waiters:
     def drop(self, task_id: str) -> None:
         """Forget a task that waits no more."""
         for each in self._on.pop(task_id, ()):
-            waiting = self._of.get(key_of(each), {})
+            waiting = self._of.get(each.key, {})
             waiting.pop(task_id, None)
             if not waiting:
-                self._of.pop(key_of(each), None)
+                self._of.pop(each.key, None)

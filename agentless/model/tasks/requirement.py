@@ -39,6 +39,11 @@ class Requirement:
     batch: bool = False
     members: int = 0
 
+    @property
+    def key(self) -> tuple[bool, str]:
+        """What it is about: whether that is a batch, and its id."""
+        return self.batch, self.on
+
     def __str__(self) -> str:
         """As it is typed: `2mxf:failed`."""
         return self.on if self.state == "completed" else f"{self.on}:{self.state}"

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from agentless.model.nodes.device import Device, GpuNumber
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task_id import attempt_of
+from agentless.model.tasks.task_id import attempt_of, first_try
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
 StopKind = Literal["stop", "kill", "timeout"]
@@ -246,6 +246,11 @@ class Task:
     def attempt(self) -> int:
         """The number of this try, from 1 on."""
         return attempt_of(self.id)
+
+    @property
+    def waited_for_as(self) -> tuple[tuple[bool, str], tuple[bool, str]]:
+        """The keys of requirements that this task is a part of."""
+        return (False, first_try(self.id)), (True, self.batch)
 
     def afresh(self, status: TaskStatus) -> Task:
         """The task in this state, without requested stops and ranks."""
