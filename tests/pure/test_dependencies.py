@@ -16,7 +16,7 @@ from agentless.model.tasks.task_event import BlockedBy, Delayed, GaveUp, Queued,
 from agentless.rules.explain.waits import coming, waits_for
 from agentless.rules.scheduling import plan as planning
 from agentless.rules.scheduling.plan import Plan, Promise, plan
-from agentless.rules.scheduling.prerequisites import foreseeable
+from agentless.rules.scheduling.prerequisites import foreseeable, in_turn
 from agentless.rules.tasks.dependencies import REMOVED, Standing, follow, verdict, why_impossible
 from tests.pure.build import CID, NOW, cluster, seen
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
@@ -222,6 +222,13 @@ def test_only_the_first_of_many_blocked_tasks_are_planned() -> None:
     found = foreseeable(queue, tasks.get, planning.PROMISES)
     assert [each.id for each in found] == [f"t{n}" for n in range(1, planning.PROMISES + 1)]
     assert foreseeable(queue[1:], tasks.get, planning.PROMISES) == []
+
+
+def test_a_blocked_task_comes_behind_those_it_waits_for_and_in_front_of_all_others() -> None:
+    batch = [replace(wish(f"x{n}"), batch="x") for n in range(2)]
+    queue = [blocked("c", "b"), blocked("d", Requirement("x", batch=True)), wish("y"), batch[0], blocked("b", "a")]
+    queue += [wish("a"), wish("z"), batch[1], wish("last")]
+    assert [each.id for each in in_turn(queue)] == ["y", "x0", "a", "b", "c", "z", "x1", "d", "last"]
 
 
 tens = st.integers(1, 6).map(lambda number: 10.0 * number)

@@ -88,8 +88,9 @@ def in_turn(queue: Sequence[Task]) -> Sequence[Task]:
             waiting.setdefault(key, []).append(task)
         ready = [] if keys else [task]
         while ready:
-            found[(task := ready.pop()).id] = task
-            for key in task.waited_for_as:
+            first = ready.pop()
+            found[first.id] = first
+            for key in first.waited_for_as:
                 left[key] -= 1
                 for each in reversed([] if left[key] else waiting.pop(key, [])):
                     missing[each.id] -= 1

@@ -91,6 +91,8 @@ def task_view(
         stops_at=timestamp(ending.at) if ending else None,
         workload=task.spec.workload or "task",
         ports=task.spec.ports,
+        requires=task.spec.terms.requires,
+        waits_for=status.on if isinstance(status, Blocked) else (),
     )
 
 
