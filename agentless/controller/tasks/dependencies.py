@@ -219,7 +219,7 @@ def _resolved(wanted: Requirement, ids: Sequence[str], number: int | None, tasks
         return Requirement(batch, wanted.state, batch=True, members=len(members))
     if len(members) != tasks:
         raise UsageError(
-            f"--each pairs each task with one of batch {batch}, but there are {tasks} and {len(members)}; "
+            f"--each pairs tasks one to one, but this request has {tasks} and batch {batch} has {len(members)}; "
             "use as many, or omit --each"
         )
     return Requirement(members[number], wanted.state)
