@@ -15,7 +15,7 @@ from agentless.model.tasks.port import Port
 from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
 
-WAITING = ("pending", "scheduled")
+WAITING = ("pending", "scheduled", "blocked")
 """The states of a task that has not started."""
 
 
@@ -89,7 +89,7 @@ def program_words(process: dict[str, Any]) -> str:
 
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
-    if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
+    if task["node"] is None or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"])
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
@@ -134,6 +134,12 @@ def why(task: dict[str, Any]) -> str:
     return task["reason"] or ""
 
 
+def requirements(requires: Sequence[dict[str, Any]]) -> str:
+    """The tasks and batches that a task waits for, as they are typed: `2mxf, 2mxg:failed, batch 2mxh`."""
+    ends = ((each, "" if each["state"] == "completed" else f":{each['state']}") for each in requires)
+    return ", ".join(f"{'batch ' * each['batch']}{each['on']}{end}" for each, end in ends)
+
+
 def ending(task: dict[str, Any]) -> str | None:
     """How it ended, in a line with its reason; None if it completed."""
     if task["state"] == "completed":
@@ -151,7 +157,8 @@ def process_words(process: dict[str, Any]) -> str:
 
 
 _HAPPENED = {
-    "delayed": "Delayed", "queued": "Queued", "moved": "Moved in the queue", "gave-up": "Gave up waiting",
+    "blocked-by": "Waits for other tasks", "delayed": "Delayed", "queued": "Queued",
+    "moved": "Moved in the queue", "gave-up": "Gave up waiting",
     "assigned": "Assigned", "step": "Starting", "launched": "Started", "launch-failed": "Start failed",
     "refused": "Refused", "unplaced": "Queued again", "stop-asked": "Stop requested", "froze": "Paused",
     "thawed": "Resumed", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",

@@ -11,6 +11,7 @@ from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.tasks.port import Port
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 
 
@@ -44,6 +45,7 @@ class TaskView:
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
     `vps` for one that stays. `ports` are those that a client forwards.
+    It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
     """
 
     id: str
@@ -87,6 +89,8 @@ class TaskView:
     stops_at: str | None = None
     workload: str = "task"
     ports: tuple[Port, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    waits_for: tuple[Requirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

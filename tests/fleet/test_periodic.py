@@ -17,6 +17,7 @@ JOBS = (
     "health",
     "volumes",
     "lost tasks",
+    "dependencies",
     "reservations",
     "logs of ended tasks",
     "uploads",
@@ -26,7 +27,7 @@ JOBS = (
     "usage",
     "metrics",
 )
-PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
+PARTS = ("deadlines", "dependencies", "scheduler", "retention", "uploads", "port", "samples")
 
 
 def fail(*_, **__):

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.batches import Stay, Turns, is_held_back
+from agentless.rules.scheduling.batches import Turns, is_held_back
 from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.plan import Plan, Promise, plan
+from agentless.rules.scheduling.stay import Stay
 from tests.pure.build import NOW, cluster, seen, task, uuid
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
 
@@ -107,7 +108,7 @@ def test_one_of_another_batch_holds_nobody_back() -> None:
 
 
 def test_of_several_the_end_counts_after_which_there_are_fewer_than_may_be() -> None:
-    turns, waiting = Turns((), {}), of(wish("a"), 2)
+    turns, waiting = Turns((), (), {}), of(wish("a"), 2)
     for end in (20, 10):
         assert turns.before(waiting) is None
         turns.add(waiting, Stay(end))
@@ -123,14 +124,14 @@ def test_those_that_have_a_place_have_it_up_to_their_end_on_their_gpus() -> None
     sure, unsure, ended = of(runs("a1", "node1::1", 0, HOUR)), of(runs("a2", "node1::0")), of(task("a3", state="ended"))
     free = replace(runs("a4", "node1::0"), batch="b")
     timeline = NodeTimeline(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
-    turns = Turns([sure, unsure, ended, free], {"node1": timeline})
+    turns = Turns((), [sure, unsure, ended, free], {"node1": timeline})
     assert turns.before(of(wish("a"), 1)) == Stay(NOW + 2 * HOUR, timeline, [timeline.gpus[0]], sure=False)
     assert turns.before(of(wish("a"), 2)) == Stay(NOW + HOUR, timeline, [timeline.gpus[1]])
     assert turns.before(of(wish("a"), 3)) is None
 
 
 def test_one_that_its_node_does_not_know_of_has_its_place_for_nobody_knows_how_long() -> None:
-    turns = Turns([of(runs("a1", "node1::0", 0, HOUR))], {"node1": NodeTimeline(node().nodes["node1"], 0, NOW)})
+    turns = Turns((), [of(runs("a1", "node1::0", 0, HOUR))], {"node1": NodeTimeline(node().nodes["node1"], 0, NOW)})
     assert turns.before(of(wish("a2"))) == Stay(FAR)
 
 

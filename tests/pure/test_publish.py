@@ -43,6 +43,7 @@ def test_times_are_rfc_3339_in_utc() -> None:
 
 # What is known of a task in each state: its GPUs, its container, its start, its end.
 KNOWN = {
+    "blocked": (False, False, False, False),
     "scheduled": (False, False, False, False),
     "pending": (False, False, False, False),
     "assigning": (True, False, False, False),

@@ -270,7 +270,18 @@ def test_each_option_goes_to_just_one_field():
     homes = {
         name: [field for field in known if field in (name, f"{name}s")]
         for name in Options.__annotations__
-        if name not in ("no_queue", "at", "after", "zipped", "owner", "public_key_file", "public_key_string")
+        if name
+        not in (
+            "no_queue",
+            "at",
+            "after",
+            "after_batch",
+            "each",
+            "zipped",
+            "owner",
+            "public_key_file",
+            "public_key_string",
+        )
     }
     assert [name for name, found in homes.items() if len(found) != 1] == []
 

@@ -191,6 +191,8 @@ def _say_ports(task: dict[str, Any]) -> None:
 def _state(task: dict[str, Any]) -> str:
     if task["state"] == "pending":
         return "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "blocked":
+        return f"blocked: {task['reason']}"
     if task["state"] == "scheduled":
         return f"scheduled for {local(task['scheduled_for'])}"
     gpus = "GPU " + ", ".join(map(str, task["gpus"])) if task["gpus"] else "no GPU"

@@ -21,7 +21,7 @@ from agentless.controller.state.views import GpuViews, TaskViews
 from agentless.controller.vps.vps import Vps
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.task import Pending, Task
+from agentless.model.tasks.task import Blocked, Pending, Task
 from agentless.model.tasks.task_id import first_try, previous_try
 from agentless.rules.scheduling.plan import Outlook, Plan
 from agentless.rules.views.publish import node_view
@@ -161,7 +161,7 @@ class LiveFeed:
         return found
 
     def _outlook(self, task: Task) -> Outlook | None:
-        return self._services.queue.outlook(task) if isinstance(task.status, Pending) else None
+        return self._services.queue.outlook(task) if isinstance(task.status, Blocked | Pending) else None
 
     def _end(self, task_id: str) -> None:
         ended = self._services.tasks.history.get(task_id)

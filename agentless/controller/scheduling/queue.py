@@ -7,21 +7,25 @@ from collections.abc import Mapping, Sequence
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.run_history import RunHistory
+from agentless.controller.state.prerequisites import Prerequisites
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Unreachable
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
+from agentless.model.tasks.task import Blocked, Ended, Pending, Scheduled, Task
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
 from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.obstacles import asked, brief, never, refusal
+from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
-from agentless.rules.scheduling.plan import Outlook, Plan, plan
+from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
+from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.views.publish import timestamp
 
@@ -38,12 +42,15 @@ class Queue:
     ones of their kind.
     """
 
-    def __init__(self, tasks: Tasks, nodes: Nodes, run_history: RunHistory, clock: Clock) -> None:
+    def __init__(
+        self, tasks: Tasks, nodes: Nodes, prerequisites: Prerequisites, run_history: RunHistory, clock: Clock
+    ) -> None:
         self.policy = "pack"
         self.learn = False
         self.plan = Plan()
         self._tasks = tasks
         self._nodes = nodes
+        self._prerequisites = prerequisites
         self._run_history = run_history
         self._clock = clock
         self._used: Mapping[str, float] = {}
@@ -64,13 +71,14 @@ class Queue:
 
     @property
     def tasks(self) -> list[Task]:
-        """The pending tasks in their order, then the scheduled ones."""
+        """The pending tasks in their order, then the blocked and the scheduled ones."""
         later = [
             (task.status.until, task.id, task)
             for task in self._tasks.live.values()
             if isinstance(task.status, Scheduled)
         ]
-        return self.waiting() + [task for *_, task in sorted(later)]
+        blocked = [self._tasks.live[task_id] for task_id in self._tasks.waiters]
+        return self.waiting() + blocked + [task for *_, task in sorted(later)]
 
     def look(self, others: Sequence[Task] = (), *, asking: Task | None = None) -> Plan:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
@@ -79,7 +87,7 @@ class Queue:
         cluster = self._nodes.cluster(asking=asking)
         self._used = self._run_history.used()
         lengths = self._run_history.lengths(others) if self.learn else {}
-        queue, placed = order([*waiting, *others], self._used), self._tasks.live.values()
+        queue, placed = order([*waiting, *self._blocked(), *others], self._used), self._tasks.live.values()
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def look_again(self) -> Plan:
@@ -87,7 +95,7 @@ class Queue:
         self._positions.clear()
         self._reasons.clear()
         self._seen, self._looked = None, True
-        self.plan = Plan() if self.is_empty else self.look()
+        self.plan = Plan() if self.is_empty and not self._tasks.waiters else self.look()
         return self.plan
 
     def moved(self, task: Task) -> None:
@@ -99,6 +107,8 @@ class Queue:
 
     def outlook(self, task: Task) -> Outlook:
         """The position, reason and expected start of a waiting task."""
+        if isinstance(task.status, Blocked):
+            return Outlook(None, task.status.reason or self._waits_for(task.status), self.plan.promises.get(task.id))
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -112,7 +122,11 @@ class Queue:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
             found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
-            fits = "free resources are promised to tasks ahead of it" if position > 1 else "about to start"
+            fits = (
+                "free resources are promised to tasks ahead of it"
+                if position > 1 or self._tasks.waiters
+                else "about to start"
+            )
             self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
@@ -121,6 +135,8 @@ class Queue:
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._clock.now())
             return ExplainView(task.id, f"task {task.id} enters the queue in {left}", None, (), {})
+        if isinstance(task.status, Blocked):
+            return self._explain_blocked(task, task.status)
         if isinstance(task.status, Ended) and task.spec.traits.comes_back:
             name = task.spec.name
             words = (
@@ -170,7 +186,8 @@ class Queue:
 
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """The tasks before it in the queue."""
-        queue = self.waiting(*([] if task.id in self._tasks.live else [task]))
+        others = [] if task.id in self._tasks.live else [task]
+        queue = order([*self._waiting(), *self._blocked(), *others], self._used)
         before = queue[: [each.id for each in queue].index(task.id)]
         promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
         lengths = self._run_history.lengths([task]) if self.learn else {}
@@ -185,6 +202,36 @@ class Queue:
             return ""
         most = task.spec.terms.max_parallel
         return f"{counted(most or 0, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
+
+    def _explain_blocked(self, task: Task, status: Blocked) -> ExplainView:
+        cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
+        if status.reason:
+            words = f"task {task.id} {status.reason}; it waits on, as it was told to (--if-impossible wait)"
+            return ExplainView(task.id, words, None, (), {})
+        summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(status, at_length=True)}"
+        if never(cluster, task.spec, task.owner):
+            return explanation(cluster, task, f"{summary}; no node can run it", None, Ahead())
+        summary += f"; {when(promise, cluster, task.spec)}" if promise else ""
+        return ExplainView(task.id, summary, timestamp(promise.start) if promise else None, (), {})
+
+    def _waits_for(self, status: Blocked, *, at_length: bool = False) -> str:
+        def about(requirement: Requirement) -> str:
+            if requirement.batch:
+                return progress(requirement, self._prerequisites.standing(requirement))
+            before = self._last_live(requirement.on)
+            promise = self.plan.promises.get(before.id) if before else None
+            return coming(before, promise, self._clock.now()) if at_length else in_brackets(before)
+
+        return waits_for(status.on, about)
+
+    def _blocked(self) -> list[Task]:
+        """The blocked tasks that may be promised a place."""
+        blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
+        return foreseeable(blocked, self._last_live, PROMISES)
+
+    def _last_live(self, first: str) -> Task | None:
+        last = self._tasks.last_live(first)
+        return self._tasks.live[last] if last else None
 
     def _waiting(self) -> list[Task]:
         return [t for t in self._tasks.live.values() if isinstance(t.status, Pending) and not t.stop]

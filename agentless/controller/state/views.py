@@ -8,7 +8,7 @@ from typing import Protocol
 from agentless.controller.state.tasks import Tasks
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
-from agentless.model.tasks.task import Ended, Lost, Pending, Task
+from agentless.model.tasks.task import Blocked, Ended, Lost, Pending, Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.view import GpuView, OutputView, TaskView
 from agentless.ports import Clock
@@ -59,7 +59,7 @@ class TaskViews:
         view = task_view(
             task,
             known.intruders.get(task.id, ()),
-            self._queue.outlook(task) if isinstance(task.status, Pending) else Outlook(),
+            self._queue.outlook(task) if isinstance(task.status, Blocked | Pending) else Outlook(),
             mine=task.owner == known.owner,
             retried_as=later if later and known.knows(later) else None,
             idle=known.idle.get(task.id),

@@ -52,7 +52,7 @@ class Submission:
             self._uploads.check(tasks)
         await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._queue.look([task for task in tasks if not self._admission.is_for_later(task)]).starts
+        placements = self._queue.look(self._admission.may_start(tasks)).starts
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)

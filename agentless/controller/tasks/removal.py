@@ -56,6 +56,13 @@ class Removal:
             )
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; first run: agentless stop {live.id}, or use rm --force")
+        waiting = self._tasks.waiters.of_task(task)
+        if waiting and not force and not self._tasks.knows(next_try(task.id)):
+            more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+            raise Refused(
+                f"task {waiting[0]}{more} waits for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
+                f"remove this one all the same: agentless rm --force {task.id}"
+            )
         return [await self._remove(each, by, force=force) for each in tries][-1]
 
     # ------------------------------------------------------------------ inside

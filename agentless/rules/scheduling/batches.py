@@ -1,37 +1,27 @@
-"""How many tasks of one batch run at a time (`--max-parallel`)."""
+"""Who has to end before a task may start: one of its batch (`--max-parallel`), or tasks that it waits for."""
 
 from __future__ import annotations
 
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
+from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.node_timeline import NodeTimeline
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """The place of a task of a batch, and until when it has it (Unix seconds). `node` is None if the node is gone.
-
-    `sure` is False if the end was estimated from earlier runs.
-    """
-
-    end: float
-    node: NodeTimeline | None = None
-    gpus: Sequence[GpuTimeline] = ()
-    sure: bool = True
+from agentless.rules.scheduling.prerequisites import Prerequisites, latest
+from agentless.rules.scheduling.stay import Stay
 
 
 class Turns:
-    """Which tasks of a batch may start. `placed` are tasks with a place; `add` adds those that get one, in order."""
+    """Which tasks of the queue may start. `tasks` are all live ones; `add` adds those that get a place, in order."""
 
-    def __init__(self, placed: Iterable[Task], nodes: Mapping[str, NodeTimeline]) -> None:
+    def __init__(self, queue: Sequence[Task], tasks: Sequence[Task], nodes: Mapping[str, NodeTimeline]) -> None:
         self._stays: dict[str, list[Stay]] = defaultdict(list)  # by batch, the last to end first
-        for task in placed:
-            if task.spec.terms.max_parallel is not None and task.live and task.placement:
+        self._prerequisites = Prerequisites(queue, tasks)
+        for task in tasks:
+            counts = task.spec.terms.max_parallel is not None or self._prerequisites.wants(task)
+            if counts and task.live and task.placement:
                 node = nodes.get(task.placement.node)
                 load = node and node.load_of(task.id)
                 gpus = node.these(task.placement.gpu_uuids) if node else ()
@@ -41,12 +31,15 @@ class Turns:
         """The place that has to become free before this task may start. None if it may start now."""
         most = task.spec.terms.max_parallel
         stays = self._stays[task.batch] if most is not None else []
-        return stays[most - 1] if most is not None and len(stays) >= most else None
+        mate = stays[most - 1] if most is not None and len(stays) >= most else None
+        return latest(mate, self._prerequisites.before(task))
 
     def add(self, task: Task, stay: Stay) -> None:
         """Add the place that a task has, or is promised."""
         if task.spec.terms.max_parallel is not None:
             bisect.insort(self._stays[task.batch], stay, key=lambda each: -each.end)
+        if self._prerequisites.wants(task):
+            self._prerequisites.add(task, stay)
 
 
 def is_held_back(task: Task, tasks: Iterable[Task]) -> bool:

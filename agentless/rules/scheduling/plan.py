@@ -14,16 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.task import Placement, Task
-from agentless.rules.scheduling.batches import Stay, Turns
+from agentless.model.tasks.task import Blocked, Placement, Task
+from agentless.rules.scheduling.batches import Turns
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
+from agentless.rules.scheduling.prerequisites import in_turn
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
+from agentless.rules.scheduling.stay import UNKNOWN, Stay
 
 PROMISES = 100
-"""The most promises of one pass. To plan the future of all pending tasks would take too long."""
+"""The most promises of one pass to pending tasks, and to blocked ones. To plan for all would take too long."""
 
 STARTS = 500
 """The most tasks that one pass starts. The others follow in the next pass."""
@@ -94,37 +96,42 @@ def plan(
     """Plan a sorted queue, after the previous plan `before`.
 
     `policies` are by name, the default under None. `lengths` are estimated seconds of tasks without a limit, by task id
-    (`rules/scheduling/learned`). `placed` are tasks that have a place already: they count for `--max-parallel`.
+    (`rules/scheduling/learned`). `placed` are all live tasks: those that have a place count for `--max-parallel`, and
+    those that others wait for. A blocked task is promised a place if it is known when those end, but never starts.
     """
     nodes = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     favoured = _favoured(nodes, queue)
     names = {node.name: node for node in nodes}
-    placed = [task for task in placed if task.spec.terms.max_parallel is not None]
-    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
-    turns, searches = Turns(placed, names), Searches(nodes, policies)
+    placed, queue = list(placed), in_turn(queue)
+    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(queue, placed, names))
+    turns, searches = Turns(queue, placed, names), Searches(nodes, policies)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
-    given, about = 0, False
+    given, about = {True: 0, False: 0}, False  # promises to blocked tasks and to others; whether one is an estimate
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         if mine := kept.pop(task.id, None):
             mine.node.take_back(mine.gpus, mine.load)
             searches.changed(mine.node)
-        search, ahead, found = searches.of(shape), turns.before(task), None
+        ahead, found, is_blocked = turns.before(task), None, isinstance(task.status, Blocked)
+        if is_blocked and ahead is UNKNOWN:
+            continue
+        search = searches.of(shape)
         if ahead is None:
             found = search.now(amounts, mine.node if mine else None)
             found = found or _instead(kept, weak, searches, shape, amounts)
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
-        elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
+        elif given[is_blocked] < promises and (coming := _coming(search, shape, amounts, ahead)):
             place = _promised(coming, shape, amounts, mine, unsure=about or not (ahead is None or ahead.sure))
             node, gpus, load = place.node, place.gpus, place.load
             if node.reservations:
                 weak[task.id] = place
             promised[task.id] = None if node.reservations else place.promise
-            given, about = given + 1, about or place.promise.about
+            given[is_blocked] += 1
+            about = about or (place.promise.about and not is_blocked)
         else:
             promised[task.id] = None
             continue
@@ -163,6 +170,9 @@ def _kept(
     """
     kept: dict[str, _Place] = {}
     for task in queue:
+        ahead, is_blocked = turns.before(task), isinstance(task.status, Blocked)
+        if is_blocked and ahead is UNKNOWN:
+            continue
         if task.id not in before.promises:
             break
         if (promise := before.promises[task.id]) is None:
@@ -170,10 +180,11 @@ def _kept(
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         begin = FAR if promise.start is None else max(promise.start, now)
         node = nodes.get(promise.node)
-        ahead = turns.before(task)
         since = max(begin, ahead.end) if ahead else begin
         coming = node.earliest(shape, amounts, since, node.these(promise.gpu_uuids)) if node else None
         if node is None or coming is None or coming[0] > begin + LATE:
+            if is_blocked:
+                continue
             break
         moment, gpus = coming
         if promise.start is not None:

@@ -15,6 +15,7 @@ from agentless.model.files.file_spec import Output, Upload
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
 from agentless.model.tasks.port import Port, parse_port
+from agentless.model.tasks.requirement import Requirement, parse_requirements
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
 from agentless.model.tasks.terms import parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
@@ -89,6 +90,14 @@ def _ports(value: int | str | Iterable[int | str], option: str) -> tuple[Port, .
         raise UsageError(f"{option} {error}") from None
 
 
+def _requires(value: str | Iterable[str], option: str) -> tuple[Requirement, ...]:
+    return parse_requirements(texts(value, option), option)
+
+
+def _requires_batches(value: str | Iterable[str], option: str) -> tuple[Requirement, ...]:
+    return parse_requirements(texts(value, option), option, batch=True)
+
+
 def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     """One text, or several; raises UsageError for anything else."""
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
@@ -134,6 +143,9 @@ Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
 Ports = Annotated[int | str | Iterable[int | str] | None, _ports]
+Requires = Annotated[str | Iterable[str] | None, _requires]
+"""Texts like `2mxf`, `2mxf:failed`, or several with commas."""
+RequiresBatches = Annotated[str | Iterable[str] | None, _requires_batches]
 Volumes = Annotated[str | Iterable[str] | None, _volumes]
 Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, read_pairs]
 """A mapping, or texts like `rack=a`."""

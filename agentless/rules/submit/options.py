@@ -28,6 +28,8 @@ from agentless.rules.submit.kinds import (
     Pairs,
     Policy,
     Ports,
+    Requires,
+    RequiresBatches,
     ShmSize,
     Signal,
     Texts,
@@ -59,7 +61,7 @@ class Option:
     default: str | int | None = None
     flags: tuple[str, ...] = ()
     many: bool = False
-    completes: Literal["nodes", "envs"] | None = None
+    completes: Literal["nodes", "envs", "tasks"] | None = None
     hint: str = ""
     common: bool = False
     only: WorkloadName | None = None
@@ -133,6 +135,44 @@ class Options(TypedDict, total=False):
     stop_grace: Annotated[Time, Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s")]
     at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
     after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
+    requires: Annotated[
+        Requires,
+        Option(
+            WHEN,
+            "Start when this task has completed; TASK:failed or TASK:ended for another end",
+            "TASK[:STATE],...",
+            flags=("--after",),
+            many=True,
+            completes="tasks",
+            hint="like 2mxf or 2mxf:ended; starts after it",
+            common=True,
+            only="task",
+        ),
+    ]
+    after_batch: Annotated[
+        RequiresBatches,
+        Option(
+            WHEN,
+            "The same for all tasks of a batch; specify any task of it",
+            "TASK[:STATE],...",
+            many=True,
+            completes="tasks",
+            only="task",
+        ),
+    ]
+    each: Annotated[
+        bool,
+        Option(WHEN, "With --after-batch: the first task waits for the first of the batch, and so on", only="task"),
+    ]
+    if_impossible: Annotated[
+        str | None,
+        Option(
+            WHEN,
+            "If what it waits for ends in another way: cancel it, or let it wait for a retry (default: cancel)",
+            "WHAT",
+            only="task",
+        ),
+    ]
     priority: Annotated[
         int | None,
         Option(WHEN, "Higher priorities start first; -1000 to 1000", "N", default=0, hint="-1000 to 1000"),

@@ -40,7 +40,7 @@ class TaskRequest:
     """The spec, the targets, which add to its needs, and the values of its secrets.
 
     `sweep` has the commands: all combinations of the spans, or only the command of the spec. If `owner` is None, the
-    user who asks is the owner.
+    user who asks is the owner. `each`: each task waits for one task of a required batch.
     """
 
     spec: TaskSpec
@@ -48,6 +48,7 @@ class TaskRequest:
     secrets: Mapping[str, str]
     sweep: tuple[Combination, ...]
     owner: str | None = None
+    each: bool = False
 
     def request(self, *, dry_run: bool = False) -> dict[str, Any]:
         """The body of `POST /v1/tasks`."""
@@ -59,6 +60,7 @@ class TaskRequest:
             "secrets": dict(self.secrets),
             "dry_run": dry_run,
             "owner": self.owner,
+            **({"each": True} if self.each else {}),
         }
 
 
@@ -89,9 +91,11 @@ def task_request(
         if "wait_for" in given:
             raise UsageError("--no-queue and --wait-for cannot be combined; use one of them")
         given["wait_for"] = 0.0
+    batches, each = given.pop("after_batch", ()), OPTIONS["each"].read(given.pop("each", False))
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
-    spec = replace(spec, workload=workload, public_keys=keys)
+    requires = (*spec.terms.requires, *OPTIONS["after_batch"].read(batches))
+    spec = replace(spec, workload=workload, public_keys=keys, terms=replace(spec.terms, requires=requires))
     if not wanted and "gpus" not in given and (spec.needs.gpu_types or spec.needs.gpu_memory):
         spec = replace(spec, needs=replace(spec.needs, gpus=1))
     asked = given.keys() & {"gpus", "node", "on"}
@@ -107,14 +111,16 @@ def task_request(
         uploads=tuple(located(each, outside.folder) for each in spec.uploads),
         outputs=tuple(brought_to(each, outside.folder, several=several) for each in spec.outputs),
     )
-    for each in on_targets(spec, wanted):
-        check_spec(each)
+    for one in on_targets(spec, wanted):
+        check_spec(one)
     check_secrets(secrets)
     if zipped and not sweep[0].parameters:
         raise UsageError("--zip needs a span in the command, like 'span:{1..3}'")
     if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
         raise UsageError("--max-parallel needs more than one task; omit it, or add a span or a target")
-    return TaskRequest(spec, wanted, secrets, sweep, whose)
+    if each and not batches:
+        raise UsageError("--each needs --after-batch, with the batch to pair the tasks with")
+    return TaskRequest(spec, wanted, secrets, sweep, whose, each)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:

@@ -100,7 +100,7 @@ class ClusterState:
         return node["sampled_at"] is not None and self.now - unix_time(node["sampled_at"]) > STALE
 
     def queue(self) -> list[Row]:
-        """The pending tasks in their order, then the scheduled ones."""
+        """The pending tasks in their order, then the blocked and the scheduled ones."""
         waiting = [task for task in self.tasks.values() if task["state"] in WAITING]
         return sorted(waiting, key=lambda t: (t["position"] or 1 << 30, t["scheduled_for"] or "", t["id"]))
 

@@ -53,7 +53,7 @@ class FormKind:
 
 
 def _label(option: Option) -> str:
-    return "env" if option.name == "container" else option.name.replace("_", " ")
+    return {"container": "env", "requires": "after"}.get(option.name, option.name.replace("_", " "))
 
 
 def _options(*names: str) -> tuple[Option, ...]:
@@ -67,7 +67,7 @@ TASK = FormKind(
     "Submit",
     "Submitting",
     (_WHERE, ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep")),
-    _options("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries"),
+    _options("image", "name", "node", "cores", "memory", "time_limit", "priority", "requires", "retries"),
     ("target", "command"),
 )
 VPS = FormKind(
@@ -88,7 +88,10 @@ _LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kin
     "--command": "command",
     "--env": "variables",
 }
-_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel", "expires", "idle_stop")
+_OWN_TERMS = (
+    "priority", "time_limit", "retries", "start_at", "max_parallel", "expires", "idle_stop", "requires",
+    "if_impossible",
+)  # fmt: skip
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
@@ -170,6 +173,9 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
         "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
         "priority": str(task["priority"] or ""),
         "retries": str(task["retries"] or ""),
+        "requires": ",".join(
+            f"{each['on']}:{each['state']}" for each in task.get("waits_for") or () if not each["batch"]
+        ),
         "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
     }
 

@@ -1,0 +1,63 @@
+"""What a blocked task waits for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.task import Assigning, Paused, Running, Task
+from agentless.model.units import format_duration
+from agentless.rules.scheduling.plan import Promise
+from agentless.rules.tasks.dependencies import Standing
+
+MOST = 3
+"""The most tasks and batches that are named."""
+
+_HOW = {"completed": "", "failed": " to fail", "ended": " to end"}
+
+
+def waits_for(on: Sequence[Requirement], about: Callable[[Requirement], str] = lambda _: "") -> str:
+    """`waits for task 2mxf and batch 2mxg to end`. `about` adds what is known of each."""
+    named = [f"{_called(each)}{_HOW[each.state]}{about(each)}" for each in on[:MOST]]
+    if len(on) > MOST:
+        named[MOST - 1 :] = [f"{len(on) - MOST + 1} more"]
+    return "waits for " + (f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named))
+
+
+def _called(requirement: Requirement) -> str:
+    return f"{'batch' if requirement.batch else 'task'} {requirement.on}"
+
+
+def progress(requirement: Requirement, standing: Standing) -> str:
+    """How many tasks of a batch have ended, in brackets."""
+    total = max(len(standing.ends), requirement.members)
+    return f" ({total - standing.live} of {total} have ended)"
+
+
+def in_brackets(task: Task | None) -> str:
+    """The state of a task that is waited for."""
+    return f" ({task.state})" if task else ""
+
+
+def coming(task: Task | None, promise: Promise | None, now: float) -> str:
+    """What a task does that is waited for, and until when: `, which is running, at the latest in 1h 0m`."""
+    if task is None:
+        return ""
+    words, end = f", which is {task.state}", _end(task, promise)
+    if end is None:
+        endless = task.spec.ends_within is None and isinstance(task.status, Running | Paused)
+        return words + (" without a time limit" if endless else "")
+    again = "" if task.attempt > task.spec.terms.retries else ", unless it is retried"
+    return f"{words}, at the latest in {format_duration(max(0.0, end - now))}{again}"
+
+
+def _end(task: Task, promise: Promise | None) -> float | None:
+    """When a task ends at the latest, None if that is not known."""
+    within, status = task.spec.ends_within, task.status
+    if within is None:
+        return None
+    if isinstance(status, Running | Paused):
+        return status.started_at + within
+    if isinstance(status, Assigning):
+        return status.since + within
+    return promise.start + within if promise and promise.firm and promise.start is not None else None
