@@ -18,6 +18,8 @@ from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
+from agentless.controller.gangs.members import MemberNodes
+from agentless.controller.gangs.starts import Starts
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
@@ -211,10 +213,12 @@ class Controller:
         )  # fmt: skip
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
-        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
+        members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
+        self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
+        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.starts, bus)
         self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, clock)
         admission = Admission(nodes, ledger, self.expected_outputs, clock)
-        answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
+        answers = Answers(self.starts, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
 
     def _build_commands(self, state: Path) -> None:

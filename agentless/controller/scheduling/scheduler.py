@@ -7,13 +7,13 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
+from agentless.controller.gangs.starts import Starts
 from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
-from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
@@ -30,13 +30,13 @@ class Scheduler:
     """Assigns places to pending tasks, and has them launched."""
 
     def __init__(
-        self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, launcher: Launcher, bus: EventBus
+        self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, starts: Starts, bus: EventBus
     ) -> None:
         self._queue = queue
         self._nodes = nodes
         self._ledger = ledger
         self._lookup = lookup
-        self._launcher = launcher
+        self._starts = starts
         self._bus = bus
         self._work: asyncio.Task[None] | None = None
 
@@ -111,7 +111,7 @@ class Scheduler:
         if starts:
             self._assign(starts, "its turn in the queue")
         for task in starts:
-            self._launcher.begin(task, self.elsewhere)
+            self._starts.begin(task, self.elsewhere)
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
         """Assign tasks to their places in one write; their launches count as in progress from here on."""

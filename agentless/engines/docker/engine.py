@@ -311,6 +311,7 @@ class DockerEngine:
             "sharing": spec.needs.sharing,
             "volumes": [volume.name for volume in spec.volumes],
             "owner": task.owner,
+            "held": wanted.held,
             "image": spec.image,
             "image_id": wanted.image_id or spec.image_id,
         }
@@ -472,6 +473,23 @@ class DockerEngine:
             lock_wait=launch_script.LOCK_WAIT,
             format=self._dialect.formats.state,
             container=container,
+        )
+
+    def undo(self, launch: Launch, *, force: bool = False) -> Command:
+        """Under the launch lock, remove what this launch has created; with `force`, also if it was started."""
+        task, placement = launch.task, launch.placement
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        return self._commands.script(
+            "docker-undo.sh.j2",
+            docker=self._commands.locked,
+            lock_wait=launch_script.LOCK_WAIT,
+            timeout=launch_script.WITHIN,
+            name=self._dialect.container_name(task, placement),
+            signature=labels[SIGNATURE],
+            format=self._dialect.formats.live,
+            state_format=self._dialect.formats.state,
+            clear=self._dialect.template("docker-clear.sh.j2"),
+            force=force,
         )
 
     def check(self, result: Result) -> None:
