@@ -18,6 +18,7 @@ from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
+from agentless.controller.gangs.ends import GangEnds
 from agentless.controller.gangs.members import MemberNodes
 from agentless.controller.gangs.starts import Starts
 from agentless.controller.guarded import guarded
@@ -228,6 +229,7 @@ class Controller:
         )  # fmt: skip
         logs, containers = LogStore(state / "logs"), Containers(nodes, ledger, lookup)
         self.stops = Stops(containers, nodes, ledger, lookup, bus, clock)
+        self.gang_ends = GangEnds(ledger, self.stops, bus)
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
@@ -272,6 +274,7 @@ class Controller:
             PeriodicJob("uploads", self.uploads.tick),
             PeriodicJob("idle GPUs", self.idle.tick),
             PeriodicJob("VPS", self.upkeep.tick),
+            PeriodicJob("gangs", self.gang_ends.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
@@ -290,6 +293,7 @@ class Controller:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
+        await _closed("gangs", self.gang_ends.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)

@@ -22,6 +22,7 @@ JOBS = (
     "uploads",
     "idle GPUs",
     "VPS",
+    "gangs",
     "samples",
     "usage",
     "metrics",

@@ -23,6 +23,7 @@ from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Outlook, Plan, plan
 from agentless.rules.scheduling.search import Cost
+from agentless.rules.tasks.gangs import is_held_by_last_try
 from agentless.rules.views.publish import timestamp
 
 EXPLAINED = 20
@@ -187,7 +188,9 @@ class Queue:
         return f"{counted(most or 0, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
 
     def _waiting(self) -> list[Task]:
-        return [t for t in self._tasks.live.values() if isinstance(t.status, Pending) and not t.stop]
+        live = self._tasks.live
+        waiting = [t for t in live.values() if isinstance(t.status, Pending) and not t.stop]
+        return [t for t in waiting if not is_held_by_last_try(t, live)]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

@@ -319,6 +319,8 @@ def _check_gang(spec: TaskSpec, gang: Gang) -> None:
         raise UsageError("a VPS has one node; omit --nodes")
     if spec.on_node_itself:
         raise UsageError("--nodes needs a container, which is created on all nodes before any starts; omit --container")
+    if spec.terms.retries and gang.on_member_failure == "continue":
+        raise UsageError("--retries and --on-member-failure continue cannot be combined; use one of them")
     if spec.terms.max_parallel is not None:
         raise UsageError("--nodes and --max-parallel cannot be combined; use one of them")
 

@@ -80,9 +80,9 @@ def plan(
     gangs = GangPlan(searches, Together(searches, nodes), kept, weak, queue)
     given, about = 0, False
     for task, *mates in units(queue):
+        if begun and len(begun) + len(mates) >= starts:
+            break
         if mates:
-            if begun and len(begun) + 1 + len(mates) > starts:
-                break
             wants = [(_shaped(each, favoured), amounts_of(each, lengths)) for each in (task, *mates)]
             told = gangs.place((task, *mates), wants, may_wait=given < promises, unsure=about)
             begun |= told.starts
@@ -112,8 +112,6 @@ def plan(
             continue
         turns.add(task, Stay(load.end, node, gpus, load.sure))
         searches.changed(node)
-        if len(begun) == starts:
-            break
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 

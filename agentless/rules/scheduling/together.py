@@ -112,7 +112,11 @@ class Together:
     ) -> list[Spot] | None:
         """A place for each member, by rank, out of those for each kind; None if there are too few."""
         if len(kinds) == 1:
-            return _near(list(found[0].values()), len(wants), self._levels) if len(found[0]) >= len(wants) else None
+            if len(found[0]) < len(wants):
+                return None
+            near = _near(list(found[0].values()), len(wants), self._levels)
+            # Neighbours in the fabric are neighbours by rank.
+            return sorted(near, key=lambda spot: (_fabric(spot[0]), spot[0].order))
         options = [found[kinds.index(want)] for want in wants]
         names = _matched([list(each) for each in options])
         return None if names is None else [options[rank][name] for rank, name in enumerate(names)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from agentless.model.tasks.task import Assigning, Lost, Pending, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.tasks.task_id import previous_try
 
 
 def named_members(tasks: Sequence[Task]) -> list[Task]:
@@ -48,3 +49,44 @@ def is_to_be_undone(task: Task, live: Mapping[str, Task]) -> bool:
         return False
     mates = [live.get(mate) for mate in gang.of_try(task.id)]
     return any(mate and isinstance(mate.status, (Pending, Scheduled)) for mate in mates)
+
+
+def why_all_end(members: Sequence[Task]) -> str | None:
+    """Why one member ends the gang, in words: its own end, or the loss of its node; None if none of them does."""
+    return next(filter(None, (_why_all_end(member, members) for member in members)), None)
+
+
+def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
+    gang, status = member.spec.gang, member.status
+    if gang is None or gang.on_member_failure == "continue":
+        return None
+    who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
+    if isinstance(status, Ended):
+        if status.state == "completed":
+            return f"{who} has completed" if gang.launcher == "mpirun" and gang.rank == 0 else None
+        return (
+            f"{who} {_ENDS[status.state].format(status.exit_code, status.reason)}"
+            if status.container
+            else status.reason
+        )
+    if isinstance(status, Lost) and any(mate.container for mate in mates):
+        return f"{who} is lost: {status.reason}"
+    return None
+
+
+_ENDS: Mapping[str, str] = {
+    "failed": "failed with exit code {0}",
+    "killed": "was killed",
+    "killed_oom": "ran out of memory",
+    "timeout": "reached its time limit",
+    "stopped": "was stopped",
+    "cancelled": "was cancelled",
+}
+
+
+def is_held_by_last_try(task: Task, live: Mapping[str, Task]) -> bool:
+    """Whether members of the try before this one have not ended yet. One that is lost may never end."""
+    if task.spec.gang is None or task.attempt < 2:
+        return False
+    last = [live.get(each) for each in task.spec.gang.of_try(previous_try(task.id))]
+    return any(each is not None and not isinstance(each.status, Lost) for each in last)
