@@ -31,6 +31,16 @@ class OutputView:
 
 
 @dataclass(frozen=True, slots=True)
+class GangView:
+    """The gang of a task: `members` are the ids of their first tries by rank. The first one names the gang."""
+
+    id: str
+    rank: int
+    size: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task. `gpus` are the numbers at placement, `gpu_uuids` those it holds; `cores` and `memory_bytes` are limits.
 
@@ -43,7 +53,7 @@ class TaskView:
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
-    `vps` for one that stays. `ports` are those that a client forwards.
+    `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one node.
     """
 
     id: str
@@ -87,6 +97,7 @@ class TaskView:
     stops_at: str | None = None
     workload: str = "task"
     ports: tuple[Port, ...] = ()
+    gang: GangView | None = None
 
 
 @dataclass(frozen=True, slots=True)

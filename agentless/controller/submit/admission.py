@@ -18,6 +18,7 @@ from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.scheduling.plan import amounts_of
 from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.tasks.gangs import by_gang
 
 _Why = TypeVar("_Why")
 
@@ -41,6 +42,7 @@ class Admission:
     ) -> list[AgentlessError | None]:
         """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not."""
         refused = self._reasons([task for task in tasks if task.id not in placements], self._turned_away)
+        refused = _of_whole_gangs(tasks, refused)
         kept = [task for task in tasks if not refused.get(task.id)]
         events = [(task, self._first(task, placements.get(task.id))) for task in kept]
         begun = {task.id for task in kept if task.id in placements}
@@ -87,7 +89,8 @@ class Admission:
         """For each task the reason why it does not start; found once for all that are alike in that respect."""
         cluster, found, reasons = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
         for task in tasks:
-            alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
+            nodes = task.spec.gang.alike if task.spec.gang else 1
+            alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms, nodes
             if alike not in found:
                 found[alike] = why(cluster, task)
             reasons[task.id] = found[alike]
@@ -106,6 +109,17 @@ class Admission:
             return None
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
+
+
+def _of_whole_gangs(
+    tasks: Sequence[Task], refused: Mapping[str, AgentlessError | None]
+) -> dict[str, AgentlessError | None]:
+    """Who is refused: all members of a gang, if one is."""
+    found = dict(refused)
+    for members in by_gang(tasks).values():
+        if error := next(filter(None, (refused.get(task.id) for task in members)), None):
+            found |= {task.id: error for task in members}
+    return found
 
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:

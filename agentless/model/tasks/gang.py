@@ -38,9 +38,10 @@ class Peer:
 class Gang:
     """Which member of which gang a task is.
 
-    `members` are the ids of their first tries, by rank; the first one is the id of the gang. `launcher` starts the
-    command, None: it starts as it is. With `on_member_failure` "continue", the end of one member does not end the
-    others. `peers`, by rank, and `port` are known while the gang has its places.
+    `members` are the ids of their first tries, by rank; the first one is the id of the gang. `alike` is how many
+    members, itself included, need the same. `launcher` starts the command, None: it starts as it is. With
+    `on_member_failure` "continue", the end of one member does not end the others. `peers`, by rank, and `port` are
+    known while the gang has its places.
     """
 
     size: int
@@ -50,6 +51,7 @@ class Gang:
     on_member_failure: OnMemberFailure = "stop"
     peers: tuple[Peer, ...] = ()
     port: int | None = None
+    alike: int = 1
 
     def __post_init__(self) -> None:
         # Labels are untrusted.

@@ -233,8 +233,14 @@ def _members(specs: tuple[TaskSpec, ...], gang: Gang) -> tuple[TaskSpec, ...]:
     if len(set(named)) < len(named):
         node = max(named, key=named.count)
         raise UsageError(f"--nodes {gang.size}: each member has a node of its own, and several are for {node} only")
-    members = [Gang(gang.size, rank, (), gang.launcher, gang.on_member_failure) for rank in range(gang.size)]
-    return tuple(replace(each, gang=member) for each, member in zip(every, members, strict=True))
+    needs = [each.needs for each in every]
+    return tuple(
+        replace(
+            each,
+            gang=Gang(gang.size, rank, (), gang.launcher, gang.on_member_failure, alike=needs.count(each.needs)),
+        )
+        for rank, each in enumerate(every)
+    )
 
 
 def without_zeros(spec: TaskSpec) -> TaskSpec:

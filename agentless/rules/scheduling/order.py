@@ -25,7 +25,13 @@ def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Ta
     for task in sorted(first, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
         hours = in_front.get(task.owner, 0.0)
         ranked.append((-task.spec.terms.priority, round(hours, 6), task))
-        in_front[task.owner] = hours + sum([expected(each) for each in gangs.get(gang_key(task) or "", [task])])
+        in_front[task.owner] = hours + sum([expected(each) for each in _mates(task, gangs)])
     # The sort is stable: equal tasks stay in the order of submission.
     found = by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])
-    return [each for task in found for each in gangs.get(gang_key(task) or "", [task])] if gangs else found
+    return [each for task in found for each in _mates(task, gangs)] if gangs else found
+
+
+def _mates(task: Task, gangs: Mapping[str, list[Task]]) -> list[Task]:
+    """The members of its gang that wait; of any other task itself."""
+    key = gang_key(task)
+    return [task] if key is None else gangs[key]

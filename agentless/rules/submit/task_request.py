@@ -50,6 +50,11 @@ class TaskRequest:
     sweep: tuple[Combination, ...]
     owner: str | None = None
 
+    @property
+    def count(self) -> int:
+        """How many tasks each command becomes."""
+        return self.spec.gang.size if self.spec.gang else max(1, len(self.targets))
+
     def request(self, *, dry_run: bool = False) -> dict[str, Any]:
         """The body of `POST /v1/tasks`."""
         varied = [each for each in self.sweep if each.parameters]
@@ -103,7 +108,7 @@ def task_request(
             "(list free GPUs with: agentless gpus)"
         )
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
-    several = max(1, len(wanted), spec.gang.size if spec.gang else 1) * len(sweep) > 1
+    several = max(len(wanted), spec.gang_size) * len(sweep) > 1
     spec = replace(
         spec,
         uploads=tuple(located(each, outside.folder) for each in spec.uploads),

@@ -90,3 +90,18 @@ def is_held_by_last_try(task: Task, live: Mapping[str, Task]) -> bool:
         return False
     last = [live.get(each) for each in task.spec.gang.of_try(previous_try(task.id))]
     return any(each is not None and not isinstance(each.status, Lost) for each in last)
+
+
+def would_be_members(tasks: Sequence[Task]) -> list[Task]:
+    """The members of a gang that is only asked about, with ids; another task as it is."""
+    if len(tasks) == 1:
+        return list(tasks)
+    return named_members([replace(task, id=f"{'#' * rank}") for rank, task in enumerate(tasks)])
+
+
+def asked_together(members: Sequence[Task]) -> str:
+    """What the members of a gang need, in short; of any other task what it needs."""
+    needs = list(dict.fromkeys(str(each.spec.needs) for each in members))
+    if len(members) == 1:
+        return needs[0]
+    return f"{needs[0]} on {len(members)} nodes" if len(needs) == 1 else " and ".join(needs)
