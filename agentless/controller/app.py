@@ -293,7 +293,8 @@ class Controller:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
-        await _closed("gangs", self.gang_ends.close)
+        await _closed("gangs", self.starts.close)
+        await _closed("ends of gangs", self.gang_ends.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)

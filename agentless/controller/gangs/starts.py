@@ -28,6 +28,8 @@ from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)
 
+_Work = Callable[[list[str]], Coroutine[Any, Any, None]]
+
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
@@ -67,7 +69,7 @@ class Starts:
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._clock = clock
-        self._runs: dict[str, asyncio.Task[None]] = {}
+        self._runs: dict[str, tuple[float | None, asyncio.Task[None]]] = {}
         bus.subscribe(LaunchWanted, self._wanted)
 
     async def first(self, task_id: str, elsewhere: Elsewhere) -> None:
@@ -82,7 +84,8 @@ class Starts:
         """Launch a task whose turn it is."""
         task = self._tasks.live.get(task_id)
         if task and task.spec.gang:
-            self._run(task, self._together)
+            run = self._run(task, self._together)
+            run.add_done_callback(lambda done: done.cancelled() or done.exception())
         else:
             self._launcher.begin(task_id, elsewhere)
 
@@ -90,19 +93,33 @@ class Starts:
         """Wait until the node has reported the outcome of a launch, for a while."""
         await self._launcher.await_outcome(task_id)
 
+    async def close(self) -> None:
+        """Leave gangs that are being started to the next controller."""
+        runs = [run for _, run in self._runs.values()]
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+
     # ------------------------------------------------------------------ inside
 
-    def _run(self, task: Task, work: Callable[[list[str]], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Work for the gang of a task; all of its members share it."""
+    def _run(self, task: Task, work: _Work) -> asyncio.Task[None]:
+        """Work for the gang of a task; all of its members share it. Work for later places begins when it is over."""
         key = gang_key(task) or task.id
-        if key not in self._runs:
-            ids = list(task.spec.gang.of_try(task.id)) if task.spec.gang else [task.id]
-            self._tasks.launching.update(ids)
-            run = self._runs[key] = asyncio.create_task(self._guarded(ids, work))
-            run.add_done_callback(lambda _: self._runs.pop(key, None))
-        return self._runs[key]
+        since = task.status.since if isinstance(task.status, (Assigning, Lost)) else None
+        before = self._runs.get(key)
+        if before and before[0] == since:
+            return before[1]
+        ids = list(task.spec.gang.of_try(task.id)) if task.spec.gang else [task.id]
+        self._tasks.launching.update(ids)
+        run = asyncio.create_task(self._guarded(ids, work, before[1] if before else None))
+        self._runs[key] = since, run
+        run.add_done_callback(lambda _: self._runs.pop(key) if self._runs.get(key) == (since, run) else None)
+        return run
 
-    async def _guarded(self, ids: list[str], work: Callable[[list[str]], Coroutine[Any, Any, None]]) -> None:
+    async def _guarded(self, ids: list[str], work: _Work, before: asyncio.Task[None] | None) -> None:
+        if before:
+            await asyncio.wait([before])
+            self._tasks.launching.update(ids)
         try:
             await work(ids)
         except Refused:
@@ -115,7 +132,7 @@ class Starts:
             self._reconciler.catch_up(task_id)
 
     def _wanted(self, wanted: LaunchWanted) -> None:
-        if wanted.task.spec.gang:
+        if wanted.task.spec.gang and gang_key(wanted.task) not in self._runs:
             run = self._run(wanted.task, self._again)
             run.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else listens
 
