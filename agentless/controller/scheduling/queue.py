@@ -23,7 +23,7 @@ from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Outlook, Plan, plan
 from agentless.rules.scheduling.search import Cost
-from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, would_be_members
+from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, members_together, would_be_members
 from agentless.rules.views.publish import timestamp
 
 EXPLAINED = 20
@@ -103,7 +103,8 @@ class Queue:
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
-            self._positions = {waiting.id: number for number, waiting in enumerate(self.waiting(), 1)}
+            units = enumerate(members_together(self.waiting()), 1)
+            self._positions = {waiting.id: number for number, unit in units for waiting in unit}
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()

@@ -19,6 +19,7 @@ from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, Moved
 from agentless.rules.scheduling.rank import ranks_after_move
+from agentless.rules.tasks.gangs import members_together
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a queue to which nothing has happened: GPU memory may be free by now."""
@@ -70,9 +71,13 @@ class Scheduler:
         """Move a pending task in the queue: to a position from 1 on, or next to another pending task."""
         if [position, before, after].count(None) != 2:
             raise UsageError("no position; specify a number from 1, --before TASK or --after TASK")
-        task, queue = self._waits(reference), self._queue.waiting()
+        units = members_together(self._queue.waiting())
+        first = {each.id: unit[0] for unit in units for each in unit}  # the members of a gang are moved as one
+        task, queue = self._waits(reference), [unit[0] for unit in units]
+        task = first.get(task.id, task)
         if position is None:
             other = self._waits(before or after or "")
+            other = first.get(other.id, other)
             if other.id == task.id:
                 raise UsageError(f"cannot move task {task.id} next to itself; specify another task")
             others = [waiting.id for waiting in queue if waiting.id != task.id]

@@ -46,6 +46,7 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
+from agentless.rules.tasks.launchers import launched_command
 from agentless.rules.tasks.settings import with_settings
 
 _ID = "{{.Id}}"
@@ -323,7 +324,7 @@ class DockerEngine:
         reserved = self._vendors.reserved(self._dialect.name)
         # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
         idle = () if spec.command or spec.traits.needs_command else ("sh",)
-        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else spec.command
+        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else launched_command(spec)
         create = self._commands.argv(
             "docker-run.j2",
             docker=list(docker),

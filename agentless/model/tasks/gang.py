@@ -9,7 +9,7 @@ from typing import Literal, cast, get_args
 from agentless.errors import UsageError
 from agentless.model.tasks.task_id import first_try
 
-Launcher = Literal["torchrun", "mpirun"]
+Launcher = Literal["torchrun"]
 OnMemberFailure = Literal["stop", "continue"]
 
 MAX_GANG = 256
@@ -74,8 +74,8 @@ class Gang:
         """The id of the first member in the try to which this task belongs: it names that try of the gang."""
         return self.id + task_id.removeprefix(first_try(task_id))
 
-    def variables(self) -> Mapping[str, str]:
-        """What a member is told about the gang."""
+    def variables(self, *, on_host: bool = True) -> Mapping[str, str]:
+        """What a member is told about the gang; on a network of its own, a container has other interfaces."""
         if not self.peers or self.port is None:
             return {}
         first, me = self.peers[0], self.peers[self.rank]
@@ -84,13 +84,16 @@ class Gang:
             "AGENTLESS_NODE_RANK": str(self.rank),
             "AGENTLESS_NNODES": str(self.size),
             "AGENTLESS_NODES": ",".join(peer.node for peer in self.peers),
-            "AGENTLESS_HOSTS": ",".join(f"{peer.address}:{peer.slots}" for peer in self.peers),
+            "AGENTLESS_HOSTS": ",".join(
+                f"[{peer.address}]:{peer.slots}" if ":" in peer.address else f"{peer.address}:{peer.slots}"
+                for peer in self.peers
+            ),
             "NODE_RANK": str(self.rank),
             "MASTER_ADDR": first.address,
             "MASTER_PORT": str(self.port),
             "WORLD_SIZE": str(sum(peer.slots for peer in self.peers)),
             "LOCAL_WORLD_SIZE": str(me.slots),
-            **({key: name for key, name in interfaces.items() if name} if me.interface else {}),
+            **({key: name for key, name in interfaces.items() if name} if me.interface and on_host else {}),
         }
 
 
@@ -99,7 +102,7 @@ def member_of(size: int, launcher: str | None, on_member_failure: str) -> Gang:
     if not 2 <= size <= MAX_GANG:
         raise UsageError(f"--nodes {size}: use 2 to {MAX_GANG}, or omit it for one task")
     if launcher not in (None, *get_args(Launcher)):
-        raise UsageError(f"--launcher {str(launcher)[:80]!r}: use torchrun, mpirun or none")
+        raise UsageError(f"--launcher {str(launcher)[:80]!r}: use torchrun or none")
     if on_member_failure not in get_args(OnMemberFailure):
         raise UsageError(f"--on-member-failure {str(on_member_failure)[:80]!r}: use stop or continue")
     return Gang(

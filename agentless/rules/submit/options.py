@@ -120,7 +120,10 @@ class Options(TypedDict, total=False):
     launcher: Annotated[
         str | None,
         Option(
-            WHERE, "How the command is started on the nodes of --nodes: torchrun, mpirun or none", "NAME", only="task"
+            WHERE,
+            "What starts the command on the nodes of --nodes: torchrun or none (default: none)",
+            "NAME",
+            only="task",
         ),
     ]
     policy: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.tasks.task_id import previous_try
@@ -42,6 +43,11 @@ def by_gang(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     return found
 
 
+def members_together(queue: Iterable[Task]) -> list[tuple[Task, ...]]:
+    """The tasks in their order, in which members of one gang that follow each other are one."""
+    return [tuple(unit) for _, unit in groupby(queue, key=lambda task: gang_key(task) or task.id)]
+
+
 def is_to_be_undone(task: Task, live: Mapping[str, Task]) -> bool:
     """Whether a member has a place, and others of its gang are back in the queue: what it has on its node goes."""
     gang = task.spec.gang
@@ -63,7 +69,7 @@ def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
     who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
     if isinstance(status, Ended):
         if status.state == "completed":
-            return f"{who} has completed" if gang.launcher == "mpirun" and gang.rank == 0 else None
+            return None
         return (
             f"{who} {_ENDS[status.state].format(status.exit_code, status.reason)}"
             if status.container
