@@ -18,6 +18,9 @@ from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
+from agentless.controller.gangs.ends import GangEnds
+from agentless.controller.gangs.members import MemberNodes
+from agentless.controller.gangs.starts import Starts
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
@@ -214,11 +217,13 @@ class Controller:
         )  # fmt: skip
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
-        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
+        members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
+        self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
+        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.starts, bus)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
         self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, self.dependencies, clock)
         admission = Admission(nodes, ledger, self.dependencies, self.expected_outputs, clock)
-        answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
+        answers = Answers(self.starts, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
 
     def _build_commands(self, state: Path) -> None:
@@ -228,6 +233,7 @@ class Controller:
         )  # fmt: skip
         logs, containers = LogStore(state / "logs"), Containers(nodes, ledger, lookup)
         self.stops = Stops(containers, nodes, ledger, lookup, bus, clock)
+        self.gang_ends = GangEnds(ledger, self.stops, bus)
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.dependencies, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
@@ -273,6 +279,7 @@ class Controller:
             PeriodicJob("uploads", self.uploads.tick),
             PeriodicJob("idle GPUs", self.idle.tick),
             PeriodicJob("VPS", self.upkeep.tick),
+            PeriodicJob("gangs", self.gang_ends.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
@@ -293,6 +300,8 @@ class Controller:
         await _closed("timer", self.deadlines.close)
         await _closed("dependencies", self.dependencies.close)
         await _closed("queue", self.scheduler.close)
+        await _closed("gangs", self.starts.close)
+        await _closed("ends of gangs", self.gang_ends.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)

@@ -42,6 +42,7 @@ def variables(
         "AGENTLESS_NODE": placement.node,
         "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
         **folders(spec, node),
+        **(spec.gang.variables(on_host=spec.network == "host") if spec.gang else {}),
         **{name: value for name, value in spec.env.items() if not name.startswith(tuple(reserved))},
     }
 

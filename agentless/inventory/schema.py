@@ -85,6 +85,12 @@ def _host(text: str) -> str:
     raise ValueError(f"user and port have their own keys; use {keys}")
 
 
+def _fabric(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,63}(/[A-Za-z0-9_.-]{1,63}){0,7}", text):
+        raise ValueError("use names separated by /, like pod1/leaf2")
+    return text
+
+
 def _other_address(text: str) -> str:
     if not parse_login(text) or "@" in text:
         raise ValueError("must be a host name, an address or an alias of ~/.ssh/config, with :PORT if it has one")
@@ -398,6 +404,16 @@ class Node(_Keys):
         default=None,
         description="More addresses of the machine, for other networks, like [gpu1-vpn, 192.0.2.7:2222]. "
         "The first that answers with the host key of host is used.",
+    )
+    fabric: Annotated[str, AfterValidator(_fabric)] | None = Field(
+        default=None,
+        description="Where the node is in the network between nodes, from the outside in, like pod1/leaf2. A task with "
+        "--nodes gets nodes that are near each other.",
+    )
+    fabric_address: Annotated[str, AfterValidator(_host)] | None = Field(
+        default=None,
+        description="Address by which other nodes reach this one, for tasks with --nodes. Default: the one at which "
+        "SSH reaches the node.",
     )
 
 

@@ -32,6 +32,16 @@ class OutputView:
 
 
 @dataclass(frozen=True, slots=True)
+class GangView:
+    """The gang of a task: `members` are the ids of their first tries by rank. The first one names the gang."""
+
+    id: str
+    rank: int
+    size: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task. `gpus` are the numbers at placement, `gpu_uuids` those it holds; `cores` and `memory_bytes` are limits.
 
@@ -44,8 +54,8 @@ class TaskView:
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
-    `vps` for one that stays. `ports` are those that a client forwards.
-    It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
+    `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one
+    node. It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
     """
 
     id: str
@@ -91,6 +101,7 @@ class TaskView:
     ports: tuple[Port, ...] = ()
     requires: tuple[Requirement, ...] = ()
     waits_for: tuple[Requirement, ...] = ()
+    gang: GangView | None = None
 
 
 @dataclass(frozen=True, slots=True)

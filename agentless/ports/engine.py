@@ -172,6 +172,9 @@ class ContainerEngine(Engine, Protocol):
     def reap(self, container: str) -> Command:
         """Remove a container that was never started, unless it has been meanwhile."""
 
+    def undo(self, launch: Launch, *, force: bool = False) -> Command:
+        """Remove what this launch has created and not started; with `force`, also if it was started."""
+
 
 class HostEngine(Engine, Protocol):
     """An engine for tasks without a container. Its changes come in one stream with those of the container engine."""

@@ -23,6 +23,7 @@ JOBS = (
     "uploads",
     "idle GPUs",
     "VPS",
+    "gangs",
     "samples",
     "usage",
     "metrics",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
 from agentless.model.tasks.task_event import (
@@ -25,6 +26,7 @@ from agentless.model.tasks.task_event import (
     Launched,
     LaunchFailed,
     LostContact,
+    Met,
     Moved,
     NotStarted,
     Queued,
@@ -53,6 +55,7 @@ EVENTS: dict[str, TaskEvent] = {
     "gave up": GaveUp("10m in the queue"),
     "moved": Moved(Rank((), 1)),
     "assigned": Assigned(placement()),
+    "met": Met(Gang(2)),
     "step": Step("pulling busybox"),
     "launched": Launched(CID),
     "launch failed": LaunchFailed("no such image"),
@@ -92,6 +95,7 @@ TABLE: dict[tuple[str, str], str] = (
         ("pending", "assigned"): "assigning",
         ("pending", "launch failed"): "failed",
         ("pending", "stop asked"): "cancelled",
+        ("assigning", "met"): "assigning",
         ("assigning", "step"): "assigning",
         ("assigning", "launched"): "running",
         ("assigning", "launch failed"): "failed",

@@ -247,6 +247,7 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "owner": values,
     "image": values,
     "image_id": st.none(),
+    "held": st.just(False),
 }
 TRIALS_OVER = {
     **dict.fromkeys(("key", "mark_format", "name_format", "image_key"), values),
@@ -335,6 +336,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "docker-undo.sh.j2": {
+        **ENGINE,
+        "lock_wait": st.just(60),
+        "name": values.filter(bool),
+        "signature": SIGNATURES,
+        "force": st.booleans(),
+    },
+    "gang-look.sh.j2": {"first": st.just(29500)},
     "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "image-drop.sh.j2": {"file": values},
     "image-forget.sh.j2": {"docker": lists, "label": values},
@@ -549,7 +558,9 @@ WORDS |= {
     ),
     "podman-run.j2": ({key: way for key, way in WORDS["docker-run.j2"][0].items() if key != "cgroup_parent"}, _create),
 }  # fmt: skip
-SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("begin", "clear", "reap", "shell")}
+SCRIPTS |= {
+    f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("begin", "clear", "reap", "shell", "undo")
+}
 SCRIPTS |= {
     "host-facts.sh.j2": {"gpus": values, "cards": values},
     "host-load.sh.j2": {"root": values, "disk_every": st.integers(1, 99)},

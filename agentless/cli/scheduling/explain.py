@@ -24,7 +24,7 @@ from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.task_request import Outside, task_request
 
 _NEEDS = (
-    "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
+    "gang", "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
     "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
 )  # fmt: skip
 """The options of a submit that decide where and when a task starts."""

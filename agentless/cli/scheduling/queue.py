@@ -12,6 +12,7 @@ from agentless.cli.client import client
 from agentless.cli.formats import TASKS, Kind, Output
 from agentless.cli.output import print_json, print_line
 from agentless.cli.table import Column
+from agentless.cli.tasks.gang import one_of_each
 from agentless.client.words import command_line, date, starts, where, why
 
 
@@ -41,6 +42,7 @@ def queue(
         style.show(client(context).get("/v1/shares"), _SHARE_COLUMNS, "No recent GPU use, no pending tasks")
     else:
         found = client(context).get("/v1/queue")
+        found = one_of_each(found) if style.is_table else found
         style.show(found, _columns_for(found), "Queue empty")
 
 
@@ -76,6 +78,11 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
         print_line(f"{found['id']}  number {found['position']} in the queue")
 
 
+def _request(task: dict[str, Any]) -> str:
+    gang = task.get("gang")
+    return f"{where(task)} on {gang['size']} nodes" if gang else where(task)
+
+
 def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
     mine, alike = all(task["mine"] for task in found), not any(task["priority"] for task in found)
     return [
@@ -83,7 +90,7 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("ID", lambda task: task["id"]),
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
-        Column("REQUEST", where),
+        Column("REQUEST", _request),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
         Column("STARTS", lambda task: starts(task) or "unknown"),
         Column("BATCH", lambda task: task["batch"], wide=True),

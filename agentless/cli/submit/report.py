@@ -15,8 +15,9 @@ from agentless.cli.output import is_quiet, print_end, print_json, print_line, pr
 from agentless.cli.submit.steps import showing
 from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
 from agentless.cli.tasks.exit_code import own_code, worst
+from agentless.cli.tasks.gang import members_of
 from agentless.cli.tasks.interrupted import saying_what_stays
-from agentless.cli.tasks.logs import copy_log
+from agentless.cli.tasks.logs import copy_log, copy_logs
 from agentless.client.client import Client
 from agentless.client.words import WAITING, local, ports, unix_time
 from agentless.errors import AgentlessError
@@ -41,9 +42,11 @@ def report(
 
     3 and 4 mean that a task was not started. A task whose node did not answer may run, and counts as started.
     """
-    _complain_of(asked, starts)
     if dry_run:
+        _complain_of(asked, starts[:: asked.spec.gang_size])
         return _print_scripts(asked, starts)
+    starts = starts[:: asked.spec.gang_size]  # the first member stands for its gang
+    _complain_of(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
     # A short task may have ended already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
@@ -72,7 +75,7 @@ def report(
 def _complain_of(asked: TaskRequest, starts: list[dict[str, Any]]) -> None:
     """Print what went wrong, and for which tasks: the ids of those that failed, the values of those refused."""
     which: dict[str, list[str]] = {}
-    combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
+    combinations = [each for each in asked.sweep for _ in range(asked.count // asked.spec.gang_size)]
     for each, start in zip(combinations, starts, strict=False):  # an answer of another make may have fewer
         # A line that begins with a blank belongs to the one before.
         for message in filter(None, re.split(r"\n(?! )", start["message"])):
@@ -112,7 +115,7 @@ class _Output:
 
 def _print_scripts(asked: TaskRequest, starts: list[dict[str, Any]]) -> int:
     """Print the script for each node; of a sweep one script, and the other commands."""
-    commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
+    commands = [each.argv for each in asked.sweep for _ in range(asked.count)]
     printed = False
     for command, start in zip(commands, starts, strict=True):
         if start["script"] is None:
@@ -158,7 +161,10 @@ def _follow(served: Client, task_id: str) -> None:
     """Show the output until the task ends. If that fails, the task goes on, and so does this command."""
     sys.stdout.flush()
     try:
-        copy_log(served, task_id, {"follow": True}, patient=True)
+        if ranks := members_of(served, task_id):
+            copy_logs(served, ranks, {"follow": True})
+        else:
+            copy_log(served, task_id, {"follow": True}, patient=True)
     except AgentlessError as error:
         complain(f"Cannot show the output of task {task_id}, still waiting for its end: {error}")
 
@@ -195,6 +201,8 @@ def _state(task: dict[str, Any]) -> str:
         return f"blocked: {task['reason']}"
     if task["state"] == "scheduled":
         return f"scheduled for {local(task['scheduled_for'])}"
+    if gang := task.get("gang"):
+        return f"{'running' if task['container'] else 'starting'} on {gang['size']} nodes"
     gpus = "GPU " + ", ".join(map(str, task["gpus"])) if task["gpus"] else "no GPU"
     return f"{'running' if task['container'] else 'starting'} on {task['node']}, {gpus}"
 

@@ -96,7 +96,7 @@ def submit(
     check_targets(context, all_targets)
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     asked = task_request(command_of(context), all_targets, options, outside)
-    if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
+    if follow and (asked.count > asked.spec.gang_size or len(asked.sweep) > 1):
         raise UsageError("--follow works with one task only; use --wait, then agentless logs -f --batch TASK")
     return show(context, client(context), asked, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
 

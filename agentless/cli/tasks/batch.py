@@ -14,6 +14,7 @@ from agentless.cli.arguments import path_words
 from agentless.cli.output import say
 from agentless.cli.progress import progress
 from agentless.cli.table import Column, show
+from agentless.cli.tasks.gang import one_of_each
 from agentless.client.client import Client, has_coming_outputs
 from agentless.client.words import ran, state, where, why
 from agentless.errors import UsageError
@@ -48,7 +49,8 @@ def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: 
     if batch is None:
         return tasks or []
     # Without the number of a try, since another one may run by now.
-    return [first_try(task["id"]) for task in members(served, batch) if not live or task["ended_at"] is None]
+    found = one_of_each(members(served, batch))
+    return [first_try(task["id"]) for task in found if not live or task["ended_at"] is None]
 
 
 def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:

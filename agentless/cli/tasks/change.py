@@ -59,7 +59,8 @@ def retry(
     else:
         from agentless.model.tasks.task import FAILED
 
-        wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
+        failed_tasks = [task for task in members(served, batch) if task["state"] in FAILED]
+        wanted = list(dict.fromkeys(first_try((task.get("gang") or task)["id"]) for task in failed_tasks))
         if not wanted:
             say("No failed tasks in the batch")
             return 0

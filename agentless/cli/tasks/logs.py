@@ -15,6 +15,7 @@ from agentless.cli.arguments import TaskArguments, moment
 from agentless.cli.client import client
 from agentless.cli.output import say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
+from agentless.cli.tasks.gang import RankOption, members_of, with_rank
 from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.client.client import Client
 from agentless.client.words import WAITING
@@ -31,6 +32,7 @@ def logs(
     context: typer.Context,
     tasks: TaskArguments = None,
     batch: BatchOption = None,
+    rank: RankOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the task ends")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Show the last N lines")] = None,
     since: Annotated[
@@ -44,7 +46,8 @@ def logs(
 ) -> int:
     """Show the output of tasks.
 
-    With several tasks, each line begins with the id of its task; in a batch, with the parameters of its task.
+    With several tasks, each line begins with the id of its task; in a batch, with the parameters of its task; of a
+    task on several nodes, with the rank of the node.
 
     agentless logs -f 4k7q
     agentless logs --batch 4k7q --tail 5
@@ -59,13 +62,16 @@ def logs(
     served = client(context)
     if batch is not None and not tasks:
         labels = {first_try(task["id"]): _label(task) for task in members(served, batch)}
-        return _copy_logs(served, labels, query, streams)
+        return copy_logs(served, labels, query, streams)
     wanted = chosen(served, tasks, batch)
     if len(wanted) > 1:
-        return _copy_logs(served, {task: task for task in wanted}, query, streams)
+        return copy_logs(served, {task: task for task in wanted}, query, streams)
+    wanted = [with_rank(served, wanted[0], rank)]
     with saying_what_stays(served, wanted[0]) if follow else contextlib.nullcontext():
         if follow and sys.stderr.isatty():
             _say_that_it_waits(served, wanted[0])
+        if rank is None and (ranks := members_of(served, wanted[0])):
+            return copy_logs(served, ranks, query, streams)
         copy_log(served, wanted[0], query, streams)
     return 0
 
@@ -99,7 +105,9 @@ def _frames(
     return served.followed(path, patient=patient, **part) if query.get("follow") else served.frames(path, **part)
 
 
-def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
+def copy_logs(
+    served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int] = (1, 2)
+) -> int:
     """Copy several logs at the same time, line by line."""
     from concurrent.futures import ThreadPoolExecutor
 

@@ -112,6 +112,7 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
     mine = all(task["mine"] for task in found)
     return [
         Column("ID", lambda task: task["id"]),
+        Column("RANK", lambda task: f"{task['gang']['rank']}/{task['gang']['size']}" if task.get("gang") else ""),
         Column("STATE", state),
         Column("WHERE", where),
         Column("TIME", ran, right=True),

@@ -10,6 +10,7 @@ import typer
 from agentless.cli.arguments import TaskArgument
 from agentless.cli.client import client
 from agentless.cli.command import WithCommand, WithOptionalCommand, command_of
+from agentless.cli.tasks.gang import RankOption, with_rank
 from agentless.client.http import RequestFailed
 from agentless.client.terminal import TerminalSession, raw, standard
 from agentless.errors import AgentlessError, NoAnswer, UsageError
@@ -27,7 +28,7 @@ class _Exec(WithCommand):
     allow_interspersed_args = False
 
 
-def shell(context: typer.Context, task: TaskArgument) -> int:
+def shell(context: typer.Context, task: TaskArgument, rank: RankOption = None) -> int:
     """Open a shell in the container of a running task.
 
     Runs a command instead if you write one after --, as agentless exec does, and returns its exit code. Uses a
@@ -37,7 +38,7 @@ def shell(context: typer.Context, task: TaskArgument) -> int:
     agentless shell train -- nvidia-smi
     agentless exec train nvidia-smi
     """
-    return _run_in(context, task, command_of(context))
+    return _run_in(context, with_rank(client(context), task, rank), command_of(context))
 
 
 def execute(

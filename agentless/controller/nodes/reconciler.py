@@ -17,6 +17,7 @@ from agentless.model.tasks.task import Assigning, Lost, Running, Task
 from agentless.model.tasks.task_event import Exited, LostContact, Restarted, TaskEvent, Vanished
 from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
+from agentless.rules.tasks.gangs import is_to_be_undone
 from agentless.rules.tasks.identity import is_adoptable
 from agentless.rules.tasks.reconcile import container_of, reconcile
 
@@ -119,6 +120,9 @@ class Reconciler:
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
     def _reconcile(self, task: Task, container: Container | None, seen: ContainersSeen | None = None) -> None:
+        if is_to_be_undone(task, self._tasks.live):
+            self._bus.emit(LaunchWanted(task))
+            return
         booted, record = (seen.booted_at, seen.record) if seen else (None, NodeRecord())
         for event in reconcile(task, container, self._clock.now(), booted, record):
             task = self._ledger.apply(task.id, event, _cause(task.node or "", event))

@@ -27,6 +27,7 @@ from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
+from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, members_together, would_be_members
 from agentless.rules.views.publish import timestamp
 
 EXPLAINED = 20
@@ -112,7 +113,8 @@ class Queue:
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
-            self._positions = {waiting.id: number for number, waiting in enumerate(self.waiting(), 1)}
+            units = enumerate(members_together(self.waiting()), 1)
+            self._positions = {waiting.id: number for number, unit in units for waiting in unit}
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
@@ -121,7 +123,7 @@ class Queue:
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
-            found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
+            found = self._held_back(task) or self._brief(task, self._seen)
             fits = (
                 "free resources are promised to tasks ahead of it"
                 if position > 1 or self._tasks.waiters
@@ -150,11 +152,13 @@ class Queue:
             return ExplainView(task.id, f"{words}; to see its output, run: agentless logs {task.id}", None, (), {})
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}, not pending", None, (), {})
-        cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
-        position = self.outlook(task).position
+        cluster = self._nodes.cluster()
+        mates = self._mates(task)
+        task = next((each for each in mates if brief(cluster, each.spec, each.owner)), mates[0])
+        promise, position = self.plan.promises.get(task.id), self.outlook(mates[0]).position
         held_back = self._held_back(task)
-        coming = when(promise, cluster, task.spec, held_back=bool(held_back))
-        summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
+        coming = when(promise, cluster, task.spec, held_back=bool(held_back), where=self._where(mates, self.plan))
+        summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
         if held_back:
@@ -162,20 +166,24 @@ class Queue:
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
         return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
 
-    def what_if(self, spec: TaskSpec, owner: str) -> ExplainView:
-        """What would happen to a task if it were submitted now."""
+    def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
+        """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         now, cluster = self._clock.now(), self._nodes.cluster()
-        task = Task("", spec, "", owner, now)
-        if never(cluster, spec, task.owner):
-            return explanation(cluster, task, f"no node can run {asked(spec)}", None, Ahead())
-        if isinstance(refusal(cluster, spec, task.owner), Unreachable):
-            words = f"{spec.needs} would be refused: cannot reach any matching node"
-            return explanation(cluster, task, words, None, Ahead())
-        found = self.look([task])
-        if placement := found.starts.get(task.id):
-            return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
-        place, promise = self.waiting(task).index(task) + 1, found.promises.get(task.id)
-        summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster, spec)}"
+        mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
+        for task in mates:
+            if never(cluster, task.spec, owner):
+                return explanation(cluster, task, f"no node can run {asked(task.spec)}", None, Ahead())
+            if isinstance(refusal(cluster, task.spec, owner), Unreachable):
+                words = f"{task.spec.needs} would be refused: cannot reach any matching node"
+                return explanation(cluster, task, words, None, Ahead())
+        found = self.look(mates)
+        task = next((each for each in mates if brief(cluster, each.spec, owner)), mates[0])
+        if all(each.id in found.starts for each in mates):
+            words = " and ".join(str(found.starts[each.id]) for each in mates)
+            return ExplainView("", f"{asked_together(mates)} would start now, on {words}", timestamp(now), (), {})
+        place, promise = self.waiting(*mates).index(task) + 1, found.promises.get(task.id)
+        coming = when(promise, cluster, task.spec, where=self._where(mates, found))
+        summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
         return explanation(cluster, task, summary, promise, self._ahead(task, found))
 
     def waiting(self, *others: Task) -> list[Task]:
@@ -184,12 +192,29 @@ class Queue:
 
     # ------------------------------------------------------------------ inside
 
+    @staticmethod
+    def _where(members: Sequence[Task], looked: Plan) -> str:
+        """The nodes that a gang is promised, in words."""
+        nodes = [promise.node for each in members if (promise := looked.promises.get(each.id))]
+        return f"{', '.join(nodes[:-1])} and {nodes[-1]}" if len(nodes) > 1 else "".join(nodes)
+
+    def _brief(self, task: Task, cluster: Cluster) -> str:
+        """The most relevant reason why a task, or any member of its gang, does not start now."""
+        reasons = (brief(cluster, each.spec, each.owner) for each in self._mates(task))
+        return next(filter(None, reasons), "")
+
+    def _mates(self, task: Task) -> list[Task]:
+        """The members of a task's gang that are live, by rank; of any other task itself."""
+        ids = task.spec.gang.of_try(task.id) if task.spec.gang else ()
+        return [self._tasks.live[each] for each in ids if each in self._tasks.live] or [task]
+
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """The tasks before it in the queue."""
         others = [] if task.id in self._tasks.live else [task]
         queue = order([*self._waiting(), *self._blocked(), *others], self._used)
-        before = queue[: [each.id for each in queue].index(task.id)]
-        promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
+        mates = task.spec.gang.of_try(task.id) if task.spec.gang else ()
+        before = [each for each in queue[: [each.id for each in queue].index(task.id)] if each.id not in mates]
+        promises = {key: promise for key, promise in looked.promises.items() if key in self._tasks.live}
         lengths = self._run_history.lengths([task]) if self.learn else {}
         return Ahead(before, promises, self._policies, lengths, tuple(self._tasks.live.values()))
 
@@ -234,7 +259,9 @@ class Queue:
         return self._tasks.live[last] if last else None
 
     def _waiting(self) -> list[Task]:
-        return [t for t in self._tasks.live.values() if isinstance(t.status, Pending) and not t.stop]
+        live = self._tasks.live
+        waiting = [t for t in live.values() if isinstance(t.status, Pending) and not t.stop]
+        return [t for t in waiting if not is_held_by_last_try(t, live)]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

@@ -7,18 +7,19 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
+from agentless.controller.gangs.starts import Starts
 from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
-from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, Moved
 from agentless.rules.scheduling.rank import ranks_after_move
+from agentless.rules.tasks.gangs import members_together
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a queue to which nothing has happened: GPU memory may be free by now."""
@@ -30,13 +31,13 @@ class Scheduler:
     """Assigns places to pending tasks, and has them launched."""
 
     def __init__(
-        self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, launcher: Launcher, bus: EventBus
+        self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, starts: Starts, bus: EventBus
     ) -> None:
         self._queue = queue
         self._nodes = nodes
         self._ledger = ledger
         self._lookup = lookup
-        self._launcher = launcher
+        self._starts = starts
         self._bus = bus
         self._work: asyncio.Task[None] | None = None
 
@@ -70,9 +71,13 @@ class Scheduler:
         """Move a pending task in the queue: to a position from 1 on, or next to another pending task."""
         if [position, before, after].count(None) != 2:
             raise UsageError("no position; specify a number from 1, --before TASK or --after TASK")
-        task, queue = self._waits(reference), self._queue.waiting()
+        units = members_together(self._queue.waiting())
+        first = {each.id: unit[0] for unit in units for each in unit}  # the members of a gang are moved as one
+        task, queue = self._waits(reference), [unit[0] for unit in units]
+        task = first.get(task.id, task)
         if position is None:
             other = self._waits(before or after or "")
+            other = first.get(other.id, other)
             if other.id == task.id:
                 raise UsageError(f"cannot move task {task.id} next to itself; specify another task")
             others = [waiting.id for waiting in queue if waiting.id != task.id]
@@ -111,7 +116,7 @@ class Scheduler:
         if starts:
             self._assign(starts, "its turn in the queue")
         for task in starts:
-            self._launcher.begin(task, self.elsewhere)
+            self._starts.begin(task, self.elsewhere)
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
         """Assign tasks to their places in one write; their launches count as in progress from here on."""

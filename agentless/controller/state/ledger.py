@@ -15,13 +15,15 @@ from agentless.controller.state.event_bus import EventBus, News, TaskChanged, Ta
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.task import Blocked, Ended, Task, Waiting
 from agentless.model.tasks.task_event import Adopted, Dated, Delayed, Queued, RequirementMet, StopAsked, TaskEvent
+from agentless.model.tasks.task_id import next_try
 from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.retry import another_try
+from agentless.rules.tasks.retry import another_try, fresh_try
 from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
@@ -155,10 +157,10 @@ class Ledger:
         else:
             self._keep(changes, now)
         for change, again in zip(changes, tries, strict=True):
-            if again:
-                self.tell(self._news(again, "retried", f"{change.new.id} is {change.new.state}", now), again.id)
+            for task in again:
+                self.tell(self._news(task, "retried", f"{change.new.id} is {change.new.state}", now), task.id)
             if again and change.new.live:
-                self.apply(change.new.id, StopAsked("kill"), f"retried as {again.id}")
+                self.apply(change.new.id, StopAsked("kill"), f"retried as {next_try(change.new.id)}")
         return [self.tasks.live.get(change.new.id, change.new) for change in changes]
 
     def _end(self, change: _Change, now: float) -> None:
@@ -197,20 +199,34 @@ class Ledger:
             if not isinstance(change.event, _QUIET):
                 self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
 
-    def _try_again(self, change: _Change, now: float) -> Task | None:
-        """Add the next try before the end of this one is on disk: a crash in between repeats this."""
+    def _try_again(self, change: _Change, now: float) -> list[Task]:
+        """Add the next try before the end of this one is on disk: a crash in between repeats this.
+
+        Of a gang, it is the next try of all members.
+        """
         found = another_try(change.old, change.new, now)
         if found is None:
-            return None
+            return []
         task, delay = found
-        fresh = not self.tasks.knows(task.id)
+        tries = [task] if task.spec.gang is None else self._next_of_gang(change.new, task.spec.gang, now)
+        fresh = [apply(each, delay, now) for each in tries if not self.tasks.knows(each.id)]
         if fresh:
-            task = apply(task, delay, now)
             with self.stores.writing("state"):
-                self.stores.state.save(task)
-            self.tasks.put(task)
-        self.stores.secrets.hand_on(change.new.id, task.id)
-        return task if fresh else None
+                self.stores.state.save(*fresh)
+            for each in fresh:
+                self.tasks.put(each)
+        if task.spec.gang:
+            values = self.stores.secrets.get(change.new.id)
+            for each in fresh:
+                self.stores.secrets.put(each.id, values)
+        else:
+            self.stores.secrets.hand_on(change.new.id, task.id)
+        return fresh
+
+    def _next_of_gang(self, ended: Task, gang: Gang, now: float) -> list[Task]:
+        """The next tries of all members; none if one of them was removed."""
+        known = [self.tasks.live.get(mate) or self.tasks.history.get(mate) for mate in gang.of_try(ended.id)]
+        return [fresh_try(mate, now) for mate in known if mate] if all(known) else []
 
     def adopt(self, task: Task, cause: str) -> None:
         """Add a task that was found in a container's labels."""

@@ -91,6 +91,14 @@ class Lookup:
             raise NotFound(f"task {task_id} no longer exists")
         return found
 
+    def gang(self, task: Task) -> list[Task]:
+        """The members of a task's gang that are known here, in the same try and by rank; of any other task itself."""
+        gang = task.spec.gang
+        if gang is None or not self._tasks.knows(task.id):
+            return [task]
+        found = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in gang.of_try(task.id)]
+        return [each for each in found if each and each.spec.gang and each.spec.gang.members == gang.members]
+
     def find(self, reference: str) -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
 
@@ -98,6 +106,8 @@ class Lookup:
         none of them. A retried task is found as its last try, unless the number of a try is given: `…-1` is the first.
         """
         task, *others = self._found(reference)
+        if others and {each.id for each in self.gang(task)} >= {task.id, *(each.id for each in others)}:
+            [task, *others] = self.gang(task)[:1]
         if others:
             ids = sorted({first_try(each.id) for each in (task, *others)})
             raise NotFound(

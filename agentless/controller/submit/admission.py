@@ -21,6 +21,7 @@ from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.explain.waits import waits_for
 from agentless.rules.scheduling.plan import amounts_of
 from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.tasks.gangs import by_gang
 
 _Why = TypeVar("_Why")
 
@@ -47,7 +48,7 @@ class Admission:
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: Caller
     ) -> list[AgentlessError | None]:
         """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not."""
-        refused = self._refused(tasks, placements)
+        refused = _of_whole_gangs(tasks, self._refused(tasks, placements))
         kept = [task for task in tasks if not refused.get(task.id)]
         blocked = self._dependencies.first(kept)
         events = [(task, blocked.get(task.id) or self._first(task, placements.get(task.id))) for task in kept]
@@ -113,7 +114,8 @@ class Admission:
         cluster, found, reasons = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
         for task in tasks:
             terms, is_blocked = replace(task.spec.terms, requires=()), task.id in blocked
-            alike = shape_of(task.spec, task.owner), amounts_of(task), terms, is_blocked
+            nodes = task.spec.gang.alike if task.spec.gang else 1
+            alike = shape_of(task.spec, task.owner), amounts_of(task), terms, is_blocked, nodes
             if alike not in found:
                 found[alike] = why(cluster, task, is_blocked)
             reasons[task.id] = found[alike]
@@ -136,6 +138,17 @@ class Admission:
             return None
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
+
+
+def _of_whole_gangs(
+    tasks: Sequence[Task], refused: Mapping[str, AgentlessError | None]
+) -> dict[str, AgentlessError | None]:
+    """Who is refused: all members of a gang, if one is."""
+    found = dict(refused)
+    for members in by_gang(tasks).values():
+        if error := next(filter(None, (refused.get(task.id) for task in members)), None):
+            found |= {task.id: error for task in members}
+    return found
 
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:

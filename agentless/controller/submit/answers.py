@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from agentless.controller.gangs.starts import Starts
 from agentless.controller.scheduling.scheduler import Scheduler
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
-from agentless.controller.tasks.launcher import ANSWER_WITHIN, Launcher
+from agentless.controller.tasks.launcher import ANSWER_WITHIN
 from agentless.errors import AgentlessError, NoAnswer, Refused
 from agentless.model.tasks.task import Assigning, Ended, Lost, Task
 from agentless.model.view import StartView
@@ -27,14 +28,14 @@ class Answers:
 
     def __init__(
         self,
-        launcher: Launcher,
+        starts: Starts,
         scheduler: Scheduler,
         tasks: Tasks,
         lookup: Lookup,
         views: TaskViews,
         bus: EventBus,
     ) -> None:
-        self._launcher = launcher
+        self._starts = starts
         self._scheduler = scheduler
         self._tasks = tasks
         self._lookup = lookup
@@ -68,12 +69,12 @@ class Answers:
         """Launch a task, wait for the outcome, and answer."""
         target = str(task.spec.needs)
         try:
-            await self._launcher.first(task.id, self._scheduler.elsewhere)
+            await self._starts.first(task.id, self._scheduler.elsewhere)
         except Refused as error:
             if task.id not in self._tasks.live:
                 return StartView(target, None, error.exit_code, str(error))
         except NoAnswer as error:
-            await self._launcher.await_outcome(task.id)
+            await self._starts.await_outcome(task.id)
             now = self._tasks.live.get(task.id, task)
             if isinstance(now.status, (Assigning, Lost)):
                 words = f"task {task.id} may have started; when {now.node} is reachable, check with: agentless ps"

@@ -26,6 +26,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
+from agentless.rules.tasks.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
 
@@ -145,4 +146,4 @@ class TaskBuilder:
             batch = tasks[0].id if tasks else self._last_id
             whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
             tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
-        return self._dependencies.resolved(tasks, each=request.each)
+        return self._dependencies.resolved(named_members(tasks), each=request.each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
@@ -11,7 +12,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import Refused
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import FAILED, Task
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import ScriptView
 from agentless.rules.nodes.cgroup_limits import why_lacking
@@ -62,17 +63,27 @@ class TaskCommands:
     async def wait(self, reference: str, within: float | None = None) -> Task:
         """Wait until a task has ended and its outputs are here or cannot come, at most `within` seconds.
 
-        Returns the task; of a retried one the last try.
+        Returns the task; of a retried one the last try. Of a gang all members are waited for, and the one is returned
+        that has failed, if one has.
         """
         task = self._lookup.find(reference).id
         wanted = partial(self._lookup.find, reference if reference == numbered(task) else first_try(task))
-        await self._bus.until(lambda: not wanted().live and not self._outputs.coming(wanted()), within)
-        return wanted()
+
+        def is_over() -> bool:
+            return not any(each.live or self._outputs.coming(each) for each in self._lookup.gang(wanted()))
+
+        await self._bus.until(is_over, within)
+        mates = self._lookup.gang(wanted())
+        return next((each for each in mates if each.state in FAILED and len(mates) > 1), wanted())
 
     # ------------------------------------------------------------------ inside
 
     async def _toggle(self, reference: str, wanted: str, verb: str) -> Task:
         task = self._lookup.find(reference)
+        await asyncio.gather(*(self._do(each, wanted, verb) for each in self._lookup.gang(task)))
+        return self._lookup.task(task.id)
+
+    async def _do(self, task: Task, wanted: str, verb: str) -> None:
         if task.state != wanted:
             raise Refused(f"task {task.id} is {task.state}: only a {wanted} task can be {verb}d")
         link = self._nodes.link_of(task)
@@ -81,4 +92,3 @@ class TaskCommands:
             raise Refused(why_lacking(link.node, "freezer"))
         command = runtime.pause if verb == "pause" else runtime.resume
         await self._containers.do(link, task, command(task.container_ref))
-        return self._lookup.task(task.id)

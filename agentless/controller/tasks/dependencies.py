@@ -89,6 +89,9 @@ class Dependencies:
                 if earlier := EARLIER.fullmatch(wanted.on):
                     requires[replace(wanted, on=_earlier(tasks, number, int(earlier[1])))] = None
                     continue
+                if gang := None if wanted.batch else self._gang(wanted):
+                    requires[gang] = None
+                    continue
                 if wanted not in known:
                     known[wanted] = self._members(wanted.on) if wanted.batch else (self._single(wanted.on),)
                 requires[_resolved(wanted, known[wanted], number if each else None, len(tasks))] = None
@@ -136,6 +139,18 @@ class Dependencies:
             return same or self._prerequisites.standing(requirement)
 
         return first_event(task, task.spec.terms.requires, standing, self._clock.now())
+
+    def _gang(self, wanted: Requirement) -> Requirement | None:
+        """The requirement for a whole gang, if one of its members is named."""
+        task = self._lookup.find(wanted.on)
+        if task.spec.gang is None:
+            return None
+        batch, *members = self._members(task.batch)
+        if len(members) != task.spec.gang.size:
+            raise UsageError(
+                f"task {task.id} is a member of one of several gangs of a batch; use --after-batch {batch}"
+            )
+        return Requirement(batch, wanted.state, batch=True, members=len(members))
 
     def _single(self, reference: str) -> str:
         """The id of the first try of a task."""

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from agentless.controller.nodes.node_link import NodeLink
@@ -93,6 +94,35 @@ class Launcher:
         if not is_settled():
             look.cancel()
 
+    async def place(self, task: Task, *, held: bool = False) -> tuple[NodeLink, str]:
+        """Start a task on its node, or only create its container if it is `held`; gives its id. Raises what went wrong.
+
+        The image is pulled first if the node lacks it.
+        """
+        link = self._nodes.link(task.node or "")
+        try:
+            if task.spec.pull == "always" and (held or not task.spec.gang):
+                await self._preparation.pull(link, task, missing=False)
+            try:
+                container = await self._try(link, task, held=held)
+            except FilesMissing:
+                self._preparation.forget_files(link)
+                container = await self._try(link, task, held=held)
+            except ImageMissing:
+                await self._preparation.provide(link, task)
+                container = await self._try(link, task, held=held)
+        except NodeBroken as error:
+            link.breakdowns.failed(task, error)
+            raise
+        if not held:
+            link.breakdowns.succeeded(task)
+        return link, container
+
+    def is_unfit_everywhere(self, task: Task) -> bool:
+        """Whether only the node that cannot start the task could ever run it."""
+        rest = task.spec.without(task.node or "")
+        return never(self._nodes.cluster(), rest, task.owner) is not None
+
     # ------------------------------------------------------------------ inside
 
     async def _first(self, task_id: str, elsewhere: Elsewhere) -> None:
@@ -155,24 +185,10 @@ class Launcher:
             return
         self._tasks.launching.add(task_id)
         try:
-            link = self._nodes.link(task.node or "")
-            if task.spec.pull == "always":
-                await self._preparation.pull(link, task, missing=False)
-            try:
-                container = await self._try(link, task)
-            except FilesMissing:
-                self._preparation.forget_files(link)
-                container = await self._try(link, task)
-            except ImageMissing:
-                await self._preparation.provide(link, task)
-                container = await self._try(link, task)
-            link.breakdowns.succeeded(task)
+            link, container = await self.place(task)
             await self._answered(link, task, container)
-        except NodeBroken as error:
-            link.breakdowns.failed(task, error)
-            raise
         except NodeUnfit as error:
-            if self._is_unfit_everywhere(task):
+            if self.is_unfit_everywhere(task):
                 self._apply_if_live(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
             else:
                 raise
@@ -181,11 +197,6 @@ class Launcher:
         finally:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
-
-    def _is_unfit_everywhere(self, task: Task) -> bool:
-        """Whether only the node that cannot start the task could ever run it."""
-        rest = task.spec.without(task.node or "")
-        return never(self._nodes.cluster(), rest, task.owner) is not None
 
     async def _answered(self, link: NodeLink, task: Task, container: str) -> None:
         program = link.runtime_of(task).program
@@ -199,12 +210,13 @@ class Launcher:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 
-    async def _try(self, link: NodeLink, task: Task) -> str:
+    async def _try(self, link: NodeLink, task: Task, *, held: bool) -> str:
         if task.placement is None:
             raise AssertionError("a task needs a placement before its launch")
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
         launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
+        launch = replace(launch, held=held)
         try:
             return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))
         except Unseen:
@@ -216,7 +228,7 @@ class Launcher:
     def _wanted(self, wanted: LaunchWanted) -> None:
         """Launch a task again; under the lock of the node, the name of its container shows whether it was started."""
         task = wanted.task
-        if task.id not in self._tasks.launching:
+        if task.spec.gang is None and task.id not in self._tasks.launching:
             self._tasks.launching.add(task.id)
             self._spawn(self._again(task.id))
 

@@ -41,6 +41,8 @@ class Removal:
     async def remove(self, reference: str, *, by: Caller, force: bool = False, vps: bool = False) -> TaskView:
         """Remove an ended task with its container and log, and all tries unless the number of one is given.
 
+        With one member of a gang all are removed.
+
         `force` kills a live one first.
         """
         task = self._lookup.find(reference)
@@ -48,7 +50,9 @@ class Removal:
             raise Refused(
                 f"task {task.id} is a VPS; to remove it with its files, run: agentless vps rm {task.spec.name}"
             )
-        tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
+        of_all, mates = reference != numbered(task.id), self._lookup.gang(task)
+        mates = [*(each for each in mates if each.id != task.id), task]
+        tries = [each for mate in mates for each in ([*self._earlier(mate), mate] if of_all else [mate])]
         if late := next((each for each in tries if self._outputs.open(each) and not force), None):
             raise Refused(
                 f"outputs of task {late.id} are not copied yet; to wait for them, run: agentless wait {late.id}; "

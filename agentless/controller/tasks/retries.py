@@ -28,8 +28,30 @@ class Retries:
         self._clock = clock
 
     def retry(self, reference: str, *, by: Caller) -> Task:
-        """Add the next try of an ended task, whatever its terms say about retries."""
+        """Add the next try of an ended task, or gang, whatever its terms say about retries."""
         task = self._lookup.find(reference)
+        mates = self._lookup.gang(task)
+        if len(mates) < task.spec.gang_size:
+            raise Refused(
+                f"task {task.id} ran on {task.spec.gang_size} nodes, and some of it was removed; submit it again"
+            )
+        for each in mates:
+            self._check(each)
+        tries = [fresh_try(each, self._clock.now()) for each in mates]
+        try:
+            self._uploads.check(tries)
+        except Refused as error:
+            raise Refused(f"cannot retry task {task.id}: {error}") from None
+        ran = task.placement is not None
+        added = self._ledger.add_all(
+            [(each, self._dependencies.again(each, ran=ran)) for each in tries], f"agentless retry, by {by}"
+        )
+        return next(each for each in added if each.id == next_try(task.id))
+
+    # ------------------------------------------------------------------ inside
+
+    def _check(self, task: Task) -> None:
+        """Raise Refused if a task cannot be tried again."""
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only ended tasks can be retried")
         if task.spec.traits.comes_back:
@@ -42,10 +64,3 @@ class Retries:
             raise Refused(f"task {task.id} was already retried as {later}; run: agentless retry {later}")
         if task.spec.secret_env:
             raise Refused(f"the secrets of task {task.id} have been deleted; submit the task again")
-        again = fresh_try(task, self._clock.now())
-        try:
-            self._uploads.check([again])
-        except Refused as error:
-            raise Refused(f"cannot retry task {task.id}: {error}") from None
-        event = self._dependencies.again(again, ran=task.placement is not None)
-        return self._ledger.add(again, event, f"agentless retry, by {by}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
@@ -43,8 +44,17 @@ class Stops:
         self._stopping: Counter[str] = Counter()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None, *, by: Caller) -> Task:
-        """Stop a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
-        return await self.ask(self._lookup.find(reference), how, grace, by=by)
+        """Stop a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once.
+
+        With one member of a gang all are stopped.
+        """
+        task = self._lookup.find(reference)
+        results = await asyncio.gather(
+            *(self.ask(each, how, grace, by=by) for each in self._lookup.gang(task)), return_exceptions=True
+        )
+        if failed := next((each for each in results if isinstance(each, BaseException)), None):
+            raise failed
+        return next(each for each in results if isinstance(each, Task) and each.id == task.id)
 
     async def ask(self, task: Task, how: StopKind, grace: float | None = None, *, by: Caller) -> Task:
         """Stop this task, likewise."""

@@ -46,6 +46,7 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
+from agentless.rules.tasks.launchers import launched_command
 from agentless.rules.tasks.settings import with_settings
 
 _ID = "{{.Id}}"
@@ -311,6 +312,7 @@ class DockerEngine:
             "sharing": spec.needs.sharing,
             "volumes": [volume.name for volume in spec.volumes],
             "owner": task.owner,
+            "held": wanted.held,
             "image": spec.image,
             "image_id": wanted.image_id or spec.image_id,
         }
@@ -322,7 +324,7 @@ class DockerEngine:
         reserved = self._vendors.reserved(self._dialect.name)
         # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
         idle = () if spec.command or spec.traits.needs_command else ("sh",)
-        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else spec.command
+        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else launched_command(spec)
         create = self._commands.argv(
             "docker-run.j2",
             docker=list(docker),
@@ -472,6 +474,23 @@ class DockerEngine:
             lock_wait=launch_script.LOCK_WAIT,
             format=self._dialect.formats.state,
             container=container,
+        )
+
+    def undo(self, launch: Launch, *, force: bool = False) -> Command:
+        """Under the launch lock, remove what this launch has created; with `force`, also if it was started."""
+        task, placement = launch.task, launch.placement
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        return self._commands.script(
+            "docker-undo.sh.j2",
+            docker=self._commands.locked,
+            lock_wait=launch_script.LOCK_WAIT,
+            timeout=launch_script.WITHIN,
+            name=self._dialect.container_name(task, placement),
+            signature=labels[SIGNATURE],
+            format=self._dialect.formats.live,
+            state_format=self._dialect.formats.state,
+            clear=self._dialect.template("docker-clear.sh.j2"),
+            force=force,
         )
 
     def check(self, result: Result) -> None:

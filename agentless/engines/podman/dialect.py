@@ -180,6 +180,7 @@ PODMAN = Dialect(
         "docker-rm.j2": "podman-rm.j2",
         "docker-run.j2": "podman-run.j2",
         "docker-shell.sh.j2": "podman-shell.sh.j2",
+        "docker-undo.sh.j2": "podman-undo.sh.j2",
         "docker-volume-sizes.j2": "podman-volume-sizes.sh.j2",
     },
 )

@@ -64,7 +64,8 @@ class NodeConfig:
     `cuda` is the folder of CUDA for tasks without a container, None: whichever the node has.
     `addresses` are those besides `host`, as in `address:` of the inventory. `foreign` says which processes of others
     keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
-    `unconfined` are the vendors of GPUs with which a container has no filter of system calls.
+    `unconfined` are the vendors of GPUs with which a container has no filter of system calls. `fabric` is the path of
+    the node in the network by which nodes reach each other, like `pod1/leaf2`, and `fabric_address` its address there.
     """
 
     name: str
@@ -91,6 +92,8 @@ class NodeConfig:
     foreign: ForeignPolicy = ForeignPolicy()
     assume_free: frozenset[str] = frozenset()
     unconfined: tuple[str, ...] = ()
+    fabric: str | None = None
+    fabric_address: str | None = None
 
     @property
     def has_podman(self) -> bool:

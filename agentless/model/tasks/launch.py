@@ -14,7 +14,8 @@ from agentless.model.tasks.task import Placement, Task
 class Launch:
     """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine.
 
-    `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env.
+    `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env. If `held`, its
+    container is created, which claims its GPUs, and not started.
     """
 
     task: Task
@@ -25,3 +26,4 @@ class Launch:
     engine: EngineFacts | None = None
     entrypoint: str | None = None
     image_id: str | None = None
+    held: bool = False

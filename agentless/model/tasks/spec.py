@@ -17,6 +17,7 @@ from agentless.model.images.snapshot import check_vps_name
 from agentless.model.nodes.device import PART_NUMBER
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
+from agentless.model.tasks.gang import Gang, check_gang
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.requirement import check_requirements
@@ -98,7 +99,7 @@ class TaskSpec:
     has names: values of secrets are never shown, stored or published.
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
-    `ports` are those that a client forwards while it shows the task.
+    `ports` are those that a client forwards while it shows the task. `gang` says which member of a gang it is.
     """
 
     command: tuple[str, ...]
@@ -131,6 +132,7 @@ class TaskSpec:
     ports: tuple[Port, ...] = ()
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False
+    gang: Gang | None = None
 
     @property
     def traits(self) -> Workload:
@@ -155,6 +157,15 @@ class TaskSpec:
         if others != needs.nodes and others:
             return replace(self, needs=replace(needs, nodes=others))
         return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
+
+    @property
+    def gang_size(self) -> int:
+        """How many tasks start with it, itself included."""
+        return self.gang.size if self.gang else 1
+
+    def unmet(self) -> TaskSpec:
+        """The same spec; of a gang's member, without how its members reach each other."""
+        return replace(self, gang=replace(self.gang, peers=(), port=None)) if self.gang and self.gang.peers else self
 
     @property
     def mounted_at(self) -> frozenset[str]:
@@ -203,11 +214,34 @@ def check_volume(name: str) -> str:
 def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
     """The spec for each target, with the needs of the target added; the spec itself if there is no target.
 
-    Raises UsageError if a target contradicts the spec.
+    Of a gang, it is the spec of each member. Raises UsageError if a target contradicts the spec.
     """
-    if not targets:
-        return (spec,)
-    return tuple(replace(spec, needs=joined(spec.needs, parse_target(text), text)) for text in targets)
+    found: tuple[TaskSpec, ...] = (spec,)
+    if targets:
+        found = tuple(replace(spec, needs=joined(spec.needs, parse_target(text), text)) for text in targets)
+    return found if spec.gang is None else _members(found, spec.gang)
+
+
+def _members(specs: tuple[TaskSpec, ...], gang: Gang) -> tuple[TaskSpec, ...]:
+    """The specs of the members of a gang, of one spec for all of them or of one for each."""
+    check_gang(gang)
+    if len(specs) not in (1, gang.size):
+        raise UsageError(
+            f"--nodes {gang.size} with {len(specs)} targets; give one target for each node, one for all, or none"
+        )
+    every = specs * (gang.size // len(specs))
+    named = [each.needs.node for each in every if each.needs.node]
+    if len(set(named)) < len(named):
+        node = max(named, key=named.count)
+        raise UsageError(f"--nodes {gang.size}: each member has a node of its own, and several are for {node} only")
+    needs = [each.needs for each in every]
+    return tuple(
+        replace(
+            each,
+            gang=Gang(gang.size, rank, (), gang.launcher, gang.on_member_failure, alike=needs.count(each.needs)),
+        )
+        for rank, each in enumerate(every)
+    )
 
 
 def without_zeros(spec: TaskSpec) -> TaskSpec:
@@ -252,6 +286,8 @@ def check_spec(spec: TaskSpec) -> None:
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)
+    if spec.gang is not None:
+        _check_gang(spec, spec.gang)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
         raise UsageError(
@@ -284,6 +320,18 @@ def _check_vps(spec: TaskSpec) -> None:
             raise UsageError(f"{option} {seconds:g}s: use a duration of a minute or more")
     if not 0 <= spec.terms.snapshot_on_stop <= MAX_SNAPSHOTS:
         raise UsageError(f"--snapshot-on-stop {spec.terms.snapshot_on_stop}: use a number up to {MAX_SNAPSHOTS}")
+
+
+def _check_gang(spec: TaskSpec, gang: Gang) -> None:
+    check_gang(gang)
+    if spec.traits.comes_back:
+        raise UsageError("a VPS has one node; omit --nodes")
+    if spec.on_node_itself:
+        raise UsageError("--nodes needs a container, which is created on all nodes before any starts; omit --container")
+    if spec.terms.retries and gang.on_member_failure == "continue":
+        raise UsageError("--retries and --on-member-failure continue cannot be combined; use one of them")
+    if spec.terms.max_parallel is not None:
+        raise UsageError("--nodes and --max-parallel cannot be combined; use one of them")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
 from agentless.model.tasks.terms import Terms
@@ -69,6 +70,13 @@ class Assigned:
     """A node and GPUs were allocated to it."""
 
     placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """The members of its gang know how they reach each other."""
+
+    gang: Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,7 @@ TaskEvent = (
     | GaveUp
     | Moved
     | Assigned
+    | Met
     | Step
     | Launched
     | StartAsked

@@ -13,7 +13,7 @@ from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.obstacles import MAX_NODES, Obstacle, against
 from agentless.rules.explain.remedy import remedies
-from agentless.rules.scheduling.plan import Promise
+from agentless.rules.scheduling.promise import Promise
 from agentless.rules.views.publish import timestamp
 
 MAX_ENDS = 3
@@ -30,8 +30,11 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
         name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
     }
     nearest = sorted(obstacles, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
+    # What helps on one node does not start a gang.
     helps = {
-        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in obstacles if name in nearest
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead))
+        for name in obstacles
+        if name in nearest and not task.spec.gang
     }
     return ExplainView(
         task.id,
@@ -42,20 +45,24 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
     )
 
 
-def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False) -> str:
-    """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached."""
+def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False, where: str = "") -> str:
+    """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached.
+
+    `where` are the nodes, if there are several.
+    """
     if promise is None:
         return "start time not known yet"
+    node = where or promise.node
     if promise.start is None:
         whose = "a task of its batch ends" if held_back else _endless(promise, cluster, spec)
-        return f"starts on {promise.node} when {whose} (no time limit, so no estimate)"
+        return f"starts on {node} when {whose} (no time limit, so no estimate)"
     left = promise.start - cluster.at
     if left < 1:
-        words = f"may start any moment on {promise.node}"
+        words = f"may start any moment on {node}"
     elif promise.about:
-        words = f"starts in about {format_duration(left)} on {promise.node}"
+        words = f"starts in about {format_duration(left)} on {node}"
     else:
-        words = f"starts within {format_duration(left)} on {promise.node}"
+        words = f"starts within {format_duration(left)} on {node}"
     return words + (" (estimated from earlier tasks)" if promise.about else "")
 
 

@@ -101,8 +101,12 @@ def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, t
 def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     """Why no node can ever run the task, or None if one may."""
     found = against(cluster, spec, owner)
-    if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
+    able = [name for name, each in found.items() if not any(obstacle.lasting for obstacle in each)]
+    if len(able) >= (wanted := _nodes_for(spec)):
         return None
+    if able:
+        rest = {name: each for name, each in found.items() if name not in able}
+        return f"{_only(able)} can run {asked(spec)}, and the task needs {wanted} nodes{_by_node(rest) if rest else ''}"
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
     return f"no node can run {asked(spec)}{_by_node(lasting)}"
 
@@ -117,8 +121,13 @@ def asked(spec: TaskSpec) -> str:
 def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
     """The error that says why no node can run the task now, or None if one can."""
     found = against(cluster, spec, owner)
-    if not all(found.values()):
+    able = [name for name, each in found.items() if not each]
+    if len(able) >= (wanted := _nodes_for(spec)):
         return None
+    if able:
+        rest = {name: each for name, each in found.items() if each}
+        words = f"{asked(spec)} on {wanted} nodes cannot start now; {_only(able)} can start it"
+        return Refused(f"{words}{_by_node(rest) if rest else ''}")
     several = len(found) > 1
     if all(cluster.nodes[name].state == "offline" for name in found):
         reasons = _by_node({name: each[:1] for name, each in found.items()})
@@ -132,12 +141,24 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     if not passing:
         return f"no node can run {asked(spec)}"
+    if (wanted := _nodes_for(spec)) > 1:
+        able = sum(not each for each in passing)
+        return "" if able >= wanted else f"needs {wanted} nodes for {asked(spec)}; {able} can start it now"
     nearest = min(passing, key=len)
     free = [each[0].free for each in passing if len(each) == 1 and each[0].free]
     if len(nearest) == 1 and nearest[0].free:
         most = [words for _, words in sorted(free, key=lambda each: -each[0])]
         return f"{_wanted(shape_of(spec))}; {_listed(most)} {_are(*(number for number, _ in free))} free"
     return "; ".join(obstacle.text for obstacle in nearest)
+
+
+def _nodes_for(spec: TaskSpec) -> int:
+    """On how many nodes such a task starts at once: the members of its gang that need the same."""
+    return spec.gang.alike if spec.gang else 1
+
+
+def _only(able: Sequence[str]) -> str:
+    return f"only {able[0]}" if len(able) == 1 else f"only {len(able)} nodes"
 
 
 def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[GpuNumber, str] = NOBODY) -> Flaw | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Task
 from agentless.model.units import format_duration
-from agentless.rules.scheduling.plan import Promise
+from agentless.rules.scheduling.promise import Promise
 from agentless.rules.tasks.dependencies import Standing
 
 MOST = 3

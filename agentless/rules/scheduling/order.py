@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.rank import by_hand
+from agentless.rules.tasks.gangs import by_gang, gang_key
 from agentless.rules.usage.fair_share import expected
 
 _NOBODY: Mapping[str, float] = {}
@@ -19,9 +20,18 @@ def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Ta
     """
     in_front = dict(used)
     ranked = []
-    for task in sorted(tasks, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
+    gangs = by_gang(tasks := list(tasks))
+    first = [task for task in tasks if (key := gang_key(task)) is None or task is gangs[key][0]]
+    for task in sorted(first, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
         hours = in_front.get(task.owner, 0.0)
         ranked.append((-task.spec.terms.priority, round(hours, 6), task))
-        in_front[task.owner] = hours + expected(task)
+        in_front[task.owner] = hours + sum([expected(each) for each in _mates(task, gangs)])
     # The sort is stable: equal tasks stay in the order of submission.
-    return by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])
+    found = by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])
+    return [each for task in found for each in _mates(task, gangs)] if gangs else found
+
+
+def _mates(task: Task, gangs: Mapping[str, list[Task]]) -> list[Task]:
+    """The members of its gang that wait; of any other task itself."""
+    key = gang_key(task)
+    return [task] if key is None else gangs[key]

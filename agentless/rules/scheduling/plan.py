@@ -16,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Blocked, Placement, Task
 from agentless.rules.scheduling.batches import Turns
+from agentless.rules.scheduling.gangs import GangPlan, units
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
-from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
 from agentless.rules.scheduling.prerequisites import in_turn
+from agentless.rules.scheduling.promise import Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.scheduling.together import Together
 
 PROMISES = 100
 """The most promises of one pass to pending tasks, and to blocked ones. To plan for all would take too long."""
@@ -32,24 +34,6 @@ STARTS = 500
 
 LATE = 5.0
 """The most seconds by which a promise is delayed if a task is over its time and its end is not seen yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
-
-    `about`: the time is an estimate, from earlier runs of tasks without a limit.
-    """
-
-    node: str
-    start: float | None
-    gpu_uuids: tuple[str, ...] = ()
-    about: bool = False
-
-    @property
-    def firm(self) -> bool:
-        """Whether it names a certain time."""
-        return self.start is not None and not self.about
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +51,6 @@ class Plan:
 
     starts: Mapping[str, Placement] = field(default_factory=dict)
     promises: Mapping[str, Promise | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A promise as an entry of a timeline."""
-
-    node: NodeTimeline
-    shape: Shape
-    amounts: Amounts
-    gpus: list[GpuTimeline]
-    load: Load
-    promise: Promise
 
 
 def plan(
@@ -107,9 +79,20 @@ def plan(
     turns, searches = Turns(queue, placed, names), Searches(nodes, policies)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
-    weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
+    weak: dict[str, Place] = {}  # promised in this pass, on nodes with reservations
+    gangs = GangPlan(searches, Together(searches, nodes), kept, weak, queue)
     given, about = {True: 0, False: 0}, False  # promises to blocked tasks and to others; whether one is an estimate
-    for task in queue:
+    for task, *mates in units(queue):
+        if begun and len(begun) + len(mates) >= starts:
+            break
+        if mates:
+            if not isinstance(task.status, Blocked):
+                wants = [(_shaped(each, favoured), amounts_of(each, lengths)) for each in (task, *mates)]
+                told = gangs.place((task, *mates), wants, may_wait=given[False] < promises, unsure=about)
+                begun |= told.starts
+                promised |= told.promises
+                given[False], about = given[False] + told.given, about or told.about
+            continue
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         if mine := kept.pop(task.id, None):
             mine.node.take_back(mine.gpus, mine.load)
@@ -120,7 +103,7 @@ def plan(
         search = searches.of(shape)
         if ahead is None:
             found = search.now(amounts, mine.node if mine else None)
-            found = found or _instead(kept, weak, searches, shape, amounts)
+            found = found or _instead(gangs, kept, weak, searches, shape, amounts)
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
@@ -137,8 +120,6 @@ def plan(
             continue
         turns.add(task, Stay(load.end, node, gpus, load.sure))
         searches.changed(node)
-        if len(begun) == starts:
-            break
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
@@ -157,40 +138,64 @@ def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
 
 def _kept(
     nodes: Mapping[str, NodeTimeline],
-    queue: Iterable[Task],
+    queue: Sequence[Task],
     now: float,
     before: Plan,
     favoured: frozenset[str],
     lengths: Mapping[str, float],
     turns: Turns,
-) -> dict[str, _Place]:
+) -> dict[str, Place]:
     """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
 
     The tasks behind that one must not take a place that it could have.
     """
-    kept: dict[str, _Place] = {}
-    for task in queue:
-        ahead, is_blocked = turns.before(task), isinstance(task.status, Blocked)
-        if is_blocked and ahead is UNKNOWN:
+    kept: dict[str, Place] = {}
+    for unit in units(queue):
+        ahead, is_blocked = turns.before(unit[0]), isinstance(unit[0].status, Blocked)
+        if is_blocked and (ahead is UNKNOWN or len(unit) > 1):
             continue
-        if task.id not in before.promises:
+        if any(task.id not in before.promises for task in unit):
             break
-        if (promise := before.promises[task.id]) is None:
+        if any(before.promises[task.id] is None for task in unit):
             continue
-        shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
-        begin = FAR if promise.start is None else max(promise.start, now)
-        node = nodes.get(promise.node)
-        since = max(begin, ahead.end) if ahead else begin
-        coming = node.earliest(shape, amounts, since, node.these(promise.gpu_uuids)) if node else None
-        if node is None or coming is None or coming[0] > begin + LATE:
-            if is_blocked:
-                continue
+        places = _kept_of(nodes, unit, now, before, favoured, lengths, turns)
+        if places is None and is_blocked:
+            continue
+        if places is None:
             break
-        moment, gpus = coming
-        if promise.start is not None:
-            promise = replace(promise, start=moment)
+        kept |= places
+    return kept
+
+
+def _kept_of(
+    nodes: Mapping[str, NodeTimeline],
+    unit: Sequence[Task],
+    now: float,
+    before: Plan,
+    favoured: frozenset[str],
+    lengths: Mapping[str, float],
+    turns: Turns,
+) -> dict[str, Place] | None:
+    """The earlier promise of a task, or those of all members of a gang at one time, entered again; None if not kept."""
+    promises = [promise for task in unit if (promise := before.promises[task.id])]
+    start, ahead = promises[0].start, turns.before(unit[0])
+    begin = FAR if start is None else max(start, now)
+    moment, last = (max(begin, ahead.end) if ahead else begin), -math.inf
+    spots = list[tuple[NodeTimeline, Shape, Amounts, list[GpuTimeline]]]()
+    while moment > last:
+        last, spots = moment, []
+        for task, promise in zip(unit, promises, strict=True):
+            shape, amounts, node = _shaped(task, favoured), amounts_of(task, lengths), nodes.get(promise.node)
+            coming = node.earliest(shape, amounts, last, node.these(promise.gpu_uuids)) if node else None
+            if node is None or coming is None or coming[0] > begin + LATE:
+                return None
+            moment = max(moment, coming[0])
+            spots.append((node, shape, amounts, coming[1]))
+    kept = {}
+    for task, promise, (node, shape, amounts, gpus) in zip(unit, promises, spots, strict=True):
         load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-        kept[task.id] = _Place(node, shape, amounts, gpus, load, promise)
+        shifted = promise if start is None else replace(promise, start=moment)
+        kept[task.id] = Place(node, shape, amounts, gpus, load, shifted)
         turns.add(task, Stay(load.end, node, gpus))
     return kept
 
@@ -217,10 +222,10 @@ def _promised(
     coming: tuple[float, NodeTimeline, list[GpuTimeline]],
     shape: Shape,
     amounts: Amounts,
-    mine: _Place | None,
+    mine: Place | None,
     *,
     unsure: bool,
-) -> _Place:
+) -> Place:
     """Put a task where it will start; `mine` is what it was promised before.
 
     `unsure`: one who is in front is not sure of its place, and may come to want this one.
@@ -234,11 +239,16 @@ def _promised(
         about = start is not None and (unsure or node.unsure)
         promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about)
     load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-    return _Place(node, shape, amounts, gpus, load, promise)
+    return Place(node, shape, amounts, gpus, load, promise)
 
 
 def _instead(
-    kept: dict[str, _Place], weak: dict[str, _Place], searches: Searches, shape: Shape, amounts: Amounts
+    gangs: GangPlan,
+    kept: dict[str, Place],
+    weak: dict[str, Place],
+    searches: Searches,
+    shape: Shape,
+    amounts: Amounts,
 ) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
     """A place from now on where only promises to tasks behind this one are in the way. They give way.
 
@@ -246,7 +256,7 @@ def _instead(
     """
     weaker = kept
     if shape.owner and weak:
-        weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
+        weaker = kept | {task: place for task, place in weak.items() if is_afterwards(place, shape.owner)}
     for node in {place.node.name: place.node for place in weaker.values()}.values():
         if node.open_to(shape.sharing.rough) < shape.gpus or not node.admits(shape):
             continue
@@ -255,7 +265,7 @@ def _instead(
             node.take_back(place.gpus, place.load)
         if (gpus := node.fit(shape, amounts, node.now)) is not None:
             for task in there:
-                (kept if task in kept else weak).pop(task)
+                gangs.drop(task)
             searches.changed(node)
             searches.forget()  # whoever gave way may have left more capacity than was taken
             return node, gpus
@@ -263,17 +273,6 @@ def _instead(
             again = node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
             (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
-
-
-def _is_afterwards(place: _Place, owner: str) -> bool:
-    """Whether the promise is to another owner, for the time after a reservation of this owner."""
-    return any(
-        each.begin <= place.node.now < each.end <= place.load.begin
-        and each.lets(owner)
-        and not each.lets(place.shape.owner)
-        and (place.shape.exclusive or not each.gpus or any(each.covers(gpu.number) for gpu in place.gpus))
-        for each in place.node.reservations
-    )
 
 
 def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:

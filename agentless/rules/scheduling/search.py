@@ -117,6 +117,22 @@ class Search:
         self._failed = [failed for failed in self._failed if not amounts.within(failed)] + [amounts]
         return None
 
+    def each_now(self, amounts: Amounts) -> Iterator[tuple[NodeTimeline, list[GpuTimeline]]]:
+        """All places from now on, the cheapest about first."""
+        for node in list(self.open_nodes()):
+            if amounts.cores <= node.free_cores + 1e-9 and amounts.memory <= node.free_memory:
+                gpus = node.fit(self._shape, amounts, node.now)
+                if gpus is not None:
+                    yield node, gpus
+
+    def open_nodes(self) -> Iterator[NodeTimeline]:
+        """The nodes with enough open GPUs, the cheapest first."""
+        return (node for *_, node in self._cheapest())
+
+    def soonest(self) -> Iterator[tuple[Later, NodeTimeline]]:
+        """The nodes that may have capacity at some time, the earliest first."""
+        return ((soonest, node) for soonest, node in self._soonest() if not node.closed)
+
     def forget(self) -> None:
         """Forget failed requests, after capacity has grown."""
         self._failed.clear()
@@ -196,13 +212,17 @@ class Search:
 
 
 class Searches:
-    """The searches of one look into the future, one per shape; they share what is sorted."""
+    """The searches of one look into the future, one per shape; they share what is sorted.
+
+    `failed_gangs` are what gangs asked for in vain.
+    """
 
     def __init__(self, nodes: Sequence[NodeTimeline], policies: Mapping[str | None, Cost]) -> None:
         self._nodes = nodes
         self._policies = policies
         self._indices: dict[tuple[str | None, Sharing], Index] = {}
         self._searches: dict[Shape, Search] = {}
+        self.failed_gangs = set[tuple[tuple[Shape, Amounts], ...]]()
 
     def of(self, shape: Shape) -> Search:
         """The search for tasks of this shape."""
@@ -220,6 +240,7 @@ class Searches:
 
     def forget(self) -> None:
         """Capacity has become more, for all of them."""
+        self.failed_gangs.clear()
         for search in self._searches.values():
             search.forget()
 

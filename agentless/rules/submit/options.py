@@ -108,6 +108,26 @@ class Options(TypedDict, total=False):
     on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
     exclusive: Annotated[bool, Option(WHERE, "Do not share the node with other tasks")]
     share: Annotated[bool, Option(WHERE, "Also use GPUs occupied by processes outside agentless")]
+    gang: Annotated[
+        int | None,
+        Option(
+            WHERE,
+            "Run on N nodes at once, as one task: all start together or none; GPUs and other resources are per node",
+            "N",
+            flags=("--nodes", "--gang"),
+            hint="on so many nodes at once",
+            only="task",
+        ),
+    ]
+    launcher: Annotated[
+        str | None,
+        Option(
+            WHERE,
+            "What starts the command on the nodes of --nodes: torchrun or none (default: none)",
+            "NAME",
+            only="task",
+        ),
+    ]
     policy: Annotated[
         Policy,
         Option(
@@ -319,6 +339,15 @@ class Options(TypedDict, total=False):
         Time,
         Option(
             FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s", only="task"
+        ),
+    ]
+    on_member_failure: Annotated[
+        str | None,
+        Option(
+            FAILURE,
+            "With --nodes, when the task fails on one node: stop the others, or let them continue (default: stop)",
+            "WHAT",
+            only="task",
         ),
     ]
     expires: Annotated[

@@ -10,6 +10,7 @@ from typing import Any
 from agentless.errors import UsageError
 from agentless.model.moment import check_future, parse_future
 from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.gang import Gang, member_of
 from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
 from agentless.model.tasks.workload import WorkloadName
@@ -50,6 +51,11 @@ class TaskRequest:
     owner: str | None = None
     each: bool = False
 
+    @property
+    def count(self) -> int:
+        """How many tasks each command becomes."""
+        return self.spec.gang.size if self.spec.gang else max(1, len(self.targets))
+
     def request(self, *, dry_run: bool = False) -> dict[str, Any]:
         """The body of `POST /v1/tasks`."""
         varied = [each for each in self.sweep if each.parameters]
@@ -86,6 +92,7 @@ def task_request(
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
     keys = public_keys(given.pop("public_key_file", ()), given.pop("public_key_string", ()), outside.read_lines)
+    gang = _gang(given)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
         if "wait_for" in given:
@@ -95,7 +102,7 @@ def task_request(
     whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
     spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     requires = (*spec.terms.requires, *OPTIONS["after_batch"].read(batches))
-    spec = replace(spec, workload=workload, public_keys=keys, terms=replace(spec.terms, requires=requires))
+    spec = replace(spec, workload=workload, public_keys=keys, gang=gang, terms=replace(spec.terms, requires=requires))
     if not wanted and "gpus" not in given and (spec.needs.gpu_types or spec.needs.gpu_memory):
         spec = replace(spec, needs=replace(spec.needs, gpus=1))
     asked = given.keys() & {"gpus", "node", "on"}
@@ -105,7 +112,7 @@ def task_request(
             "(list free GPUs with: agentless gpus)"
         )
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
-    several = max(1, len(wanted)) * len(sweep) > 1
+    several = max(len(wanted), spec.gang_size) * len(sweep) > 1
     spec = replace(
         spec,
         uploads=tuple(located(each, outside.folder) for each in spec.uploads),
@@ -121,6 +128,21 @@ def task_request(
     if each and not batches:
         raise UsageError("--each needs --after-batch, with the batch to pair the tasks with")
     return TaskRequest(spec, wanted, secrets, sweep, whose, each)
+
+
+def _gang(given: dict[str, Any]) -> Gang | None:
+    """The gang that is asked for; takes its options out of those that are given."""
+    size, launcher, failure = (given.pop(name, None) for name in ("gang", "launcher", "on_member_failure"))
+    if size is None:
+        if other := "--launcher" if launcher else "--on-member-failure" if failure else "":
+            raise UsageError(f"{other} needs --nodes; for example: --nodes 2")
+        return None
+    launcher, failure = (
+        OPTIONS["launcher"].read(launcher or "none"),
+        OPTIONS["on_member_failure"].read(failure or "stop"),
+    )
+    size = OPTIONS["gang"].read(size)
+    return member_of(size, None if launcher == "none" else launcher, failure)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:

@@ -34,6 +34,7 @@ from agentless.model.tasks.task_event import (
     Launched,
     LaunchFailed,
     LostContact,
+    Met,
     Moved,
     NotStarted,
     Queued,
@@ -87,9 +88,12 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
             waiting = Pending(reason, None if at_once else now)
-            return replace(task, spec=task.spec.without(unfit) if unfit else task.spec, status=waiting)
+            spec = task.spec.without(unfit) if unfit else task.spec
+            return replace(task, spec=spec.unmet(), status=waiting)
         case Pending(), Assigned(placement=placement):
             return replace(task, status=Assigning(placement, now), signed=True)
+        case Assigning(), Met(gang=gang):
+            return replace(task, spec=replace(task.spec, gang=gang))
         case Pending(), LaunchFailed(reason=reason):
             return replace(task, status=Ended("failed", now, reason=reason))
         case Assigning() as status, Step(text=text):

@@ -35,10 +35,10 @@ def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] |
 
 def fresh_try(task: Task, now: float) -> Task:
     """The next try. It is bound to the node of this one if that has its volumes."""
-    again = replace(task.afresh(Pending()), id=next_try(task.id), created_at=now)
+    again = replace(task.afresh(Pending()), id=next_try(task.id), created_at=now, spec=task.spec.unmet())
     if task.spec.volumes and task.container and task.node:
         needs = replace(task.spec.needs, nodes=(task.node,))
-        again = replace(again, spec=replace(task.spec, needs=needs))
+        again = replace(again, spec=replace(again.spec, needs=needs))
     return again
 
 

@@ -30,7 +30,8 @@ def with_settings(spec: TaskSpec, node: NodeConfig) -> TaskSpec:
         env={**env, **spec.env},
         mounts=(*spec.mounts, *(each for each in (*node.mounts, *folder) if within("/", each.target) not in taken)),
         privileged=spec.privileged or node.privileged,
-        network=spec.network or node.network,
+        # Members of a gang reach each other at the addresses of their nodes.
+        network=spec.network or node.network or ("host" if spec.gang else None),
         shm_size=spec.shm_size or node.shm_size,
     )
 

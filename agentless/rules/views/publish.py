@@ -16,7 +16,7 @@ from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
-from agentless.model.view import CheckView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
+from agentless.model.view import CheckView, GangView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
 from agentless.rules.explain.waits import waits_for
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
@@ -45,7 +45,7 @@ def task_view(
     outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
     """The published value of a task."""
-    status, placement = task.status, task.placement
+    status, placement, gang = task.status, task.placement, task.spec.gang
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
     return TaskView(
         id=task.id,
@@ -59,6 +59,7 @@ def task_view(
         command=task.spec.command,
         env_names=task.spec.env_names,
         batch=task.batch,
+        gang=GangView(gang.id, gang.rank, gang.size, gang.members) if gang else None,
         owner=task.owner,
         created_at=timestamp(task.created_at) or "",
         started_at=timestamp(started),

@@ -69,12 +69,13 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, caller: CurrentCaller) -> ExplainView:
         """Explain what would happen to a task if you submitted it now. Nothing is submitted."""
-        (spec, *more) = request.specs()
-        if more:
+        specs = request.specs()
+        if len(specs) > specs[0].gang_size:
             raise UsageError("cannot explain more than one task at a time; specify one target")
         await nodes.heard()
-        services.builder.check(spec)
-        return services.queue.what_if(spec, request.owner or caller.name)
+        for spec in specs:
+            services.builder.check(spec)
+        return services.queue.what_if(specs[0], request.owner or caller.name, specs)
 
 
 def _add_reservations(app: FastAPI, known: Reservations) -> None:

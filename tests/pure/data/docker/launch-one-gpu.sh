@@ -378,8 +378,13 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before.
+# Become what starts a container; a second word says that somebody may have tried before. A member of a gang is `held`
+# until all others have been created, too.
 start() {
+  if [ -n "$held" ]; then
+    answer 0 "$1"
+    exit
+  fi
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
@@ -492,6 +497,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
+held=''
 launch 1 agentless-t2 1:945f6fdee9d584cc9f4d43c5507bd46cdb4d9bfee2236ae4f683cc8a486342a9 '' 1 0 0 GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a||||t2|me@here'
 exec 9<&-
 wait "$!"

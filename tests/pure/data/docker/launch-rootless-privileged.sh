@@ -373,8 +373,13 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before.
+# Become what starts a container; a second word says that somebody may have tried before. A member of a gang is `held`
+# until all others have been created, too.
 start() {
+  if [ -n "$held" ]; then
+    answer 0 "$1"
+    exit
+  fi
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
@@ -487,6 +492,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
+held=''
 launch 1 agentless-t4 1:07db1c2364d92e24d5c9944ce8d503fc2db99e7055a042f7dc1cce7b36a3dfcc '' 1 0 0 '' '||||t4|me@here'
 exec 9<&-
 wait "$!"

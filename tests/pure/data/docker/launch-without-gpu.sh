@@ -373,8 +373,13 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before.
+# Become what starts a container; a second word says that somebody may have tried before. A member of a gang is `held`
+# until all others have been created, too.
 start() {
+  if [ -n "$held" ]; then
+    answer 0 "$1"
+    exit
+  fi
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
@@ -487,6 +492,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
+held=''
 launch 1 agentless-t1 1:77d3167e4f61f641ad8f4e4968e47b176cca84e6e262c429477323c3cc4c518a '' 1 0 0 '' '||||t1|me@here'
 exec 9<&-
 wait "$!"

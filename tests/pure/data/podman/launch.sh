@@ -394,8 +394,13 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before.
+# Become what starts a container; a second word says that somebody may have tried before. A member of a gang is `held`
+# until all others have been created, too.
 start() {
+  if [ -n "$held" ]; then
+    answer 0 "$1"
+    exit
+  fi
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
@@ -514,6 +519,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
+held=''
 launch 1 agentless-t3.me_here....GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a.GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f 1:f3a2fbf5ec9930590e7abc53c5b917149a10e2a69750494ae44e7dea26497cff '' 1 0 0 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f' 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f||||t3|me@here'
 exec 9<&-
 wait "$!"

@@ -1,0 +1,1 @@
+"""Gangs: started together or not at all, and ended together."""

@@ -1,0 +1,153 @@
+"""Gangs in a plan: all members start now, or all are promised one time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentless.model.tasks.task import Placement, Task
+from agentless.rules.scheduling.gpu_timeline import FAR
+from agentless.rules.scheduling.promise import Place, Promise, is_afterwards
+from agentless.rules.scheduling.search import Searches
+from agentless.rules.scheduling.together import Spot, Together, Want
+from agentless.rules.tasks.gangs import by_gang, gang_key
+
+
+def units(queue: Sequence[Task]) -> list[tuple[Task, ...]]:
+    """The queue, in which the members of a gang are one. A gang waits until all of its members are in the queue."""
+    if not any(task.spec.gang for task in queue):
+        return [(task,) for task in queue]
+    gangs, found = by_gang(queue), list[tuple[Task, ...]]()
+    for task in queue:
+        if (key := gang_key(task)) is None:
+            found.append((task,))
+        elif (members := gangs.pop(key, None)) and task.spec.gang and len(members) == task.spec.gang.size:
+            found.append(tuple(members))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What becomes of a gang: its starts, or its promises, of which `given` are in the timelines."""
+
+    starts: Mapping[str, Placement] = field(default_factory=dict)
+    promises: Mapping[str, Promise | None] = field(default_factory=dict)
+    given: int = 0
+    about: bool = False
+
+
+class GangPlan:
+    """Plans gangs in one pass. `kept` and `weak` are the promises in the timelines, as in `plan`."""
+
+    def __init__(
+        self,
+        searches: Searches,
+        together: Together,
+        kept: dict[str, Place],
+        weak: dict[str, Place],
+        queue: Sequence[Task],
+    ) -> None:
+        self._searches = searches
+        self._together = together
+        self._kept = kept
+        self._weak = weak
+        self._hopeless = set[tuple[Want, ...]]()  # not even in place of all that wait
+        self._mates = {
+            task.id: tuple(mate.id for mate in unit) for unit in units(queue) if len(unit) > 1 for task in unit
+        }
+
+    def place(self, unit: Sequence[Task], wants: Sequence[Want], *, may_wait: bool, unsure: bool) -> Told:
+        """The starts of the members, or their promises: all of them, or none."""
+        mine = [self._kept.pop(task.id) for task in unit if task.id in self._kept]
+        self._take_back(mine)
+        if found := self._together.now(wants, anew=bool(mine)):
+            return Told(self._started(unit, wants, found))
+        if begun := self._instead(unit, wants):
+            return Told(begun)
+        coming = self._together.later(wants) if may_wait else None
+        if coming is None:
+            return Told(promises={task.id: None for task in unit})
+        moment, spots = coming
+        start = None if moment >= FAR else moment
+        about = start is not None and (unsure or any(node.unsure for node, _ in spots))
+        if mine and mine[0].promise.firm and any(node.unsure for node, _ in spots):
+            # A certain time is worth more than one that rests on what was learned.
+            moment, spots, start, about = (
+                mine[0].load.begin,
+                [(p.node, p.gpus) for p in mine],
+                mine[0].promise.start,
+                False,
+            )
+        promises = [Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about) for node, gpus in spots]
+        places = {}
+        for task, (shape, amounts), (node, gpus), promise in zip(unit, wants, spots, promises, strict=True):
+            load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
+            places[task.id] = Place(node, shape, amounts, gpus, load, promise)
+            self._searches.changed(node)
+        if any(node.reservations for node, _ in spots):
+            self._weak.update(places)
+            return Told({}, {task.id: None for task in unit}, len(unit), about)
+        return Told({}, {task: place.promise for task, place in places.items()}, len(unit), about)
+
+    def drop(self, task: str) -> None:
+        """The place of a task, which was taken back, is not promised any more; neither are those of its gang."""
+        for each in self._mates.get(task, (task,)):
+            place = self._kept.pop(each, None) or self._weak.pop(each, None)
+            if place and each != task:
+                self._take_back([place])
+
+    # ------------------------------------------------------------------ inside
+
+    def _started(self, unit: Sequence[Task], wants: Sequence[Want], found: Sequence[Spot]) -> dict[str, Placement]:
+        begun = {}
+        for task, (shape, amounts), (node, gpus) in zip(unit, wants, found, strict=True):
+            begun[task.id], _ = node.start(shape, amounts, gpus)
+            self._searches.changed(node)
+        return begun
+
+    def _take_back(self, places: Sequence[Place]) -> None:
+        for place in places:
+            place.node.take_back(place.gpus, place.load)
+            self._searches.changed(place.node)
+
+    def _weaker(self, owner: str) -> Mapping[str, Place]:
+        """The promises that give way to a gang of this owner; of another gang all, or none."""
+        if not owner:
+            return dict(self._kept)
+        after = {task for task, place in self._weak.items() if is_afterwards(place, owner)}
+        gives = {mate for task in after for mate in self._mates.get(task, (task,))}
+        return self._kept | {task: place for task, place in self._weak.items() if task in gives}
+
+    def _instead(self, unit: Sequence[Task], wants: Sequence[Want]) -> dict[str, Placement] | None:
+        """Start where only promises to tasks behind this gang are in the way; those that are give way."""
+        owner, key = wants[0][0].owner, tuple(wants)
+        weaker = self._weaker(owner)
+        if not weaker or (key in self._hopeless and not owner) or not self._together.may_be_open(wants):
+            return None
+        self._take_back(list(weaker.values()))
+        found = self._together.now(wants, anew=True)
+        begun = self._started(unit, wants, found) if found else None
+        for task in weaker:
+            group = [mate for mate in self._mates.get(task, (task,)) if mate in weaker]
+            if task == group[0]:
+                self._again({mate: weaker[mate] for mate in group}, surely=begun is None)
+        if begun:
+            self._searches.forget()  # whoever gave way may have left more capacity than was taken
+        else:
+            self._hopeless.add(key)
+        return begun
+
+    def _again(self, group: Mapping[str, Place], *, surely: bool) -> None:
+        """Put promises back where they were, unless one of them does not fit there any more."""
+        fit = surely or all(
+            place.node.fit(place.shape, place.amounts, place.load.begin, place.gpus) is not None
+            for place in group.values()
+        )
+        for task, place in group.items():
+            there = self._kept if task in self._kept else self._weak
+            if fit:
+                load = place.node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
+                there[task] = replace(place, load=load)
+                self._searches.changed(place.node)
+            else:
+                del there[task]

@@ -1,0 +1,113 @@
+"""Gangs: who belongs together, and what follows from one member for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.tasks.task_id import previous_try
+
+
+def named_members(tasks: Sequence[Task]) -> list[Task]:
+    """New tasks, of which the members of each gang, which follow each other by rank, know their ids."""
+    found, at = list[Task](), 0
+    while at < len(tasks):
+        gang = tasks[at].spec.gang
+        some = tasks[at : at + (gang.size if gang else 1)]
+        ids = tuple(task.id for task in some)
+        found += [
+            replace(task, spec=replace(task.spec, gang=replace(task.spec.gang, members=ids)))
+            if task.spec.gang
+            else task
+            for task in some
+        ]
+        at += len(some)
+    return found
+
+
+def gang_key(task: Task) -> str | None:
+    """The name of the try of the gang to which a task belongs; None for any other task."""
+    return task.spec.gang.key(task.id) if task.spec.gang else None
+
+
+def by_gang(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """The members among these tasks by the name of their gang's try, by rank."""
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        if (key := gang_key(task)) is not None:
+            found.setdefault(key, []).append(task)
+    for members in found.values():
+        members.sort(key=lambda task: task.spec.gang.rank if task.spec.gang else 0)
+    return found
+
+
+def members_together(queue: Iterable[Task]) -> list[tuple[Task, ...]]:
+    """The tasks in their order, in which members of one gang that follow each other are one."""
+    return [tuple(unit) for _, unit in groupby(queue, key=lambda task: gang_key(task) or task.id)]
+
+
+def is_to_be_undone(task: Task, live: Mapping[str, Task]) -> bool:
+    """Whether a member has a place, and others of its gang are back in the queue: what it has on its node goes."""
+    gang = task.spec.gang
+    if gang is None or task.stop or not isinstance(task.status, (Assigning, Lost)) or task.container:
+        return False
+    mates = [live.get(mate) for mate in gang.of_try(task.id)]
+    return any(mate and isinstance(mate.status, (Pending, Scheduled)) for mate in mates)
+
+
+def why_all_end(members: Sequence[Task]) -> str | None:
+    """Why one member ends the gang, in words: its own end, or the loss of its node; None if none of them does."""
+    return next(filter(None, (_why_all_end(member, members) for member in members)), None)
+
+
+def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
+    gang, status = member.spec.gang, member.status
+    if gang is None or gang.on_member_failure == "continue":
+        return None
+    who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
+    if isinstance(status, Ended):
+        if status.state == "completed":
+            return None
+        return (
+            f"{who} {_ENDS[status.state].format(status.exit_code, status.reason)}"
+            if status.container
+            else status.reason
+        )
+    if isinstance(status, Lost) and any(mate.container for mate in mates):
+        return f"{who} is lost: {status.reason}"
+    return None
+
+
+_ENDS: Mapping[str, str] = {
+    "failed": "failed with exit code {0}",
+    "killed": "was killed",
+    "killed_oom": "ran out of memory",
+    "timeout": "reached its time limit",
+    "stopped": "was stopped",
+    "cancelled": "was cancelled",
+}
+
+
+def is_held_by_last_try(task: Task, live: Mapping[str, Task]) -> bool:
+    """Whether members of the try before this one have not ended yet. One that is lost may never end."""
+    if task.spec.gang is None or task.attempt < 2:
+        return False
+    last = [live.get(each) for each in task.spec.gang.of_try(previous_try(task.id))]
+    return any(each is not None and not isinstance(each.status, Lost) for each in last)
+
+
+def would_be_members(tasks: Sequence[Task]) -> list[Task]:
+    """The members of a gang that is only asked about, with ids; another task as it is."""
+    if len(tasks) == 1:
+        return list(tasks)
+    return named_members([replace(task, id=f"{'#' * rank}") for rank, task in enumerate(tasks)])
+
+
+def asked_together(members: Sequence[Task]) -> str:
+    """What the members of a gang need, in short; of any other task what it needs."""
+    needs = list(dict.fromkeys(str(each.spec.needs) for each in members))
+    if len(members) == 1:
+        return needs[0]
+    return f"{needs[0]} on {len(members)} nodes" if len(needs) == 1 else " and ".join(needs)

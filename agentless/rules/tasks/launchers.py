@@ -1,0 +1,38 @@
+"""What starts the command of a gang's member, by `--launcher`."""
+
+from __future__ import annotations
+
+import re
+
+from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.spec import TaskSpec
+
+_PYTHON = re.compile(r"(.*/)?python[0-9.]*")
+
+
+def launched_command(spec: TaskSpec) -> tuple[str, ...]:
+    """The words that a container runs."""
+    gang = spec.gang
+    if gang is None or gang.launcher is None or not gang.peers or gang.port is None:
+        return spec.command
+    return (*_torchrun(gang), *_python(spec.command))
+
+
+def _torchrun(gang: Gang) -> tuple[str, ...]:
+    return (
+        "torchrun",
+        f"--nnodes={gang.size}",
+        f"--node-rank={gang.rank}",
+        f"--nproc-per-node={gang.peers[gang.rank].slots}",
+        f"--master-addr={gang.peers[0].address}",
+        f"--master-port={gang.port}",
+    )
+
+
+def _python(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command as torchrun wants it: without `python`, which it starts itself unless told not to."""
+    if len(command) > 1 and _PYTHON.fullmatch(command[0]) and (command[1] == "-m" or not command[1].startswith("-")):
+        return command[1:]
+    if command and (command[0].endswith(".py") or command[0] == "-m"):
+        return command
+    return ("--no-python", *command)
