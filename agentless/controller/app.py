@@ -36,6 +36,7 @@ from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
+from agentless.controller.notify.notifier import Notifier
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
@@ -101,6 +102,7 @@ from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 from agentless.stores.key import KeyFile
 from agentless.stores.records.history import History
+from agentless.stores.records.notices import NoticeStore
 from agentless.stores.records.samples import SampleStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.state.envs import EnvStore
@@ -153,6 +155,7 @@ class Controller:
                 self.samples,
                 self.usage,
                 self.port,
+                self.notifier,
             ),
             clock,
         )
@@ -181,6 +184,7 @@ class Controller:
         self.samples = Samples(nodes, self.homes, SampleStore(state / "samples.sqlite"), bus, clock)
         self.usage = Usage(tasks, nodes, self.records, bus, clock)
         self.idle = IdleWatch(ledger, bus, clock)
+        self.notifier = Notifier(tasks, NoticeStore(state / "notify.sqlite"), bus, clock)
         self.health = GpuHealth(self.records, self.homes, ledger, clock)
         news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
         self.exclusions = Drains(nodes, self.records, news, bus, clock)
@@ -271,6 +275,7 @@ class Controller:
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
+            PeriodicJob("notifications", self.notifier.tick),
         ]
 
     async def start(self) -> None:
@@ -289,6 +294,7 @@ class Controller:
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
+        await _closed("notifications", self.notifier.close)
         await _closed("samples", self.samples.close)
         await _closed("trials", self.trials.close)
         live = len(self.tasks.live)
@@ -311,7 +317,7 @@ class Controller:
         """Put a new version of the inventory in force."""
         for part in (
             self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
-            self.moves,
+            self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)
         await self.nodes.follow(inventory, self._link)
