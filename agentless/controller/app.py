@@ -250,9 +250,9 @@ class Controller:
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
-        tasks, outputs, bus, clock = self.tasks, self.expected_outputs, self.bus, self.clock
+        tasks, bus, clock = self.tasks, self.bus, self.clock
         self.traffic = Traffic(clock)
-        self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
+        self.lifetime = Lifetime(self.traffic, tasks, self._has_work, bus, clock)
         self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
         self.ssh = Entrance(state, tasks.owner, Logins(self.terminals, self.builds, self.nodes), self.traffic)
         self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
@@ -309,6 +309,10 @@ class Controller:
             PeriodicJob("history", self._stores.history.close),
             PeriodicJob("outputs", self.expected_outputs.store.close),
         ])  # fmt: skip
+
+    def _has_work(self) -> bool:
+        """Whether something is still to be fetched, removed or sent."""
+        return self.retention.busy or self.expected_outputs.waiting or self.notifier.busy
 
     def _warnings(self) -> tuple[str, ...]:
         return self.status.warnings()
