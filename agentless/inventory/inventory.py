@@ -296,7 +296,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if where == ("idle",):
             return is_now + "must be a mapping, like {report: 30min}"
         case "model_type" if where[0] == "notify":
-            return is_now + "must be a mapping, like {ntfy: https://ntfy.sh/my-topic, on: [fail]}"
+            return "must be a mapping, like {ntfy: https://ntfy.sh/my-topic, on: [fail]}"
         case "list_type" if where[0] == "notify":
             return is_now + "must be a list, like [ann@example.com] or [end, fail]"
         case "literal_error":

@@ -139,6 +139,6 @@ def test_a_damaged_file_is_set_aside(path):
 
 def test_what_cannot_be_kept_is_an_error(tmp_path):
     store = NoticeStore(tmp_path / "missing" / "notify.sqlite")
-    with pytest.raises(StateError, match="cannot keep notifications in .*missing"):
+    with pytest.raises(StateError, match=r"cannot keep notifications in .*missing"):
         store.add(["t"], notice("a"))
     assert store.waiting["t"] == 0

@@ -91,7 +91,9 @@ def test_a_notice_has_nothing_of_what_the_task_runs() -> None:
     notice = notice_of(task(ended("failed", 1, reason="line 1\nline\u202e 2 " + "x" * 9999)), frozenset({"fail"}), NOW)
     assert "s3cret" not in repr(notice)
     assert (notice.event, notice.state, notice.exit_code, notice.gpus) == ("fail", "failed", 1, (0, 1))
-    assert notice.reason and notice.reason.startswith("line 1 line� 2 x") and len(notice.reason) == 500
+    assert notice.reason
+    assert notice.reason.startswith("line 1 line� 2 x")
+    assert len(notice.reason) == 500
 
 
 def test_events_are_typed_as_a_list() -> None:

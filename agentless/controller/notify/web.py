@@ -7,6 +7,8 @@ token is in any error.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 import threading
@@ -127,7 +129,7 @@ def _why(error: Exception) -> str:
         case aiohttp.ClientSSLError():
             return "TLS with the server failed"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect to the server: {error.os_error.strerror or 'connection failed'}"
+            return f"cannot connect to the server: {os.strerror(error.os_error.errno or errno.EIO)}"
         case aiohttp.ServerDisconnectedError():
             return "the server closed the connection without an answer"
         case aiohttp.ClientResponseError():
