@@ -223,13 +223,14 @@ def endless_informational(connection):
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-@pytest.mark.parametrize("answer", [one_byte_at_a_time, endless_informational])
+@pytest.mark.parametrize("answer", [one_byte_at_a_time, pytest.param(endless_informational, marks=pytest.mark.slow)])
 async def test_a_slow_server_has_a_time_limit(answer, monkeypatch):
     monkeypatch.setattr(web, "WITHIN", 0.5)
     with server_of(answer) as address:
         assert str(await fails("webhook", url=address)) == "the server did not answer within 0.5 s"
 
 
+@pytest.mark.slow
 async def test_a_resolver_that_hangs_holds_up_no_thread_of_others(monkeypatch):
     monkeypatch.setattr(web, "WITHIN", 0.3)
     go = threading.Event()
@@ -277,6 +278,7 @@ def certificate(folder):
     return path
 
 
+@pytest.mark.slow
 async def test_a_certificate_is_checked_against_those_of_the_machine(tmp_path):
     path = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -337,6 +339,7 @@ async def test_a_command_that_fails_is_an_error_with_its_last_words(tmp_path):
     assert "was ended by signal 9" in str(await fails("command", command=(script(tmp_path, "kill -9 $$"),)))
 
 
+@pytest.mark.slow
 async def test_a_command_has_a_time_limit_with_all_that_it_started(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "GRACE", 0.2)
     path = script(tmp_path, f"trap '' TERM; sleep 600 & echo $! >{tmp_path}/child; wait; sleep 600")
