@@ -214,7 +214,7 @@ def _target(name: str, written: Notify, path: Path) -> NotifyTarget:
     return NotifyTarget(
         name,
         kind,
-        on=frozenset(written.on if written.on is not None else ("end",)),
+        events=frozenset(("end",) if written.events is None else written.events),
         owners=tuple(written.owners or ()),
         command=(os.path.expanduser(command[0]), *command[1:]) if command else (),
         url=address if is_url else "",
@@ -296,7 +296,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if where == ("idle",):
             return is_now + "must be a mapping, like {report: 30min}"
         case "model_type" if where[0] == "notify":
-            return "must be a mapping, like {ntfy: https://ntfy.sh/my-topic, on: [fail]}"
+            return "must be a mapping, like {ntfy: https://ntfy.sh/my-topic, events: [fail]}"
         case "list_type" if where[0] == "notify":
             return is_now + "must be a list, like [ann@example.com] or [end, fail]"
         case "literal_error":

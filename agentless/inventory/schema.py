@@ -569,7 +569,7 @@ class Notify(BaseModel):
     sendmail: Annotated[str, AfterValidator(_program_and_words)] | None = Field(
         default=None, description="The program for mail, like 'msmtp -a work'. Default: sendmail."
     )
-    on: list[NotifyEvent] | None = Field(
+    events: list[NotifyEvent] | None = Field(
         default=None,
         description="Events to send: start, end (of any kind), fail, preempt, lost. A task's own --notify wins. "
         "Default: [end].",

@@ -18,7 +18,7 @@ KINDS: tuple[TargetKind, ...] = get_args(TargetKind)
 
 @dataclass(frozen=True, slots=True)
 class NotifyTarget:
-    """Where messages go. `on` are the events of tasks that do not choose their own.
+    """Where messages go. `events` are those of tasks that do not choose their own.
 
     `owners` are the owners whose tasks count: `ann@laptop`, or `ann` from any machine; none: all. Of a web address,
     either `url` or the path of the file with it is given; `token_file` has a token. `command` is the program of a
@@ -27,7 +27,7 @@ class NotifyTarget:
 
     name: str
     kind: TargetKind
-    on: frozenset[str] = frozenset({"end"})
+    events: frozenset[str] = frozenset({"end"})
     owners: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     url: str = field(default="", repr=False)

@@ -25,8 +25,9 @@ JOBS = (
     "samples",
     "usage",
     "metrics",
+    "notifications",
 )
-PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
+PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "notifier", "samples")
 
 
 def fail(*_, **__):

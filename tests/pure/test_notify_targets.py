@@ -26,7 +26,7 @@ def message(folder: Path, text: str) -> str:
 def test_each_kind_of_target(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     of = {
-        "{command: ~/bin/tell --all, on: [start, fail], owners: [ann, bob@desk]}": NotifyTarget(
+        "{command: ~/bin/tell --all, events: [start, fail], owners: [ann, bob@desk]}": NotifyTarget(
             "t",
             "command",
             frozenset({"start", "fail"}),
@@ -37,7 +37,7 @@ def test_each_kind_of_target(tmp_path, monkeypatch) -> None:
             "t", "webhook", url="https://h.example/x?y", token_file=f"{tmp_path}/token"
         ),
         "{slack: ~/slack}": NotifyTarget("t", "slack", url_file="/home/ann/slack"),
-        "{discord: /etc/discord, on: []}": NotifyTarget("t", "discord", frozenset(), url_file="/etc/discord"),
+        "{discord: /etc/discord, events: []}": NotifyTarget("t", "discord", frozenset(), url_file="/etc/discord"),
         "{ntfy: 'http://127.0.0.1:80/gpu'}": NotifyTarget("t", "ntfy", url="http://127.0.0.1:80/gpu"),
         "{mail: [ann@example.com, root], sender: gpu@example.com, sendmail: msmtp -a work}": NotifyTarget(
             "t",
@@ -63,7 +63,7 @@ def test_owners_are_named_with_or_without_their_machine() -> None:
         ("{}", "4:6: notify.t: needs exactly one of command, webhook, slack, discord, ntfy and mail"),
         ("{slack: a, ntfy: b}", "4:6: notify.t: needs exactly one of command, webhook, slack, discord, ntfy and mail"),
         ("{slak: a}", "4:7: notify.t.slak: unknown key 'slak'; did you mean 'slack'?"),
-        ("5", "4:6: notify.t: must be a mapping, like {ntfy: https://ntfy.sh/my-topic, on: [fail]}"),
+        ("5", "4:6: notify.t: must be a mapping, like {ntfy: https://ntfy.sh/my-topic, events: [fail]}"),
         ("{mail: ann}", "4:13: notify.t.mail: is 'ann'; must be a list, like [ann@example.com] or [end, fail]"),
         ("{mail: []}", "4:13: notify.t.mail: must have 1 to 32 recipients"),
         (
@@ -84,8 +84,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path, text, wrong) -> None:
 
 
 def test_an_unknown_event_is_refused_with_the_nearest_one(tmp_path) -> None:
-    assert message(tmp_path, "{ntfy: x, on: [fial]}").endswith(
-        "notify.t.on[0]: is 'fial'; must be 'start', 'end', 'fail', 'preempt' or 'lost'; did you mean 'fail'?"
+    assert message(tmp_path, "{ntfy: x, events: [fial]}").endswith(
+        "notify.t.events[0]: is 'fial'; must be 'start', 'end', 'fail', 'preempt' or 'lost'; did you mean 'fail'?"
     )
 
 

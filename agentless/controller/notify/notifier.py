@@ -14,21 +14,23 @@ from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, NotSent, StateError
 from agentless.inventory.inventory import Inventory
+from agentless.model.nodes.check import Check
 from agentless.model.notify import EVENTS, Digest, Notice, NotifyTarget
 from agentless.model.tasks.task_id import next_try
 from agentless.model.units import format_duration, thousands
-from agentless.model.view import NotifyView
+from agentless.model.view import CheckView, NotifyView
 from agentless.ports import Clock
 from agentless.rules.notify.events import events_of, notice_of
 from agentless.rules.notify.pace import HELD, KEPT, Pace
 from agentless.rules.views.nearest import nearest
-from agentless.rules.views.publish import timestamp
+from agentless.rules.views.publish import check_view, timestamp
 from agentless.stores.records.notices import NoticeStore
 
 SOON = 1.0
 """Seconds after an event in which more events may come into the same message."""
 WARNED_AFTER = 3
 """Failures in succession after which every command warns."""
+_DROPPED = "dropped, because no message could be sent in time"
 
 _log = logging.getLogger(__name__)
 
@@ -64,17 +66,37 @@ class Notifier:
         """What could not be sent, and why; None if everything could, or may yet be."""
         now = self._clock.now()
         failing = [
-            f"notify target {name}: {pace.problem}; failing for {format_duration(now - (pace.failing_since or now))}, "
-            f"{thousands(self._store.waiting[name], 'event')} not sent yet"
+            f"notify target {name}: {pace.problem}, for {format_duration(now - (pace.failing_since or now))}; "
+            f"{thousands(self._store.waiting[name], 'event')} not sent yet; correct it, and try it with: "
+            f"agentless notify test {name}"
             for name, pace in self._paces.items()
             if pace.failures >= WARNED_AFTER
         ]
-        lost = [f"{thousands(self._dropped, 'event')} dropped: not sent in time"] if self._dropped else []
+        lost = [f"{thousands(self._dropped, 'event')} {_DROPPED}; see: agentless notify list"] if self._dropped else []
         return "; ".join([*failing, *lost, *filter(None, [self._unkept])]) or None
 
     def views(self) -> list[NotifyView]:
         """The targets as they are published, without their addresses."""
         return [self._view(target, self._paces[name]) for name, target in self.targets.items()]
+
+    def checks(self) -> list[CheckView]:
+        """What `doctor` says of targets whose last message could not be sent."""
+        return [
+            check_view(
+                "controller",
+                Check(
+                    f"notify {name}",
+                    "warning",
+                    "",
+                    f"{pace.problem}; {thousands(self._store.waiting[name], 'event')} not sent yet",
+                    f"agentless notify test {name}",
+                    "Nobody hears of the events of tasks there until a message can be sent.",
+                    here=True,
+                ),
+            )
+            for name, pace in self._paces.items()
+            if pace.problem
+        ]
 
     async def test(self, name: str) -> NotifyView:
         """Send a message that says that it is a test. Raises NotFound, or NotSent."""
@@ -99,7 +121,7 @@ class Notifier:
         try:
             if dropped := self._store.prune(self.targets.keys(), now - KEPT):
                 self._dropped += dropped
-                _log.warning("%s dropped: not sent in time", thousands(dropped, "event"))
+                _log.warning("%s %s", thousands(dropped, "event"), _DROPPED)
             for name, target in self.targets.items():
                 if name in self._store and name not in self._sending and self._paces[name].is_due(now):
                     self._begin(target, now)
@@ -130,7 +152,7 @@ class Notifier:
         wanting = defaultdict[frozenset[str], list[str]](list)
         for name, target in self.targets.items():
             if target.hears_of(after.owner):
-                wanting[events & (target.on if chosen is None else frozenset(chosen))].append(name)
+                wanting[events & (target.events if chosen is None else frozenset(chosen))].append(name)
         try:
             for wanted, names in wanting.items():
                 if wanted:
@@ -177,7 +199,7 @@ class Notifier:
         return NotifyView(
             name=target.name,
             kind=target.kind,
-            events=tuple(event for event in EVENTS if event in target.on),
+            events=tuple(event for event in EVENTS if event in target.events),
             owners=target.owners,
             waiting=self._store.waiting[target.name],
             sent_at=timestamp(pace.sent_at),

@@ -98,7 +98,7 @@ def _proxy(url: URL) -> str | None:
     proxies = getproxies()
     found = proxies.get(url.scheme) or proxies.get("all")
     if found and URL(found).scheme not in ("http", "https"):
-        raise NotSent("the proxy in the environment is of a kind that is not supported; use an http:// one")
+        raise NotSent("the proxy of the environment is not supported; use one that begins with http://")
     return found or None
 
 
