@@ -286,6 +286,7 @@ class Controller:
         self.scheduler.start()
         self.deadlines.start()
         await self.inventory.start()
+        self.notifier.tick()
 
     async def close(self) -> None:
         """Stop the background work and disconnect; tasks on the nodes keep running."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentless.errors import StateError
 from agentless.model.notify import Notice
@@ -38,6 +40,59 @@ def send(store, over=("b1",), target="t", held_since=0.0):
     digest = store.digest(message)
     store.sent(message, over)
     return digest
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("event"), st.sampled_from("abc"), st.sampled_from(["start", "end", "fail"])),
+        st.tuples(st.just("over"), st.sampled_from("abc"), st.just("")),
+        st.tuples(st.sampled_from(["send", "fail", "crash"]), st.just(""), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.slow
+@given(STEPS)
+def test_every_event_is_sent_once_whatever_fails_between(tmp_path_factory, steps):
+    """And again only as part of the message about its batch. After a crash, the message that was begun is the same."""
+    path = tmp_path_factory.mktemp("notices") / "notify.sqlite"
+    store, over = NoticeStore(path), set[str]()
+    kept, told, begun = list[str](), list[tuple[str, bool]](), None
+
+    def send_next(arrives=True):
+        nonlocal begun
+        message = store.next_message("t", over, 0)
+        assert begun in (None, message)
+        begun = message
+        if message and arrives:
+            notices = store.digest(message).notices
+            told.extend(
+                (each.task, any(n.event == "end" and n.batch == each.batch for n in notices)) for each in notices
+            )
+            store.sent(message, over)
+            begun = None
+        return message
+
+    for what, batch, event in [*steps, *(("over", batch, "") for batch in "abc")]:
+        if what == "event" and batch not in over:
+            kept.append(f"{batch}{len(kept)}")
+            store.add(["t"], notice(kept[-1], batch, event))
+        elif what == "over":
+            over.add(batch)
+        elif what in ("send", "fail"):
+            send_next(arrives=what == "send")
+        elif what == "crash":
+            store.close()
+            store = NoticeStore(path)
+    while send_next():
+        pass
+    assert "t" not in store
+    assert {task for task, _ in told} == set(kept)
+    for task in kept:
+        again = [with_batch for each, with_batch in told if each == task]
+        assert len(again) == 1 or (len(again) == 2 and again[1])
+    store.close()
 
 
 def test_nothing_is_made_before_there_is_an_event(path, store):

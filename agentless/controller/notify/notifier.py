@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from agentless.controller.in_thread import in_thread
 from agentless.controller.notify.sending import send
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.tasks import Tasks
@@ -176,7 +177,7 @@ class Notifier:
     async def _send(self, target: NotifyTarget, message: str) -> None:
         name = target.name
         try:
-            await send(target, await asyncio.to_thread(self._store.digest, message))
+            await send(target, await in_thread(self._store.digest, message))
             self._store.sent(message, self._over(name))
             if self._paces[name].failures:
                 _log.info("notify target %s: sent again", name)

@@ -7,6 +7,7 @@ token is in any error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -168,7 +169,7 @@ class _Resolver(AbstractResolver):
                 found = error if isinstance(error, OSError) else OSError("not a name")
             finally:
                 _LOOKUPS.release()
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(finish, found)
 
         threading.Thread(target=look_up, name="notify lookup", daemon=True).start()
