@@ -145,12 +145,16 @@ async def test_what_is_not_sent_survives_a_crash_and_is_sent_once(desk, server):
         (task,) = await submit(controller)
         await all_ended(controller, [task])
         await until(lambda: controller.notifier.views()[0].problem)
+        await until(lambda: not controller.retention.busy)
+        controller.traffic.last = 0
         assert not controller.lifetime.is_idle()
     (refused,) = server.bodies
     server.status, server.requests[:] = 200, []
     async with desk.running() as controller:
         await sent(controller)
         assert server.bodies == [refused]
+        controller.traffic.last = 0
+        await until(controller.lifetime.is_idle)
     async with desk.running() as controller:
         await sent(controller)
         assert len(server.bodies) == 1
