@@ -25,6 +25,7 @@
     │   ├── ImageGone              1   the image is not on the node that was to send it
     │   └── LayerMissing           1   a layer that was left out has to be sent, too
     ├── CopyFailed                 1   a file that is not there, may not be read, or has no room
+    ├── NotSent                    1   a notification that could not be sent
     ├── StateError                 1   the state folder: torn, newer, read-only, full
     └── ControllerError            1   no controller, a second one, a stale one
 
@@ -192,6 +193,14 @@ class LayerMissing(RuntimeFailed):
 
 class CopyFailed(AgentlessError):
     """A file or folder that cannot be copied, here or on the node: it is not there, is in the way, has no room."""
+
+
+class NotSent(AgentlessError):
+    """A notification could not be sent. `put_off`: seconds for which the server wants to be left alone."""
+
+    def __init__(self, message: str, put_off: float = 0.0) -> None:
+        super().__init__(message)
+        self.put_off = put_off
 
 
 class StateError(AgentlessError):

@@ -189,8 +189,9 @@ def _keys(properties: dict[str, Any]) -> Iterator[str]:
 def _referred(found: dict[str, Any]) -> str | None:
     """The definition that a value is of, be it optional."""
     for each in (found, *found.get("anyOf", ())):
-        if "$ref" in each:
-            return str(each["$ref"].rsplit("/", 1)[-1])
+        value = each.get("additionalProperties") or each
+        if "$ref" in value:
+            return str(value["$ref"].rsplit("/", 1)[-1])
     return None
 
 

@@ -74,6 +74,7 @@ PANELS = {
         "init": "setup.init",
         "inventory": "setup.inventory",
         "controller": "setup.controller",
+        "notify": "setup.notify",
         "recover": "tasks.recover",
         "demo": "setup.demo",
     },

@@ -39,6 +39,7 @@ from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
+from agentless.controller.notify.notifier import Notifier
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
@@ -106,6 +107,7 @@ from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 from agentless.stores.key import KeyFile
 from agentless.stores.records.history import History
+from agentless.stores.records.notices import NoticeStore
 from agentless.stores.records.samples import SampleStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.state.envs import EnvStore
@@ -158,6 +160,7 @@ class Controller:
                 self.samples,
                 self.usage,
                 self.port,
+                self.notifier,
             ),
             clock,
         )
@@ -187,6 +190,7 @@ class Controller:
         self.samples = Samples(nodes, self.homes, SampleStore(state / "samples.sqlite"), bus, clock)
         self.usage = Usage(tasks, nodes, self.records, bus, clock)
         self.idle = IdleWatch(ledger, bus, clock)
+        self.notifier = Notifier(tasks, NoticeStore(state / "notify.sqlite"), bus, clock)
         self.health = GpuHealth(self.records, self.homes, ledger, clock)
         news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
         self.exclusions = Drains(nodes, self.records, news, bus, clock)
@@ -256,9 +260,9 @@ class Controller:
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
-        tasks, outputs, bus, clock = self.tasks, self.expected_outputs, self.bus, self.clock
+        tasks, bus, clock = self.tasks, self.bus, self.clock
         self.traffic = Traffic(clock)
-        self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
+        self.lifetime = Lifetime(self.traffic, tasks, self._has_work, bus, clock)
         self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
         self.ssh = Entrance(state, tasks.owner, Logins(self.terminals, self.builds, self.nodes), self.traffic)
         self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
@@ -283,6 +287,7 @@ class Controller:
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
+            PeriodicJob("notifications", self.notifier.tick),
         ]
 
     async def start(self) -> None:
@@ -294,6 +299,7 @@ class Controller:
         self.scheduler.start()
         self.deadlines.start()
         await self.inventory.start()
+        self.notifier.tick()
 
     async def close(self) -> None:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
@@ -305,6 +311,7 @@ class Controller:
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
+        await _closed("notifications", self.notifier.close)
         await _closed("samples", self.samples.close)
         await _closed("trials", self.trials.close)
         live = len(self.tasks.live)
@@ -320,6 +327,10 @@ class Controller:
             PeriodicJob("outputs", self.expected_outputs.store.close),
         ])  # fmt: skip
 
+    def _has_work(self) -> bool:
+        """Whether something is still to be fetched, removed or sent."""
+        return self.retention.busy or self.expected_outputs.waiting or self.notifier.busy
+
     def _warnings(self) -> tuple[str, ...]:
         return self.status.warnings()
 
@@ -327,7 +338,7 @@ class Controller:
         """Put a new version of the inventory in force."""
         for part in (
             self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
-            self.moves,
+            self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)
         await self.nodes.follow(inventory, self._link)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.tasks import Tasks
-from agentless.controller.tasks.retention import Retention
 from agentless.controller.traffic import Traffic
 from agentless.ports import Clock
 
@@ -17,23 +15,16 @@ LEAVE_AFTER = 15 * 60.0
 
 
 class Lifetime:
-    """Ends the process. `leaving`: shutdown has begun; open streams end."""
+    """Ends the process, but not by itself while `has_work`. `leaving`: shutdown has begun; open streams end."""
 
     def __init__(
-        self,
-        traffic: Traffic,
-        tasks: Tasks,
-        retention: Retention,
-        outputs: ExpectedOutputs,
-        bus: EventBus,
-        clock: Clock,
+        self, traffic: Traffic, tasks: Tasks, has_work: Callable[[], bool], bus: EventBus, clock: Clock
     ) -> None:
         self.leaving = False
         self._end: Callable[[], None] | None = None
         self._traffic = traffic
         self._tasks = tasks
-        self._retention = retention
-        self._outputs = outputs
+        self._has_work = has_work
         self._bus = bus
         self._clock = clock
 
@@ -65,5 +56,4 @@ class Lifetime:
     def is_idle(self) -> bool:
         """Whether no request, task or transfer needs the controller."""
         quiet = self._clock.now() - self._traffic.last > LEAVE_AFTER
-        idle = quiet and not self._traffic.open and not self._tasks.live and not self._retention.busy
-        return idle and not self._outputs.waiting
+        return quiet and not self._traffic.open and not self._tasks.live and not self._has_work()

@@ -51,6 +51,10 @@ defaults:
   # exclude_gpus: [0]                 # GPUs that agentless never uses
   # accept_engines: [alice]           # users whose rootless Docker may run beside the node's engine
 
+# Messages about tasks: `agentless notify test phone` sends one. More kinds of target: docs/how-to/watch/notify.md
+# notify:
+#   phone: {{ntfy: https://ntfy.sh/my-topic, events: [end, fail]}}
+
 # Nodes by name: `agentless submit NAME::0 -- nvidia-smi` runs on GPU 0 of node NAME.
 # Delete the machines that must not run tasks.
 nodes:

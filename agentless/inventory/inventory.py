@@ -32,6 +32,7 @@ from agentless.inventory.schema import (
     InventoryFile,
     Kept,
     Node,
+    Notify,
     Queue,
     Unlisted,
 )
@@ -40,6 +41,7 @@ from agentless.model.address import Address
 from agentless.model.files.posix_path import within
 from agentless.model.nodes.node import DESKTOP_BELOW, DESKTOP_PROGRAMS, ForeignPolicy, NodeConfig
 from agentless.model.nodes.node_record import HealthPolicy
+from agentless.model.notify import KINDS, NotifyTarget
 from agentless.model.tasks.retention import Keep
 from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.usage.fair_share import HALF_LIFE
@@ -73,7 +75,8 @@ class Inventory:
     `shared_dir` is a folder that all nodes share. `image`, `container` (an env) and `policy` are defaults of tasks.
     `health` is the health policy. `half_life` is the half-life of past use in seconds. `learn`: the length of a task
     without a limit is estimated from earlier tasks. `metrics` is the address where they are served, None: only the
-    controller's socket. `stamp` is the stamp of the file when it was read; `stamp_of(path)` differs after an edit.
+    controller's socket. `notify` are the targets of notifications by name. `stamp` is the stamp of the file when it was
+    read; `stamp_of(path)` differs after an edit.
     """
 
     path: Path
@@ -89,6 +92,7 @@ class Inventory:
     idle: IdlePolicy
     learn: bool
     metrics: Address | None
+    notify: Mapping[str, NotifyTarget]
 
 
 def load(path: Path) -> Inventory:
@@ -124,6 +128,7 @@ def load(path: Path) -> Inventory:
         idle=IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True)),
         learn=queue.learn or False,
         metrics=file.metrics,
+        notify=MappingProxyType({name: _target(name, each, path) for name, each in (file.notify or {}).items()}),
     )
 
 
@@ -196,8 +201,33 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     if "accept_engines" in known:
         known["accept_engines"] = tuple(sorted(set(known["accept_engines"])))
     if "identity_file" in known:
-        known["identity_file"] = str(path.absolute().parent / os.path.expanduser(known["identity_file"]))
+        known["identity_file"] = _located(known["identity_file"], path)
     return NodeConfig(name, **known)
+
+
+def _target(name: str, written: Notify, path: Path) -> NotifyTarget:
+    """A target of notifications. Paths of files are relative to the inventory."""
+    kind = next(kind for kind in KINDS if getattr(written, kind) is not None)
+    address = getattr(written, kind) if kind not in ("command", "mail") else ""
+    is_url = "://" in address
+    command = shlex.split(written.command or written.sendmail or "")
+    return NotifyTarget(
+        name,
+        kind,
+        events=frozenset(("end",) if written.events is None else written.events),
+        owners=tuple(written.owners or ()),
+        command=(os.path.expanduser(command[0]), *command[1:]) if command else (),
+        url=address if is_url else "",
+        url_file=_located(address, path) if address and not is_url else "",
+        token_file=_located(written.token_file, path) if written.token_file else "",
+        to=tuple(written.mail or ()),
+        sender=written.sender,
+    )
+
+
+def _located(written: str, path: Path) -> str:
+    """The path of a file that is written in the inventory: absolute, ~/..., or relative to it."""
+    return str(path.absolute().parent / os.path.expanduser(written))
 
 
 def _foreign(*of: Foreign | None) -> ForeignPolicy:
@@ -255,7 +285,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; create one with: agentless init --force"
         case "model_type" if not where:
-            wanted = "it must have the keys version, defaults, keep, queue, health, idle, metrics and nodes"
+            wanted = "it must have the keys version, defaults, keep, queue, health, idle, notify, metrics and nodes"
             return f"the file holds {_shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
             return is_now + "must be a mapping, like {containers: 24h}"
@@ -265,6 +295,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {temperature: 90}"
         case "model_type" if where == ("idle",):
             return is_now + "must be a mapping, like {report: 30min}"
+        case "model_type" if where[0] == "notify":
+            return "must be a mapping, like {ntfy: https://ntfy.sh/my-topic, events: [fail]}"
+        case "list_type" if where[0] == "notify":
+            return is_now + "must be a list, like [ann@example.com] or [end, fail]"
         case "literal_error":
             return is_now + f"must be {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "model_type" if where[-1] == "cuda":
@@ -288,7 +322,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "less_than_equal":
             return is_now + f"must be at most {limits['le']}"
         case "value_error":
-            return ("" if "[key]" in detail["loc"] or where[-1] == "mounts" else is_now) + str(limits["error"])
+            no_value = "[key]" in detail["loc"] or where[-1] == "mounts" or where[0] == "notify"  # may be a secret
+            return ("" if no_value else is_now) + str(limits["error"])
         case kind:
             return is_now + _WANTED[kind]
 
@@ -296,6 +331,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
+    if where[0] == "notify":
+        return Notify
     inner: dict[str, type[BaseModel]] = {
         "amd": Amd,
         "cuda": Cuda,

@@ -10,7 +10,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +22,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 from agentless.errors import UsageError
@@ -29,6 +31,8 @@ from agentless.model.address import Address, parse_address
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.nodes.node import TransportName
+from agentless.model.notify import KINDS, NotifyEvent
+from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import NODE_NAME
 from agentless.model.tasks.spec import LABEL_KEY, LOCAL_TEMP, SHARED, Mount, check_variable, parse_mount
 from agentless.model.units import (
@@ -53,6 +57,11 @@ _DEVICE_MOUNTS = "-container-devices"
 """What the paths in a container have in their names at which a mount gives a GPU, of all vendors."""
 _PLACES = {"/": "the image", LOCAL_TEMP: "local_temp", SHARED: "shared_dir"}
 """Paths in a container that no mount may have, and what sets them."""
+MAX_TARGETS = 32
+"""The most targets of notifications."""
+MAX_RECIPIENTS = 32
+"""The most recipients of a mail."""
+_MAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,252})?")
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
 
@@ -175,6 +184,59 @@ def _shell_words(text: str) -> str:
     if not words or words[0].startswith("-"):
         raise ValueError("must be the command for Docker, like 'sudo docker'")
     return text
+
+
+def _file(text: str) -> str:
+    if not text or "://" in text:
+        raise ValueError("must be the path of a file with the address, since the address is a secret")
+    return text
+
+
+def _path_of_token(text: str) -> str:
+    if not text:
+        raise ValueError("must be the path of a file with a token")
+    return text
+
+
+def _web_address(text: str) -> str:
+    if "://" not in text:
+        return _file(text)
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be an address like https://example.com/hook, or the path of a file with one")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a password; write the address into a file, and specify the path of the file")
+    return text
+
+
+def _recipient(text: str) -> str:
+    if not _MAIL.fullmatch(text):
+        raise ValueError("must be an address like ann@example.com, or a user of this machine")
+    return text
+
+
+def _owner(text: str) -> str:
+    try:
+        return check_owner(text, "owner")
+    except UsageError:
+        raise ValueError("must be an owner as in agentless ps, like ann or ann@laptop") from None
+
+
+def _program_and_words(text: str) -> str:
+    try:
+        return _shell_words(text)
+    except ValueError:
+        raise ValueError("must be a program with its arguments, like 'notify-send agentless'") from None
+
+
+def _some_recipients(found: list[str]) -> list[str]:
+    if not 0 < len(found) <= MAX_RECIPIENTS:
+        raise ValueError(f"must have 1 to {MAX_RECIPIENTS} recipients")
+    return found
 
 
 def _node_name(text: str) -> str:
@@ -491,6 +553,65 @@ class Health(BaseModel):
     )
 
 
+class Notify(BaseModel):
+    """A target of notifications: one of command, webhook, slack, discord, ntfy and mail."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: Annotated[str, AfterValidator(_program_and_words)] | None = Field(
+        default=None, description="A program on the controller's machine, which gets JSON on its standard input."
+    )
+    webhook: Annotated[str, AfterValidator(_web_address)] | None = Field(
+        default=None, description="An address that gets JSON by POST, or the path of a file with it."
+    )
+    slack: Annotated[str, AfterValidator(_file)] | None = Field(
+        default=None, description="The path of a file with the address of an incoming webhook of Slack, or Mattermost."
+    )
+    discord: Annotated[str, AfterValidator(_file)] | None = Field(
+        default=None, description="The path of a file with the address of a webhook of Discord."
+    )
+    ntfy: Annotated[str, AfterValidator(_web_address)] | None = Field(
+        default=None, description="A topic of ntfy, like https://ntfy.sh/my-topic, or the path of a file with it."
+    )
+    mail: Annotated[list[Annotated[str, AfterValidator(_recipient)]], AfterValidator(_some_recipients)] | None = Field(
+        default=None, description="Recipients of mail, which sendmail of the controller's machine sends."
+    )
+    token_file: Annotated[str, AfterValidator(_path_of_token)] | None = Field(
+        default=None, description="The path of a file with a token, sent to a web address as Authorization: Bearer."
+    )
+    sender: Annotated[str, AfterValidator(_recipient)] | None = Field(
+        default=None, description="Sender of mail. Default: sendmail's."
+    )
+    sendmail: Annotated[str, AfterValidator(_program_and_words)] | None = Field(
+        default=None, description="The program for mail, like 'msmtp -a work'. Default: sendmail."
+    )
+    events: list[NotifyEvent] | None = Field(
+        default=None,
+        description="Events to send: start, end (of any kind), fail, preempt, lost. A task's own --notify wins. "
+        "Default: [end].",
+    )
+    owners: list[Annotated[str, AfterValidator(_owner)]] | None = Field(
+        default=None, description="Only for tasks of these owners, like ann or ann@laptop. Default: all."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}")
+        if kinds != ["mail"] and (self.sender or self.sendmail):
+            raise ValueError("only mail has a sender or sendmail; remove them")
+        if self.token_file and kinds[0] in ("command", "mail"):
+            raise ValueError(f"{kinds[0]} takes no token_file; remove it")
+        return self
+
+
+def _few(targets: dict[str, Notify]) -> dict[str, Notify]:
+    if len(targets) > MAX_TARGETS:
+        raise ValueError(f"has {len(targets)} targets; the limit is {MAX_TARGETS}")
+    return targets
+
+
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
@@ -504,6 +625,11 @@ class InventoryFile(BaseModel):
     queue: Queue | None = Field(default=None, description="How agentless places and orders tasks.")
     health: Health | None = Field(default=None, description="When a GPU counts as unhealthy, and how it recovers.")
     idle: Idle | None = Field(default=None, description="What to do about idle GPUs of tasks.")
+    notify: Annotated[dict[Annotated[str, AfterValidator(_node_name)], Notify], AfterValidator(_few)] | None = Field(
+        default=None,
+        description="Where to send messages about tasks, by names that you choose.",
+        json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
+    )
     metrics: _Address | None = Field(
         default=None,
         description="Where to serve /metrics for Prometheus: a port of this machine, like 9400, or an address and a "

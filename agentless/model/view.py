@@ -378,6 +378,24 @@ class VolumeView:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyView:
+    """A target of notifications: its name, its `kind`, and the events and owners that it is for (none: all).
+
+    `waiting` events are not sent yet. `problem` is why the last message could not be sent, empty if it could, and
+    `failing_since` when that began. Addresses and tokens are not published.
+    """
+
+    name: str
+    kind: str
+    events: tuple[str, ...]
+    owners: tuple[str, ...]
+    waiting: int
+    sent_at: str | None
+    failing_since: str | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerView:
     """The state of the controller."""
 

@@ -61,6 +61,15 @@ SEEN = "until agentless gpus node3 | grep desktop; do :; done"
 """A desktop on the GPU of node3, and that agentless has seen it."""
 LOSS = ("agentless controller stop", "rm -r ~/.local/state/agentless")
 
+TARGETS = (
+    (
+        "printf 'notify:\n  phone: {ntfy: https://ntfy.sh/my-topic, events: [fail, lost]}\n  team: {slack: slack}\n"
+        "  ann: {mail: [ann@example.com], owners: [ann]}\n' >>~/.config/agentless/inventory.yaml"
+    ),
+    "printf '#!/bin/sh\ncat >/dev/null\n' >~/fleet/python/sendmail; chmod +x ~/fleet/python/sendmail",
+)
+"""What the page has in its inventory, and a sendmail."""
+
 SLICES = (
     "gpu,part,uuid,profile,gi,ci,memory.total,memory.used\\n"
     "0,0,MIG-5d1c0000-0000-5000-8000-000000000000,3g.40gb,2,0,40448,26\\n"
@@ -157,6 +166,7 @@ HELP: dict[str, dict[str, Help]] = {
         )
     },
     "docs/how-to/watch/logs.md": {"agentless logs TASK": Help(first=["agentless submit node1 -- echo hello"])},
+    "docs/how-to/watch/notify.md": {"agentless notify test ann": Help(first=TARGETS)},
     "docs/how-to/watch/pause.md": {"agentless pause*": Help(first=[STANDING])},
     "docs/how-to/watch/usage.md": {
         "agentless usage": Help(first=[STANDING, "until agentless usage | grep -q '%  *[0-9.]*%$'; do sleep 0.2; done"])

@@ -27,8 +27,9 @@ JOBS = (
     "samples",
     "usage",
     "metrics",
+    "notifications",
 )
-PARTS = ("deadlines", "dependencies", "scheduler", "retention", "uploads", "port", "samples")
+PARTS = ("deadlines", "dependencies", "scheduler", "retention", "uploads", "port", "notifier", "samples")
 
 
 def fail(*_, **__):

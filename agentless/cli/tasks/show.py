@@ -97,6 +97,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "volumes": ", ".join(str(Volume(**volume)) for volume in spec["volumes"]),
         "ssh": _who_enters(spec),
         "ports": ports(found),
+        "notify": None if spec.get("notify") is None else ", ".join(spec["notify"]) or "none",
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"],
         "owner": found["owner"],

@@ -52,6 +52,7 @@ class TaskBuilder:
         self._shared_dir: str | None = None
         self._image: str | None = None
         self._container: str | None = None
+        self._can_notify = False
         self._last_id = ""
 
     def on_inventory(self, inventory: Inventory) -> None:
@@ -59,6 +60,7 @@ class TaskBuilder:
         self._shared_dir = inventory.shared_dir
         self._image = inventory.image
         self._container = inventory.container
+        self._can_notify = bool(inventory.notify)
 
     def check_request(self, request: Submit) -> None:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
@@ -75,6 +77,8 @@ class TaskBuilder:
             raise UsageError(f"no policy {spec.needs.policy!r}{hint}; available: {', '.join(POLICIES)}")
         for name in (*spec.needs.nodes, *spec.needs.exclude):
             self._nodes.link(name)
+        if spec.notify and not self._can_notify:
+            raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 
     async def build(self, request: Submit) -> list[Task]:
         """Build the tasks; raises NotFound or Unreachable if an env or a volume is not available."""

@@ -15,6 +15,7 @@ from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.images.snapshot import check_vps_name
 from agentless.model.nodes.device import PART_NUMBER
+from agentless.model.notify import NONE, parse_events
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.gang import Gang, check_gang
@@ -100,6 +101,7 @@ class TaskSpec:
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
     `ports` are those that a client forwards while it shows the task. `gang` says which member of a gang it is.
+    `notify` are the events that messages are sent about; None: those that the inventory chooses.
     """
 
     command: tuple[str, ...]
@@ -133,6 +135,7 @@ class TaskSpec:
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False
     gang: Gang | None = None
+    notify: tuple[str, ...] | None = None
 
     @property
     def traits(self) -> Workload:
@@ -283,6 +286,7 @@ def check_spec(spec: TaskSpec) -> None:
     for volume in spec.volumes:
         check_volume(volume.name)
     check_ports(spec.ports)
+    parse_events(",".join(spec.notify or (NONE,)))
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)

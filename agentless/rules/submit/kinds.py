@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
+from agentless.model.notify import parse_events
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
 from agentless.model.tasks.port import Port, parse_port
@@ -55,6 +56,10 @@ def _signal(value: str, option: str) -> str:
 
 def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return parse_retry_on(",".join(texts(value, option)))
+
+
+def _events(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_events(",".join(texts(value, option)))
 
 
 def _owner(value: str, option: str) -> str:
@@ -135,6 +140,7 @@ GpuMemory = Annotated[int | str | None, _size(GPU_MEMORY)]
 GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
 Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
+Events = Annotated[str | Iterable[str] | None, _events]
 Policy = Annotated[str | None, _policy]
 Owner = Annotated[str | None, _owner]
 Texts = Annotated[str | Iterable[str] | None, texts]

@@ -18,6 +18,7 @@ from agentless.errors import UsageError
 from agentless.model.tasks.workload import WorkloadName
 from agentless.rules.submit.kinds import (
     Endings,
+    Events,
     GpuMemory,
     GpuTypes,
     Memory,
@@ -379,6 +380,14 @@ class Options(TypedDict, total=False):
         str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by", only="task")
     ]
     label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
+    notify: Annotated[
+        Events,
+        Option(
+            OUTPUT,
+            "Events to send a message about: start, end, fail, preempt, lost; or none (default: the inventory's)",
+            "EVENT,...",
+        ),
+    ]
     owner: Annotated[
         Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
     ]

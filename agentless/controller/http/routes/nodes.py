@@ -15,6 +15,7 @@ from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.host_keys import HostKey, HostKeys
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.nodes.trials import Trials
+from agentless.controller.notify.notifier import Notifier
 from agentless.controller.state.views import GpuViews
 from agentless.model.view import CheckView, GpuView, ImageView, NodeView, ResumeView
 from agentless.rules.views.publish import node_view
@@ -32,6 +33,7 @@ class NodeServices(Protocol):
     doctor: Doctor
     trials: Trials
     host_keys: HostKeys
+    notifier: Notifier
 
 
 def add_to(app: FastAPI, services: NodeServices) -> None:
@@ -96,7 +98,7 @@ def _add_doctor(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
         """Check nodes."""
-        return await services.doctor.examine(node)
+        return [*await services.doctor.examine(node), *services.notifier.checks()]
 
     @app.post("/v1/doctor/run")
     async def doctor_run(request: DoctorRequest, caller: CurrentCaller) -> list[CheckView]:

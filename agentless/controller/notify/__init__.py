@@ -1,0 +1,1 @@
+"""Notifications: kept until they are sent, and sent."""

@@ -1,0 +1,1 @@
+"""Notifications: which events are sent, when, and in which words."""

@@ -1,0 +1,62 @@
+"""Which events the change of a task is, for notifications."""
+
+from __future__ import annotations
+
+from agentless.model.notify import Notice, NotifyEvent
+from agentless.model.tasks.task import FAILED, Ended, Lost, Paused, Running, Task
+from agentless.model.text import cut, printable
+
+PREEMPTED = "preempted"
+"""The state of a task that has made room for another one."""
+_FIRST: tuple[NotifyEvent, ...] = ("preempt", "lost", "fail", "end", "start")
+"""The event by which a message calls a change that is several: the first of these."""
+_LONGEST_REASON = 500
+
+
+def events_of(before: Task, after: Task, *, goes_on: bool) -> frozenset[NotifyEvent]:
+    """The events that this change is. `goes_on`: another try of the task follows, so that this is not its end."""
+    match after.status:
+        case Running() if not _runs(before):
+            return frozenset({"start"})
+        case Lost() if not isinstance(before.status, Lost):
+            return frozenset({"lost"})
+        case Ended(state=state) if before.live:
+            found: set[NotifyEvent] = {"preempt"} if str(state) == PREEMPTED else set()
+            if not goes_on:
+                found |= {"end", "fail"} if _failed(after) else {"end"}
+            return frozenset(found)
+        case _:
+            return frozenset()
+
+
+def notice_of(task: Task, events: frozenset[NotifyEvent], now: float) -> Notice:
+    """What messages have of a task after a change that is at least one of these events."""
+    status, held = task.status, task.placement
+    ended = status if isinstance(status, Ended) else None
+    why = status.reason if isinstance(status, (Ended, Lost)) else None
+    return Notice(
+        event=next(event for event in _FIRST if event in events),
+        at=now,
+        task=task.id,
+        batch=task.batch,
+        owner=printable(task.owner),
+        state=task.state,
+        name=task.spec.name,
+        node=held.node if held else None,
+        gpus=held.gpus if held else (),
+        exit_code=ended.exit_code if ended else None,
+        reason=cut(printable(why), _LONGEST_REASON) if why else None,
+        started_at=status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None,
+        ended_at=ended.ended_at if ended else None,
+        attempt=task.attempt,
+    )
+
+
+def _runs(task: Task) -> bool:
+    """Whether its container is known to have been started, and not to have ended."""
+    return isinstance(task.status, (Running, Paused)) or (isinstance(task.status, Lost) and bool(task.container))
+
+
+def _failed(task: Task) -> bool:
+    """Whether it failed, or never started although nobody stopped it."""
+    return task.state in FAILED or (task.state == "cancelled" and task.stop is None)
