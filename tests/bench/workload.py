@@ -7,7 +7,8 @@ philly   Microsoft's Philly cluster, 2017 (Jeon et al., USENIX ATC '19; github.c
          minutes, the others 10^U(3, 4).
 helios   SenseTime's Helios, April to September 2020 (Hu et al., SC '21; github.com/S-Lab-System-Group/HeliosArtifact,
          `helios_cluster_summary.csv`): the median of 1,580,464 GPU jobs took 206 s, their mean 6,652 s. Drawn as the
-         lognormal distribution that has this median and this mean. GPUs are drawn as above.
+         lognormal distribution that has this median and this mean. Its larger jobs
+         span nodes, which is not drawn: GPUs are as above.
 
 Ours, and not from a trace: arrivals are a Poisson process whose rate swings by half over the day, as both papers
 describe it without a figure; the declared limit is the duration times U(1, 3), as users overestimate; no job is longer
@@ -31,7 +32,7 @@ _MEDIAN, _MEAN = 206.0, 6651.7
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Times in seconds; `limit` is what its owner says it takes at most. `gpus` are spread evenly over `nodes` nodes."""
+    """Times in seconds; `limit` is what its owner says it takes at most. Its GPUs are spread evenly over its nodes."""
 
     number: int
     arrives: float
