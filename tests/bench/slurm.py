@@ -67,9 +67,9 @@ def through_slurm(wanted: Sequence[Job], nodes: Sequence[int], speed: float) -> 
             _wait_for(slurm, number)
         trials = read(slurm.completed.read_text())
         _feed(slurm, wanted, speed)
+        look = scheduling(slurm.run("sdiag"))  # now, with jobs that wait: Slurm forgets this at midnight
         _wait_for(slurm, len(trials) + len(wanted))
         found = outcomes(wanted, read(slurm.completed.read_text())[len(trials) :])
-        look = scheduling(slurm.run("sdiag"))
     return found, delays_of(outcomes(free, trials), found, look)
 
 
