@@ -27,8 +27,8 @@ steady: $(STAMP)  ## `make test` N times (20), every fifth time beside busy loop
 bench: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
 
-replay: $(STAMP)  ## the queue against first come, first served, on jobs as a public trace has them
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay --real
+replay: $(STAMP)  ## the queue against first come, first served, on jobs as a public trace has them; WHAT=--slurm: beside a real Slurm, as root, an hour
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay $(or $(WHAT),--real)
 
 slow: $(STAMP)  ## the tests that `make test` leaves out since they cost the most; as root, some minutes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real

@@ -9,6 +9,7 @@
     plan.py       one look at 10,000 waiting tasks in 1,000 nodes, and how it grows
     starts.py     how many tasks the queue starts in a second
     replay.py     apart from them, `make replay`: the queue against first come, first served
+    beside.py     apart from them, `make replay WHAT=--slurm`: the queue beside a real Slurm
     measure.py    pairs, medians, rows; fleets.py: nodes, real and simulated, with a controller that serves them
 
 `python -m tests.bench NAME` runs one. What a machine lacks is said in the row that needs it.

@@ -35,10 +35,14 @@ def real_nodes(*names: str, docker: bool = True, gpus: int = 2) -> Iterator[Lab]
 
 
 @contextlib.contextmanager
-def simulated_nodes(count: int, gpus: int) -> Iterator[Path]:
-    """The folder of a simulation that runs in a process of its own."""
+def simulated_nodes(count: int, gpus: int, *, taken: int = 0) -> Iterator[Path]:
+    """The folder of a simulation that runs in a process of its own.
+
+    Somebody else is on the last GPU of the second node: with `taken` 1 that node has one more.
+    """
+    numbers = [str(gpus + taken * (number == 1)) for number in range(count)]
     root = Path(tempfile.mkdtemp(prefix="agentless-bench-"))
-    argv = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", ",".join([str(gpus)] * count)]
+    argv = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", ",".join(numbers)]
     try:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
             if not process.stdout.readline().startswith(b"ready"):

@@ -2,7 +2,7 @@
 
 Prints the tables of docs/performance.md and draws docs/pictures/replay.svg. Virtual time, see `simulation.py`; with
 `--real` it also sends 150 of the jobs, 3,600 times as fast, through a controller to simulated nodes, and compares the
-waits.
+waits. `--slurm` is `beside.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ import argparse
 import os
 import statistics
 import sys
-import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
-from agentless.client.client import Client
 from agentless.controller.scheduling.queue import POLICIES
-from tests.bench.fleets import controller, request, simulated_env, simulated_nodes
+from tests.bench import beside
+from tests.bench.fleets import controller, simulated_env, simulated_nodes
 from tests.bench.plot import draw
+from tests.bench.sending import send
 from tests.bench.simulation import Agentless, Fifo, Ran, run
-from tests.bench.workload import SHAPES, Job, jobs
+from tests.bench.workload import SHAPES, jobs
 
 CLUSTER = (8,) * 8
 JOBS, SEEDS = 1000, (1, 2, 3)
@@ -53,14 +51,22 @@ class Figures:
 
 def main() -> None:
     """Measure, print and draw."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.replay", description="Replay a workload.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.replay", description="Replay a workload.", allow_abbrev=False
+    )
     parser.add_argument("--real", action="store_true", help="also through a controller, in real time: five minutes")
     parser.add_argument("--only-real", action="store_true", help="nothing but that")
-    given = parser.parse_args()
+    parser.add_argument("--slurm", action="store_true", help="instead, beside a real Slurm: see beside.py")
+    given, more = parser.parse_known_args()
+    if given.slurm:
+        return beside.main(more)
+    if more:
+        parser.error(f"unknown: {' '.join(more)}")
     if not given.only_real:
         _simulate()
     if given.real or given.only_real:
         print(_real())
+    return None
 
 
 def _simulate() -> None:
@@ -134,7 +140,7 @@ def _real() -> str:
     simulated = {ran.job.number: ran.waited for ran in run(wanted, Agentless(REAL_CLUSTER))}
     fifo = {ran.job.number: ran.waited for ran in run(wanted, Fifo(REAL_CLUSTER))}
     with simulated_nodes(len(REAL_CLUSTER), 8) as root, controller(simulated_env(root)) as client:
-        real = _send(client, wanted)
+        real = {each.job.number: each.waited for each in send(client, wanted)}
     sides = {
         "first come, first served, simulated": fifo,
         "agentless, simulated": simulated,
@@ -149,33 +155,6 @@ def _real() -> str:
         ),
     ]
     return "\n".join(lines) + f"\n\nLoad of the machine: {os.getloadavg()[0]:.1f}."
-
-
-def _send(client: Client, wanted: Sequence[Job]) -> dict[int, float]:
-    """The waits of the jobs, in seconds."""
-    ids: dict[int, str] = {}
-
-    def submit(job: Job) -> None:
-        body = request("node1", "sleep", f"{job.takes:.3f}")
-        body["targets"] = [f"{job.gpus}x"]
-        body["spec"]["terms"] = {"time_limit": job.limit}  # type: ignore[index]
-        [start] = client.post("/v1/tasks", body)
-        ids[job.number] = start["task"]["id"]
-
-    began, threads = time.monotonic(), []
-    for job in wanted:
-        time.sleep(max(0.0, began + job.arrives - time.monotonic()))
-        threads.append(threading.Thread(target=submit, args=[job]))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
-    ended = {number: client.get(f"/v1/tasks/{task}/wait") for number, task in ids.items()}
-    assert {task["state"] for task in ended.values()} == {"completed"}, [task["reason"] for task in ended.values()]
-    return {number: _seconds(task["started_at"]) - _seconds(task["created_at"]) for number, task in ended.items()}
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.model.nodes.cluster import Observation
@@ -43,28 +44,30 @@ class Ran:
 
 
 class Fifo:
-    """First come, first served, on the first node with enough free GPUs: who does not fit holds up the rest.
+    """First come, first served, on the first nodes with enough free GPUs: who does not fit holds up the rest.
 
     `nodes` are the numbers of their GPUs.
     """
 
     def __init__(self, nodes: Sequence[int]) -> None:
         self._free = list(nodes)
-        self._where: dict[int, int] = {}
+        self._where: dict[int, list[int]] = {}
 
     def starts(self, now: float, waiting: Sequence[Job]) -> list[Job]:  # noqa: ARG002 - it does not look ahead
         begun = []
         for job in waiting:
-            node = next((node for node, free in enumerate(self._free) if free >= job.gpus), None)
-            if node is None:
+            fits = [node for node, free in enumerate(self._free) if free >= job.per_node][: job.nodes]
+            if len(fits) < job.nodes:
                 break
-            self._free[node] -= job.gpus
-            self._where[job.number] = node
+            for node in fits:
+                self._free[node] -= job.per_node
+            self._where[job.number] = fits
             begun.append(job)
         return begun
 
     def ended(self, job: Job) -> None:
-        self._free[self._where.pop(job.number)] += job.gpus
+        for node in self._where.pop(job.number):
+            self._free[node] += job.per_node
 
 
 class Agentless:
@@ -82,19 +85,22 @@ class Agentless:
     def starts(self, now: float, waiting: Sequence[Job]) -> list[Job]:
         now += _BEGIN
         cluster = survey(self._nodes, self._seen, self._tasks.values(), now)
-        queue = order(self._task(job) for job in waiting)
+        queue = order(task for job in waiting for task in self._tasks_of(job))
         self._plan = plan(cluster, queue, now, self._policies, self._plan)
         tasks = {task.id: task for task in queue}
         for key, placement in self._plan.starts.items():
             self._tasks[key] = replace(tasks[key], status=Running(placement, "c", now))
-        return [job for job in waiting if _id(job) in self._plan.starts]
+        return [job for job in waiting if _ids(job)[0] in self._plan.starts]
 
     def ended(self, job: Job) -> None:
-        del self._tasks[_id(job)]
+        for key in _ids(job):
+            del self._tasks[key]
 
-    def _task(self, job: Job) -> Task:
-        spec = TaskSpec(("x",), needs=Needs(gpus=job.gpus), terms=Terms(time_limit=job.limit if self._limits else None))
-        return Task(_id(job), spec, "b", "me", _BEGIN + job.arrives)
+    def _tasks_of(self, job: Job) -> list[Task]:
+        terms = Terms(time_limit=job.limit if self._limits else None)
+        spec, ids = TaskSpec(("x",), needs=Needs(gpus=job.per_node), terms=terms), _ids(job)
+        specs = [spec] if job.nodes == 1 else [replace(spec, gang=each) for each in _gang(ids)]
+        return [Task(key, each, "b", "me", _BEGIN + job.arrives) for key, each in zip(ids, specs, strict=True)]
 
 
 def run(jobs: Sequence[Job], scheduler: Fifo | Agentless) -> list[Ran]:
@@ -130,5 +136,12 @@ def _observation(node: str, gpus: int) -> Observation:
     return Observation(None, GpuSample(readings), host=HostFacts(64, 512 * 1024), engine=EngineFacts(containers=()))
 
 
-def _id(job: Job) -> str:
-    return f"{job.number:08d}"
+def _ids(job: Job) -> list[str]:
+    """Of a task for each of its nodes."""
+    return [f"{job.number:08d}m{rank}" for rank in range(job.nodes)]
+
+
+def _gang(ids: Sequence[str]) -> list[Any]:
+    from agentless.model.tasks.gang import Gang  # `sending.GANGS` says whether this version has them
+
+    return [Gang(len(ids), rank, tuple(ids)) for rank in range(len(ids))]

@@ -7,20 +7,21 @@ philly   Microsoft's Philly cluster, 2017 (Jeon et al., USENIX ATC '19; github.c
          minutes, the others 10^U(3, 4).
 helios   SenseTime's Helios, April to September 2020 (Hu et al., SC '21; github.com/S-Lab-System-Group/HeliosArtifact,
          `helios_cluster_summary.csv`): the median of 1,580,464 GPU jobs took 206 s, their mean 6,652 s. Drawn as the
-         lognormal distribution that has this median and this mean. Its larger jobs span nodes, which agentless does
-         not do: GPUs are drawn as above.
+         lognormal distribution that has this median and this mean. Its larger jobs
+         span nodes, which is not drawn: GPUs are as above.
 
 Ours, and not from a trace: arrivals are a Poisson process whose rate swings by half over the day, as both papers
 describe it without a figure; the declared limit is the duration times U(1, 3), as users overestimate; no job is longer
-than two days, for otherwise the few longest of a sample of thousands decide all figures.
+than two days, for otherwise the few longest of a sample of thousands decide all figures. Which jobs are preemptible is
+drawn, too.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 DAY = 86_400.0
 LONGEST = 2 * DAY
@@ -31,13 +32,24 @@ _MEDIAN, _MEAN = 206.0, 6651.7
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Times in seconds; `limit` is what its owner says it takes at most."""
+    """Times in seconds; `limit` is what its owner says it takes at most. Its GPUs are spread evenly over its nodes."""
 
     number: int
     arrives: float
     gpus: int
     takes: float
     limit: float
+    nodes: int = 1
+    preemptible: bool = False
+
+    @property
+    def per_node(self) -> int:
+        return self.gpus // self.nodes
+
+    @property
+    def work(self) -> float:
+        """Seconds times GPUs."""
+        return self.gpus * self.takes
 
 
 def jobs(shape: str, seed: int, count: int, gpus: int, load: float) -> list[Job]:
@@ -50,6 +62,24 @@ def jobs(shape: str, seed: int, count: int, gpus: int, load: float) -> list[Job]
     work = sum(size * each for size, each in zip(sizes, takes, strict=True))
     arrivals = _arrivals(draw, count / (work / gpus / load))
     return [Job(number, *each) for number, each in enumerate(zip(arrivals, sizes, takes, limits, strict=False))]
+
+
+def spanning(drawn: Sequence[Job], node: int) -> list[Job]:
+    """The same jobs on nodes of so many GPUs: whoever wants more than one has spans nodes."""
+    return [replace(job, nodes=-(-job.gpus // node)) for job in drawn]
+
+
+def lending(drawn: Sequence[Job], seed: int, share: float) -> list[Job]:
+    """The same jobs, of which some, with at least this share of the work, are preemptible."""
+    order, work = random.Random(seed).sample(drawn, len(drawn)), 0.0
+    enough = share * sum(job.work for job in drawn)
+    lent = set()
+    for job in order:
+        if work >= enough:
+            break
+        lent.add(job.number)
+        work += job.work
+    return [replace(job, preemptible=job.number in lent) for job in drawn]
 
 
 def _arrivals(draw: random.Random, rate: float) -> Iterator[float]:

@@ -1,0 +1,222 @@
+"""A real Slurm on this machine: `munged`, `slurmctld`, and a `slurmd` for each node, in one folder. As root.
+
+GPUs are plain files, which Slurm takes for devices. Nothing is confined: no cgroups. `speed` other than 1 makes time
+pass so much faster for the daemons, through Debian's libfaketime, which counts their sleeps and timeouts in the same
+time: all of Slurm's intervals, limits and delays keep their proportions. What runs in a job has the machine's time.
+Then nobody is authenticated: a client of munge waits two seconds for its answer, which are a millisecond there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.ports import reserve
+
+from .engine import SBIN
+from .processes import MARK, descendants, kill, marked, processes
+
+_PROGRAMS = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "munged": "munge",
+    "faketime": "faketime",
+}
+CORES_PER_GPU = 8
+_START = 60.0
+_LONG = "60000"
+"""Seconds, as many as Slurm allows, for what must not happen since time passes faster."""
+
+_SETTINGS = {
+    "ClusterName": "lab",
+    "SlurmUser": "root",
+    "SlurmdUser": "root",
+    "CommunicationParameters": "NoInAddrAny,NoCtldInAddrAny",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "JobAcctGatherType": "jobacct_gather/none",
+    "MpiDefault": "none",
+    "JobCompType": "jobcomp/filetxt",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core",
+    "SchedulerType": "sched/backfill",
+    "PriorityType": "priority/basic",
+    "GresTypes": "gpu",
+    "ReturnToService": "2",
+    "SlurmdParameters": "config_overrides",  # more cores than the machine has
+    # These would be milliseconds where time passes faster.
+    "MessageTimeout": _LONG,
+    "TCPTimeout": _LONG,
+    "BatchStartTimeout": _LONG,
+    "UnkillableStepTimeout": _LONG,
+    "SlurmctldTimeout": _LONG,
+    "SlurmdTimeout": "0",
+}
+
+_NO_MUNGE = {"AuthType": "auth/none", "CredType": "cred/none"}
+
+
+def missing() -> list[str]:
+    """What this machine lacks, in words."""
+    if os.geteuid() != 0:
+        return ["not root"]
+    return [
+        f"no {program} (Debian's package {package})"
+        for program, package in _PROGRAMS.items()
+        if not shutil.which(program, path=SBIN)
+    ]
+
+
+class Slurm:
+    """`nodes` are the numbers of their GPUs by name; `partitions` and `settings` are words of slurm.conf.
+
+    A context manager: the daemons run inside, and nothing of them is left outside but the folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Mapping[str, int],
+        partitions: Mapping[str, str],
+        settings: Mapping[str, str] | None = None,
+        speed: float = 1,
+    ) -> None:
+        self.completed = folder / "completed"
+        self._folder = folder
+        self._nodes = nodes
+        self._partitions = partitions
+        auth = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _NO_MUNGE
+        self._settings = {**_SETTINGS, **auth, **(settings or {})}
+        self._speed = speed
+        self._process: subprocess.Popen[bytes] | None = None
+        self._held = contextlib.ExitStack()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of Slurm's commands. `MARK` is inherited by jobs."""
+        return {"SLURM_CONF": str(self._folder / "slurm.conf"), "PATH": SBIN, MARK: str(self._folder), "TZ": "UTC"}
+
+    def run(self, *argv: str) -> str:
+        """What a command of Slurm prints; raises RuntimeError with what it says if it fails."""
+        ran = subprocess.run(argv, env=self.env, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if ran.returncode != 0:
+            raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
+        return ran.stdout
+
+    def __enter__(self) -> Self:
+        try:
+            self._write()
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    # ------------------------------------------------------------------ inside
+
+    def _write(self) -> None:
+        at = self._folder
+        for name in ("munge", "state", "spool", "gpus", "logs"):
+            at.joinpath(name).mkdir()
+        at.chmod(0o755)  # munge wants to be reached by everyone
+        at.joinpath("munge", "key").write_bytes(os.urandom(128))
+        at.joinpath("munge", "key").chmod(0o400)
+        at.joinpath("munge").chmod(0o711)
+        for index in range(max(self._nodes.values())):
+            at.joinpath("gpus", f"gpu{index}").touch()
+        at.joinpath("cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        at.joinpath("gres.conf").write_text(
+            "".join(
+                f"NodeName={name} Name=gpu File={at}/gpus/gpu[0-{count - 1}]\n" for name, count in self._nodes.items()
+            )
+        )
+        at.joinpath("slurm.conf").write_text("\n".join([*self._lines(), ""]))
+
+    def _lines(self) -> list[str]:
+        at, host = self._folder, socket.gethostname().partition(".")[0]
+        paths = {
+            "StateSaveLocation": f"{at}/state",
+            "SlurmdSpoolDir": f"{at}/spool/%n",
+            "SlurmctldPidFile": f"{at}/slurmctld.pid",
+            "SlurmdPidFile": f"{at}/%n.pid",
+            "SlurmctldLogFile": f"{at}/logs/slurmctld",
+            "SlurmdLogFile": f"{at}/logs/%n",
+            "JobCompLoc": f"{self.completed}",
+        }
+        lines = [f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={self._port()}"]
+        lines += [f"{name}={value}" for name, value in {**paths, **self._settings}.items()]
+        for name, gpus in self._nodes.items():
+            where = f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={self._port()}"
+            cores = f"Sockets=1 CoresPerSocket={CORES_PER_GPU * gpus} ThreadsPerCore=1"
+            lines.append(f"{where} {cores} Gres=gpu:{gpus}")
+        return lines + [f"PartitionName={name} Nodes=ALL {words}" for name, words in self._partitions.items()]
+
+    def _port(self) -> int:
+        holder = self._held.enter_context(reserve())
+        port: int = holder.getsockname()[1]
+        return port
+
+    def _start(self) -> None:
+        at, env = self._folder, self.env
+        if self._speed == 1:
+            munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
+            subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+        daemons = ["slurmctld -D -i", *(f"slurmd -D -N {name}" for name in self._nodes)]
+        script = " & ".join(daemons) + " & wait"
+        # One `faketime` above all of them: it keeps the moment from which they all count.
+        fast = ["faketime", "-f", f"+0 x{self._speed:g}"] if self._speed != 1 else []
+        with at.joinpath("logs", "daemons").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*fast, "sh", "-c", script],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_until_idle()
+
+    def _wait_until_idle(self) -> None:
+        deadline, seen = time.monotonic() + _START, ""
+        while time.monotonic() < deadline:
+            with contextlib.suppress(RuntimeError):
+                seen = self.run("sinfo", "--noheader", "--Node", "--format=%N %t")
+                if {line.split()[0] for line in seen.splitlines() if line.endswith(" idle")} == set(self._nodes):
+                    return
+            time.sleep(0.1)
+        logs = (self._folder / "logs" / "daemons").read_text(errors="replace")
+        raise RuntimeError(f"Slurm does not start: {seen or 'slurmctld does not answer'}\n{logs[-2000:]}")
+
+    def _end(self) -> None:
+        for _ in range(1000):
+            everyone = processes()
+            ours = marked(MARK, self._folder, everyone) | {pid for pid in everyone if self._has_open(pid)}
+            ours = (ours | descendants(ours, everyone)) - {os.getpid()}
+            if not ours:
+                break
+            kill(ours)
+            time.sleep(0.02)
+        if self._process:
+            self._process.wait()
+        self._held.close()
+
+    def _has_open(self, pid: int) -> bool:
+        """A slurmstepd writes its title over its environment, but it has its node's log open."""
+        with contextlib.suppress(OSError):
+            return any(
+                os.readlink(f"/proc/{pid}/fd/{name}").startswith(f"{self._folder}/")
+                for name in os.listdir(f"/proc/{pid}/fd")
+            )
+        return False
