@@ -81,6 +81,9 @@ from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
 from agentless.controller.vps.upkeep import Upkeep
 from agentless.controller.vps.vps import Vps
+from agentless.controller.workflows.changes import WorkflowChanges
+from agentless.controller.workflows.failures import WorkflowFailures
+from agentless.controller.workflows.workflows import Workflows
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
@@ -99,6 +102,7 @@ from agentless.render import Renderer
 from agentless.stores.files.logs import LogStore
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
+from agentless.stores.files.workflows import WorkflowStore
 from agentless.stores.key import KeyFile
 from agentless.stores.records.history import History
 from agentless.stores.records.samples import SampleStore
@@ -230,6 +234,7 @@ class Controller:
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self._build_vps()
+        self._build_workflows(state)
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
@@ -243,6 +248,13 @@ class Controller:
         self.upkeep = Upkeep(ledger, activity, self.visits, self.clock)
         snapshots = Snapshots(self.envs, self.prune, names, ledger, bus)
         self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
+
+    def _build_workflows(self, state: Path) -> None:
+        """Build the parts that are about workflows."""
+        store = WorkflowStore(state / "workflows")
+        self.workflows = Workflows(self.submission, store, self.tasks, self.lookup, self.views)
+        self.workflow_changes = WorkflowChanges(self.workflows, self.stops, self.retries, self.removal)
+        self.workflow_failures = WorkflowFailures(self.workflows, self.ledger, self.bus)
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
@@ -263,6 +275,7 @@ class Controller:
             PeriodicJob("health", self.records.flush),
             PeriodicJob("volumes", self.volumes.flush),
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
+            PeriodicJob("workflows", self.workflow_failures.tick),
             PeriodicJob("reservations", self.reservations.tick),
             PeriodicJob("logs of ended tasks", self.retention.tick),
             PeriodicJob("uploads", self.uploads.tick),
@@ -279,12 +292,14 @@ class Controller:
         self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
         self.retention.start()
         self.scheduler.start()
+        self.workflow_failures.start()
         self.deadlines.start()
         await self.inventory.start()
 
     async def close(self) -> None:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
+        await _closed("workflows", self.workflow_failures.close)
         await _closed("queue", self.scheduler.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)

@@ -11,6 +11,7 @@ from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.sessions import Sessions
 from agentless.model.tasks.port import Port
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 
 
@@ -43,7 +44,7 @@ class TaskView:
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
-    `vps` for one that stays. `ports` are those that a client forwards.
+    `vps` for one that stays. `ports` are those that a client forwards. `job` is its name in the `workflow` of that id.
     """
 
     id: str
@@ -87,6 +88,46 @@ class TaskView:
     stops_at: str | None = None
     workload: str = "task"
     ports: tuple[Port, ...] = ()
+    workflow: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A task of a workflow, by its last try. It waits for the tasks that it `requires`, by the ids of first tries."""
+
+    job: str
+    parameters: dict[str, str]
+    requires: tuple[Requirement, ...]
+    task: TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowView:
+    """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
+
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`.
+    """
+
+    id: str
+    name: str
+    state: str
+    owner: str
+    mine: bool
+    created_at: str
+    ended_at: str | None
+    on_failure: str
+    counts: dict[str, int]
+    jobs: tuple[JobView, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStartView:
+    """The answer to a workflow: the workflow, unless nothing was started; and for each job what became of it."""
+
+    workflow: WorkflowView | None
+    starts: tuple[StartView, ...]
 
 
 @dataclass(frozen=True, slots=True)

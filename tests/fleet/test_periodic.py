@@ -17,6 +17,7 @@ JOBS = (
     "health",
     "volumes",
     "lost tasks",
+    "workflows",
     "reservations",
     "logs of ended tasks",
     "uploads",

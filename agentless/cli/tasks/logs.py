@@ -59,10 +59,10 @@ def logs(
     served = client(context)
     if batch is not None and not tasks:
         labels = {first_try(task["id"]): _label(task) for task in members(served, batch)}
-        return _copy_logs(served, labels, query, streams)
+        return copy_many_logs(served, labels, query, streams)
     wanted = chosen(served, tasks, batch)
     if len(wanted) > 1:
-        return _copy_logs(served, {task: task for task in wanted}, query, streams)
+        return copy_many_logs(served, {task: task for task in wanted}, query, streams)
     with saying_what_stays(served, wanted[0]) if follow else contextlib.nullcontext():
         if follow and sys.stderr.isatty():
             _say_that_it_waits(served, wanted[0])
@@ -99,7 +99,7 @@ def _frames(
     return served.followed(path, patient=patient, **part) if query.get("follow") else served.frames(path, **part)
 
 
-def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
+def copy_many_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
     """Copy several logs at the same time, line by line."""
     from concurrent.futures import ThreadPoolExecutor
 

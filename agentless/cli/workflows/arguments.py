@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from agentless.cli import complete
+from agentless.cli.arguments import path_words
+
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="File of the workflow, such as train.yaml")]
 Set = Annotated[
     list[str] | None,
@@ -14,4 +17,13 @@ Set = Annotated[
 Runtime = Annotated[
     list[str] | None,
     typer.Option("--runtime", metavar="NAME=ENV", help="Env for a runtime that the file names; may be repeated"),
+]
+WorkflowArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKFLOW",
+        help="Workflow id, unique prefix of an id, or name",
+        autocompletion=complete.workflows,
+        callback=path_words,
+    ),
 ]

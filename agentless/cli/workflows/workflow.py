@@ -6,12 +6,23 @@ import typer
 
 from agentless.cli.output import print_json, print_line, say
 from agentless.cli.workflows.arguments import FileArgument, Runtime, Set
+from agentless.cli.workflows.change import retry, rm, stop
+from agentless.cli.workflows.logs import logs
+from agentless.cli.workflows.run import run
+from agentless.cli.workflows.show import show, show_list
 from agentless.model.units import counted
 
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Run jobs that wait for each other, from a file.")
+    group.command()(run)
     group.command()(validate)
+    group.command("list")(show_list)
+    group.command()(show)
+    group.command()(logs)
+    group.command()(stop)
+    group.command()(retry)
+    group.command()(rm)
     group.command()(schema)
     app.add_typer(group, name="workflow")
 

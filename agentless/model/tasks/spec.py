@@ -17,6 +17,7 @@ from agentless.model.images.snapshot import check_vps_name
 from agentless.model.nodes.device import PART_NUMBER
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
+from agentless.model.tasks.job import Job, check_job
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
@@ -97,7 +98,7 @@ class TaskSpec:
     has names: values of secrets are never shown, stored or published.
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
-    `ports` are those that a client forwards while it shows the task.
+    `ports` are those that a client forwards while it shows the task. `job` is its place in a workflow.
     """
 
     command: tuple[str, ...]
@@ -130,6 +131,7 @@ class TaskSpec:
     ports: tuple[Port, ...] = ()
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False
+    job: Job | None = None
 
     @property
     def traits(self) -> Workload:
@@ -248,6 +250,8 @@ def check_spec(spec: TaskSpec) -> None:
     for volume in spec.volumes:
         check_volume(volume.name)
     check_ports(spec.ports)
+    if spec.job is not None:
+        check_job(spec.job)
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)

@@ -90,6 +90,8 @@ def task_view(
         stops_at=timestamp(ending.at) if ending else None,
         workload=task.spec.workload or "task",
         ports=task.spec.ports,
+        workflow=task.spec.job.workflow if task.spec.job else None,
+        job=task.spec.job.name if task.spec.job else None,
     )
 
 

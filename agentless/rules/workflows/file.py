@@ -11,6 +11,7 @@ from typing import Any
 
 from agentless.errors import UsageError
 from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Where, read_yaml, shown
+from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure
 from agentless.rules.files.file_options import brought_to
 from agentless.rules.submit.spans import LIMIT, Combination, expand
 from agentless.rules.submit.task_request import Outside, task_request
@@ -20,9 +21,8 @@ from agentless.rules.workflows.job import PAIRS, JobReader, in_file_words
 from agentless.rules.workflows.keys import JOB_KEYS, REFUSED, WORKFLOW
 from agentless.rules.workflows.reading import Reading, Value
 from agentless.rules.workflows.templates import typed
-from agentless.rules.workflows.workflow import OnFailure, Workflow, WorkflowJob, job_title
+from agentless.rules.workflows.workflow import Workflow, WorkflowJob, job_title
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SPAN = re.compile(r"span:[\[{].*[\]}]", re.DOTALL)
 _ALIKE = {"environment": "env"}
@@ -90,9 +90,8 @@ class _File:
             reading.wrong(("jobs",), "there are no jobs; add jobs: {train: {command: python train.py}}")
         for job, raw in jobs.items():
             where: Where = ("jobs", job)
-            if not _NAME.fullmatch(job):
-                words = "use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
-                reading.wrong(where, f"{job[:80]!r} is not the name of a job; {words}", key=True)
+            if not JOB_NAME.fullmatch(job):
+                reading.wrong(where, f"{job[:80]!r} is not the name of a job; use {HOW_TO_NAME}", key=True)
             given = self._given(defaults, self._checked(Value(raw, where)))
             self._add(job, where, given, reader, names)
         self._link()
@@ -104,9 +103,8 @@ class _File:
         name = self._top.get("name")
         if name is None:
             return self._name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            words = "must be up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
-            self._reading.wrong(("name",), f"is {shown(name)}; {words}")
+        if not isinstance(name, str) or not JOB_NAME.fullmatch(name):
+            self._reading.wrong(("name",), f"is {shown(name)}; must be {HOW_TO_NAME}")
         return str(name)
 
     def _texts(self, key: str) -> dict[str, str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
+from agentless.model.tasks.job import OnFailure
 from agentless.rules.submit.task_request import TaskRequest
 
-OnFailure = Literal["stop", "continue"]
 Place = tuple[int, int]
 """Line and column in the file, both from 1."""
 
