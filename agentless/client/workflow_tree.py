@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class Branch:
     """A job with its tasks, and how it waits for other jobs, by their names."""
 
     job: str
-    tasks: list[Mapping[str, Any]] = field(default_factory=list)
+    tasks: list[dict[str, Any]] = field(default_factory=list)
     after: dict[str, str] = field(default_factory=dict)
     below: list[Branch] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Branch:
         return state(task)
 
 
-def branches(jobs: Sequence[Mapping[str, Any]]) -> list[Branch]:
+def branches(jobs: Sequence[dict[str, Any]]) -> list[Branch]:
     """The jobs of a workflow that wait for no other one, with all others below them."""
     by_task = {first_try(job["task"]["id"]): job["job"] for job in jobs}
     found: dict[str, Branch] = {}
@@ -79,7 +79,7 @@ def branches(jobs: Sequence[Mapping[str, Any]]) -> list[Branch]:
     return tops
 
 
-def lines(jobs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+def lines(jobs: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
     """Of each job the lines that lead to it, its kind, its name, and how far it is with what else it waits for."""
     found: list[tuple[str, str, str, str]] = []
 

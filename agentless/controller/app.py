@@ -48,6 +48,7 @@ from agentless.controller.ssh.logins import Logins
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.prerequisites import Prerequisites
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
@@ -60,6 +61,7 @@ from agentless.controller.submit.submission import Submission
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
+from agentless.controller.tasks.dependencies import Dependencies
 from agentless.controller.tasks.exec import Terminals
 from agentless.controller.tasks.launcher import Launcher
 from agentless.controller.tasks.logs import TaskLogs
@@ -167,6 +169,7 @@ class Controller:
         self.bus = EventBus()
         self._stores = TaskStores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
         self.tasks = Tasks(owner, store.controller, self._stores.history)
+        self.prerequisites = Prerequisites(self.tasks, self.bus)
         self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
         self.homes = Homes(self.records)
@@ -216,8 +219,9 @@ class Controller:
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
-        self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, clock)
-        admission = Admission(nodes, ledger, self.expected_outputs, clock)
+        self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
+        self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, self.dependencies, clock)
+        admission = Admission(nodes, ledger, self.dependencies, self.expected_outputs, clock)
         answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
 
@@ -229,7 +233,7 @@ class Controller:
         logs, containers = LogStore(state / "logs"), Containers(nodes, ledger, lookup)
         self.stops = Stops(containers, nodes, ledger, lookup, bus, clock)
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
-        self.retries = Retries(ledger, lookup, self.uploads, clock)
+        self.retries = Retries(ledger, lookup, self.dependencies, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
@@ -275,6 +279,7 @@ class Controller:
             PeriodicJob("health", self.records.flush),
             PeriodicJob("volumes", self.volumes.flush),
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
+            PeriodicJob("dependencies", self.dependencies.tick),
             PeriodicJob("workflows", self.workflow_failures.tick),
             PeriodicJob("reservations", self.reservations.tick),
             PeriodicJob("logs of ended tasks", self.retention.tick),
@@ -291,6 +296,7 @@ class Controller:
         live = len(self.tasks.live)
         self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
         self.retention.start()
+        self.dependencies.start()
         self.scheduler.start()
         self.workflow_failures.start()
         self.deadlines.start()
@@ -299,6 +305,7 @@ class Controller:
     async def close(self) -> None:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
+        await _closed("dependencies", self.dependencies.close)
         await _closed("workflows", self.workflow_failures.close)
         await _closed("queue", self.scheduler.close)
         await _closed("logs of ended tasks", self.retention.close)

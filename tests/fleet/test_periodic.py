@@ -17,6 +17,7 @@ JOBS = (
     "health",
     "volumes",
     "lost tasks",
+    "dependencies",
     "workflows",
     "reservations",
     "logs of ended tasks",
@@ -27,7 +28,7 @@ JOBS = (
     "usage",
     "metrics",
 )
-PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
+PARTS = ("deadlines", "dependencies", "scheduler", "retention", "uploads", "port", "samples")
 
 
 def fail(*_, **__):

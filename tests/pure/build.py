@@ -15,10 +15,12 @@ from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaN
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import Container
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import (
     Assigning,
+    Blocked,
     Ended,
     Lost,
     Paused,
@@ -94,6 +96,7 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
     """A task in a state that is named; `fields` are the task's own, like `stop` and `spec`."""
     at = placement(target)
     statuses: dict[str, TaskStatus] = {
+        "blocked": Blocked((Requirement("t0"),)),
         "scheduled": Scheduled(NOW + 60),
         "pending": Pending(),
         "assigning": Assigning(at, NOW - 60),
@@ -110,7 +113,7 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
     return replace(made, spec=replace(made.spec, needs=parse_target(target)))
 
 
-STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended", "scheduled")
+STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended", "scheduled", "blocked")
 
 
 def container(of: Task, state: Any = "running", **changes: Any) -> Container:

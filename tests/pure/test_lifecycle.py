@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
 from agentless.model.tasks.task_event import (
     Adopted,
     Assigned,
+    BlockedBy,
     Dated,
     Delayed,
     Exited,
@@ -26,6 +28,7 @@ from agentless.model.tasks.task_event import (
     Moved,
     NotStarted,
     Queued,
+    RequirementMet,
     Resized,
     Restarted,
     StartAsked,
@@ -42,6 +45,8 @@ from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
 EVENTS: dict[str, TaskEvent] = {
+    "blocked by": BlockedBy((Requirement("t0"),)),
+    "requirement met": RequirementMet((Requirement("t9"),)),
     "delayed": Delayed(NOW + 60, "tried again"),
     "queued": Queued(),
     "unplaced": Unplaced("held by another"),
@@ -69,6 +74,13 @@ EVENTS: dict[str, TaskEvent] = {
 # What is not in the table cannot happen and raises.
 TABLE: dict[tuple[str, str], str] = (
     {
+        ("pending", "blocked by"): "blocked",
+        ("blocked", "blocked by"): "blocked",
+        ("blocked", "requirement met"): "blocked",
+        ("blocked", "delayed"): "scheduled",
+        ("blocked", "queued"): "pending",
+        ("blocked", "gave up"): "cancelled",
+        ("blocked", "stop asked"): "cancelled",
         ("pending", "delayed"): "scheduled",
         ("scheduled", "queued"): "pending",
         ("scheduled", "stop asked"): "cancelled",

@@ -65,6 +65,7 @@ AFTERWARDS: dict[str, dict[str, str]] = {
         "exited": "completed",
         "dead": "completed",
     },
+    "blocked": dict.fromkeys(CONTAINER_STATES, "blocked"),
     "scheduled": dict.fromkeys(CONTAINER_STATES, "scheduled"),
     "pending": dict.fromkeys(CONTAINER_STATES, "pending"),
     "ended": dict.fromkeys(CONTAINER_STATES, "completed")
@@ -135,7 +136,7 @@ def test_a_stop_of_an_unanswered_launch_holds_once_no_launch_can_be_under_way(st
     assert reconcile(asked, None, since + LAUNCH_BOUND + 1) == (LaunchFailed("stopped before it started"),)
 
 
-@pytest.mark.parametrize("state", ["scheduled", "pending", "ended"])
+@pytest.mark.parametrize("state", ["blocked", "scheduled", "pending", "ended"])
 def test_what_is_not_on_a_node_has_nothing_to_agree_on(state: str) -> None:
     assert reconcile(task(state=state), None, NOW) == ()
 

@@ -30,7 +30,7 @@ class SubmitRequest(BaseModel):
 
     `owner` owns the tasks; default: the caller. `request` is a unique name of the request, chosen by the client. Set
     `repeated` to send a request again after its answer was lost: existing tasks of this `request` are returned, and
-    nothing is started.
+    nothing is started. With `each`, each task waits for one task of a required batch, in order, not for all of them.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -42,6 +42,7 @@ class SubmitRequest(BaseModel):
     owner: str | None = None
     request: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,64}$")] | None = None
     repeated: bool = False
+    each: bool = False
 
     def specs(self) -> tuple[TaskSpec, ...]:
         """The tasks that are asked for; raises UsageError for a target that contradicts the spec."""
@@ -51,7 +52,8 @@ class SubmitRequest(BaseModel):
 
     def submit(self, caller: Caller) -> Submit:
         """What the caller asks for; raises UsageError as `specs` does."""
-        return Submit(self.specs(), self.secrets, caller, self.dry_run, self.owner or None, self.request, self.repeated)
+        owner = self.owner or None
+        return Submit(self.specs(), self.secrets, caller, self.dry_run, owner, self.request, self.repeated, self.each)
 
     @field_validator("spec", mode="before")
     @classmethod

@@ -32,6 +32,16 @@ class TaskChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskForgotten:
+    """A task was dropped: removed, or refused by its node."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return f"task {self.task.id}: its removal"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeObserved:
     """A node has a new observation; often only its readings differ."""
 
@@ -69,8 +79,8 @@ class LaunchWanted:
         return f"task {self.task.id}: retrying its launch"
 
 
-AnyEvent = TaskChanged | NodeObserved | ContainersSeen | LaunchWanted
-Event = TypeVar("Event", TaskChanged, NodeObserved, ContainersSeen, LaunchWanted)
+AnyEvent = TaskChanged | TaskForgotten | NodeObserved | ContainersSeen | LaunchWanted
+Event = TypeVar("Event", TaskChanged, TaskForgotten, NodeObserved, ContainersSeen, LaunchWanted)
 
 
 class EventBus:

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from agentless.controller.state.event_bus import EventBus, News, TaskChanged
+from agentless.controller.state.event_bus import EventBus, News, TaskChanged, TaskForgotten
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
-from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
-from agentless.model.tasks.task_event import Adopted, Dated, Delayed, Queued, StopAsked, TaskEvent
+from agentless.model.tasks.task import Blocked, Ended, Task, Waiting
+from agentless.model.tasks.task_event import Adopted, Dated, Delayed, Queued, RequirementMet, StopAsked, TaskEvent
 from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -26,6 +26,8 @@ from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
 """Names of the events by which a task is dropped."""
+_QUIET = (Dated, RequirementMet)
+"""Events that only say what can be found out again: nobody is told, and the next write takes them along."""
 
 
 class Views(Protocol):
@@ -51,7 +53,7 @@ class _Change:
     @property
     def matters(self) -> bool:
         """Whether it has to be on disk before anybody hears of it."""
-        if isinstance(self.event, Dated):
+        if isinstance(self.event, _QUIET):
             return False
         return self.new != self.old or isinstance(self.event, (Adopted, Queued, Delayed))
 
@@ -130,7 +132,7 @@ class Ledger:
     def _hold_stop(self, task_id: str, asked: StopAsked, cause: str) -> Task:
         """Keep a stop that cannot be written. A waiting task does not end yet, but will not start."""
         now, old = self._clock.now(), self.tasks.live[task_id]
-        waits = isinstance(old.status, (Scheduled, Pending))
+        waits = isinstance(old.status, Waiting)
         new = replace(old, stop=asked.how, stop_reason=asked.reason) if waits else apply(old, asked, now)
         self._unsaved.add(task_id)
         self.tasks.put(new)
@@ -189,11 +191,10 @@ class Ledger:
             self._bus.emit(TaskChanged(change.old, change.new))
             if change.new.container and change.new.attempt > change.new.spec.terms.retries:
                 self.stores.secrets.remove(change.new.id)  # no launch of it will ever need them again
-            if isinstance(change.event, Dated):
-                # Only known better: the next write takes it along, or the node says it again.
+            if isinstance(change.event, _QUIET):
                 self._unsaved.add(change.new.id)
         for change in changes:
-            if not isinstance(change.event, Dated):
+            if not isinstance(change.event, _QUIET):
                 self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
 
     def _try_again(self, change: _Change, now: float) -> Task | None:
@@ -226,15 +227,18 @@ class Ledger:
         """
         now, view = self._clock.now(), self._views.view(task)
         news = _news(task, view, word, cause, now)
-        if task.id in self.tasks.live or task.id in self._leftover:
+        # Of what is removed, nobody can find out that it was as required.
+        unsaved = [each for key in self._unsaved if isinstance((each := self.tasks.live[key]).status, Blocked)]
+        if unsaved or task.id in self.tasks.live or task.id in self._leftover:
             with self.stores.writing("state"):
-                self.stores.state.remove(task.id)
+                self.stores.state.save(*unsaved, gone=(task.id,))
         with self.stores.writing("history"):
             self.stores.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
         self._unrecorded.clear()
         self._unsaved.discard(task.id)
         self.tasks.forget(task.id)
         self.stores.secrets.remove(task.id)
+        self._bus.emit(TaskForgotten(task))
         self._bus.publish(news)
         return view
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from agentless.controller.state.waiters import Waiters
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.task import Assigning, Task
+from agentless.model.tasks.task_id import attempt_of, first_try
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.usage.spent import GpuActivity
 from agentless.rules.tasks.ending import Ending
@@ -25,7 +27,7 @@ class Tasks:
     whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
     are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were, `endings` when a
     VPS stops by itself. `vps` are the tasks that are a VPS now, by its name. `kept` are allocations that nobody else
-    gets while a container is started again or replaced.
+    gets while a container is started again or replaced. `waiters` are the blocked ones, by what they wait for.
     """
 
     def __init__(self, owner: str, controller: str, history: History) -> None:
@@ -41,6 +43,8 @@ class Tasks:
         self.endings: dict[str, Ending] = {}
         self.vps: dict[str, str] = {}
         self.kept: dict[str, Task] = {}
+        self.waiters = Waiters()
+        self._retried: dict[str, str] = {}  # by the first try, the last one of those live that is another
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:
@@ -50,6 +54,10 @@ class Tasks:
     def is_vps(self, task: Task) -> bool:
         """Whether this is what a VPS is now, not a container that was replaced by another."""
         return task.spec.traits.comes_back and self.vps.get(task.spec.name or "") == task.id
+
+    def last_live(self, first: str) -> str | None:
+        """The id of the last try of a task that is live, if any is."""
+        return self._retried.get(first) or (first if first in self.live else None)
 
     @contextmanager
     def keeping(self, task: Task) -> Iterator[None]:
@@ -78,12 +86,19 @@ class Tasks:
     def put(self, task: Task) -> None:
         """Set the current value of a live task."""
         self.live[task.id] = task
+        self.waiters.put(task)
+        if task.attempt > 1:
+            first = first_try(task.id)
+            self._retried[first] = max(task.id, self._retried.get(first, task.id), key=attempt_of)
         if task.placement:
             self._placed[task.placement.node][task.id] = None
 
     def drop(self, task_id: str) -> None:
         """Remove a task that is not live any more, with its findings."""
         self.live.pop(task_id, None)
+        self.waiters.drop(task_id)
+        if self._retried.get(first := first_try(task_id)) == task_id:
+            del self._retried[first]
         self.intruders.pop(task_id, None)
         self.loads.pop(task_id, None)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Placement, Task
-from agentless.model.tasks.task_event import Assigned, Delayed, Queued, TaskEvent
+from agentless.model.tasks.task_event import Assigned, Delayed, GaveUp, Queued, TaskEvent
 from agentless.model.view import StartView
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never, refusal
+from agentless.rules.explain.waits import waits_for
 from agentless.rules.scheduling.plan import amounts_of
 from agentless.rules.scheduling.shape import shape_of
 
@@ -25,28 +28,40 @@ _Why = TypeVar("_Why")
 class Admission:
     """Admits tasks into the ledger, or says why not."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, outputs: ExpectedOutputs, clock: Clock) -> None:
+    def __init__(
+        self, nodes: Nodes, ledger: Ledger, dependencies: Dependencies, outputs: ExpectedOutputs, clock: Clock
+    ) -> None:
         self._nodes = nodes
         self._ledger = ledger
         self._tasks = ledger.tasks
+        self._dependencies = dependencies
         self._outputs = outputs
         self._clock = clock
 
-    def is_for_later(self, task: Task) -> bool:
-        """Whether the start time of a task has not come yet."""
-        return (task.spec.terms.start_at or 0.0) > self._clock.now()
+    def may_start(self, tasks: Sequence[Task]) -> list[Task]:
+        """Those of these new tasks that wait neither for a time nor for other tasks."""
+        blocked = self._dependencies.first(tasks)
+        return [task for task in tasks if task.id not in blocked and not self._is_for_later(task)]
+
+    def turned_away(self, tasks: Sequence[Task], placements: Mapping[str, Placement]) -> list[AgentlessError | None]:
+        """For each of these new tasks why it is refused itself, None if it is not."""
+        blocked = self._dependencies.first(tasks)
+        refused = self._reasons([task for task in tasks if task.id not in placements], blocked, self._turned_away)
+        return [refused.get(task.id) for task in tasks]
 
     def admit(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: Caller
     ) -> list[AgentlessError | None]:
         """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not."""
-        refused = self._reasons([task for task in tasks if task.id not in placements], self._turned_away)
+        refused = self._refused(tasks, placements)
         kept = [task for task in tasks if not refused.get(task.id)]
-        events = [(task, self._first(task, placements.get(task.id))) for task in kept]
+        blocked = self._dependencies.first(kept)
+        events = [(task, blocked.get(task.id) or self._first(task, placements.get(task.id))) for task in kept]
         begun = {task.id for task in kept if task.id in placements}
         try:
             for task in kept:
-                self._ledger.stores.secrets.put(task.id, secrets)
+                own = {name: secrets[name] for name in task.spec.secret_env if name in secrets}
+                self._ledger.stores.secrets.put(task.id, own)
                 self._outputs.want(task)
             self._tasks.launching.update(begun)
             owner = kept[0].owner if kept else by.name
@@ -60,10 +75,14 @@ class Admission:
         return [refused.get(task.id) for task in tasks]
 
     def rehearse(
-        self, tasks: Iterable[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
+        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
     ) -> list[StartView]:
         """A dry run: what would happen to these tasks."""
-        waits = self._reasons([task for task in tasks if task.id not in placements], self._waits)
+        blocked = self._dependencies.first(tasks)
+        waits = self._reasons([task for task in tasks if task.id not in placements], blocked, self._waits)
+        for task_id, event in blocked.items():
+            if isinstance(event, GaveUp) and not waits[task_id][0]:
+                waits[task_id] = Refused.exit_code, event.reason
         return [self._rehearse(task, placements.get(task.id) or waits[task.id], secrets) for task in tasks]
 
     # ------------------------------------------------------------------ inside
@@ -76,33 +95,51 @@ class Admission:
         command = link.runtime_of(task).launches([link.launch(task, found, secrets)])
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
-    def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
+    def _waits(self, cluster: Cluster, task: Task, is_blocked: bool) -> tuple[int, str]:
         """The exit code and the reason for a task that would not start now."""
-        if error := self._turned_away(cluster, task):
+        if error := self._turned_away(cluster, task, is_blocked):
             return error.exit_code, str(error)
-        until = "until its start time" if self.is_for_later(task) else str(_refusal(cluster, task))
+        if is_blocked:
+            return 0, f"would be blocked: {waits_for(task.spec.terms.requires)}"
+        until = "until its start time" if self._is_for_later(task) else str(_refusal(cluster, task))
         return 0, f"would be pending: {until}"
 
-    def _reasons(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
+    def _refused(self, tasks: Sequence[Task], placements: Mapping[str, Placement]) -> dict[str, AgentlessError | None]:
+        """The tasks that are not admitted, and why; others may have None."""
+        blocked = self._dependencies.first(tasks)
+        refused = self._reasons([t for t in tasks if t.id not in placements], blocked, self._turned_away)
+        for task_id, event in self._dependencies.first(tasks, refused).items():
+            if isinstance(event, GaveUp) and not refused.get(task_id):
+                refused[task_id] = Refused(event.reason)
+        return refused
+
+    def _reasons(
+        self, tasks: Iterable[Task], blocked: Container[str], why: Callable[[Cluster, Task, bool], _Why]
+    ) -> dict[str, _Why]:
         """For each task the reason why it does not start; found once for all that are alike in that respect."""
         cluster, found, reasons = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
         for task in tasks:
-            alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
+            terms, is_blocked = replace(task.spec.terms, requires=()), task.id in blocked
+            alike = shape_of(task.spec, task.owner), amounts_of(task), terms, is_blocked
             if alike not in found:
-                found[alike] = why(cluster, task)
+                found[alike] = why(cluster, task, is_blocked)
             reasons[task.id] = found[alike]
         return reasons
 
+    def _is_for_later(self, task: Task) -> bool:
+        """Whether the start time of a task has not come yet."""
+        return (task.spec.terms.start_at or 0.0) > self._clock.now()
+
     def _first(self, task: Task, placement: Placement | None) -> TaskEvent:
-        if self.is_for_later(task):
+        if self._is_for_later(task):
             return Delayed(task.spec.terms.start_at or 0.0)
         return Assigned(placement) if placement else Queued()
 
-    def _turned_away(self, cluster: Cluster, task: Task) -> AgentlessError | None:
+    def _turned_away(self, cluster: Cluster, task: Task, is_blocked: bool) -> AgentlessError | None:
         """Why a task that does not start now is not queued either, None if it is."""
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
-        if self.is_for_later(task):
+        if is_blocked or self._is_for_later(task):
             return None
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None

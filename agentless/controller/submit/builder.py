@@ -10,6 +10,7 @@ from agentless.controller.files.volumes import Volumes
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
+from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import UsageError
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
@@ -32,11 +33,20 @@ from agentless.rules.views.nearest import nearest
 class TaskBuilder:
     """Builds tasks; nothing is stored yet."""
 
-    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, vendors: GpuVendors, clock: Clock) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        envs: Envs,
+        volumes: Volumes,
+        vendors: GpuVendors,
+        dependencies: Dependencies,
+        clock: Clock,
+    ) -> None:
         self._vendors = vendors
         self._nodes = nodes
         self._envs = envs
         self._volumes = volumes
+        self._dependencies = dependencies
         self._clock = clock
         self._shared_dir: str | None = None
         self._image: str | None = None
@@ -53,8 +63,8 @@ class TaskBuilder:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
         for spec in request.specs:
             self.check(spec)
-            if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
-                raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
+        if unknown := sorted(set(request.secrets).difference(*(spec.secret_env for spec in request.specs))):
+            raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
 
     def check(self, spec: TaskSpec) -> None:
         """Check one spec, likewise."""
@@ -134,5 +144,7 @@ class TaskBuilder:
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
             whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
+            if whole.job is not None:
+                whole = replace(whole, job=replace(whole.job, workflow=batch))
             tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
-        return tasks
+        return self._dependencies.resolved(tasks, each=request.each)

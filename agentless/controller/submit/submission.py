@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentless.controller.files.uploads import Uploads
@@ -12,7 +13,7 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.request import Submit
-from agentless.errors import Refused, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
@@ -38,8 +39,13 @@ class Submission:
         self._nodes = nodes
         self._uploads = uploads
 
-    async def submit(self, request: Submit) -> list[StartView]:
-        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole."""
+    async def submit(
+        self, request: Submit, begin: Callable[[Sequence[Task]], None] = lambda _: None
+    ) -> list[StartView]:
+        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole.
+
+        `begin` is called with the tasks just before they are stored.
+        """
         if not request.specs:
             raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
@@ -52,9 +58,14 @@ class Submission:
             self._uploads.check(tasks)
         await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._queue.look([task for task in tasks if not self._admission.is_for_later(task)]).starts
+        placements = self._queue.look(self._admission.may_start(tasks)).starts
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
+        if request.whole and any(found := self._admission.turned_away(tasks, placements)):
+            return [
+                StartView(str(task.spec.needs), None, *_told(error)) for task, error in zip(tasks, found, strict=True)
+            ]
+        begin(tasks)
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         starts = [
@@ -94,6 +105,10 @@ class Submission:
             await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))
         else:
             await self._nodes.heard()
+
+
+def _told(error: AgentlessError | None) -> tuple[int, str]:
+    return (error.exit_code, str(error)) if error else (0, "")
 
 
 def _noticed(starts: list[StartView], notice: str) -> list[StartView]:

@@ -17,7 +17,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import NotFound, Refused
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
-from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task import Paused, Running, Task, Waiting
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Attachment
 from agentless.rules.tasks.entry import gate_of
@@ -107,6 +107,6 @@ def _why_unreachable(task: Task) -> str:
         return f"VPS {task.spec.name} is {task.state}; to start it, run: agentless vps start {task.spec.name}"
     if isinstance(task.status, Paused):
         return f"{words}; to go on, run: agentless resume {task.id}"
-    if isinstance(task.status, (Pending, Scheduled)):
+    if isinstance(task.status, Waiting):
         return f"{words}; to see why it waits, run: agentless explain {task.id}"
     return words

@@ -16,7 +16,7 @@ from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, Runti
 from agentless.formats.frames import POSITION, Frame
 from agentless.model.nodes.node import unreachable, with_node
 from agentless.model.tasks.log_query import LogCursor, LogPosition, LogQuery
-from agentless.model.tasks.task import Assigning, Ended, Pending, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Ended, Task, Waiting
 from agentless.model.tasks.task_id import next_try, numbered
 from agentless.model.text import Excerpt
 from agentless.ports import Clock, Reading
@@ -101,7 +101,7 @@ class TaskLogs:
                 return
 
     async def _log_now(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
-        if isinstance(task.status, (Scheduled, Pending, Assigning)):
+        if isinstance(task.status, Waiting | Assigning):
             if not query.follow:
                 raise Refused(f"task {task.id} is {task.state} and has no log yet")
             task = await self._started(task)

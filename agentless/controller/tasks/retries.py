@@ -5,10 +5,10 @@ from __future__ import annotations
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
+from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import Refused
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_event import Queued
 from agentless.model.tasks.task_id import next_try
 from agentless.ports import Clock
 from agentless.rules.tasks.retry import fresh_try
@@ -17,10 +17,13 @@ from agentless.rules.tasks.retry import fresh_try
 class Retries:
     """Adds tries."""
 
-    def __init__(self, ledger: Ledger, lookup: Lookup, uploads: Uploads, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, lookup: Lookup, dependencies: Dependencies, uploads: Uploads, clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._lookup = lookup
+        self._dependencies = dependencies
         self._uploads = uploads
         self._clock = clock
 
@@ -44,4 +47,5 @@ class Retries:
             self._uploads.check([again])
         except Refused as error:
             raise Refused(f"cannot retry task {task.id}: {error}") from None
-        return self._ledger.add(again, Queued(), f"agentless retry, by {by}")
+        event = self._dependencies.again(again, ran=task.placement is not None)
+        return self._ledger.add(again, event, f"agentless retry, by {by}")

@@ -15,7 +15,7 @@ from agentless.controller.tasks.containers import Containers
 from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
-from agentless.model.tasks.task import Ended, Paused, Pending, Running, Scheduled, StopKind, Task
+from agentless.model.tasks.task import Ended, Paused, Running, StopKind, Task, Waiting
 from agentless.model.tasks.task_event import StopAsked
 from agentless.ports import Clock
 from agentless.rules.tasks.due import within_limit
@@ -56,7 +56,7 @@ class Stops:
         else:
             self._ledger.publish(task, "stop-asked", f"agentless {how}, by {by}")
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
-        if isinstance(task.status, (Scheduled, Pending)):
+        if isinstance(task.status, Waiting):
             return task  # its end cannot be written yet, and it does not start
         try:
             return await self._end(task, how, grace)
@@ -72,7 +72,7 @@ class Stops:
         """
         asked = [task for task in self._tasks.live.values() if task.stop and not self._stopping[task.id]]
         for task in asked:
-            if task.stop and isinstance(task.status, (Scheduled, Pending)) and not self._ledger.stores.trouble:
+            if task.stop and isinstance(task.status, Waiting) and not self._ledger.stores.trouble:
                 self._ledger.apply(task.id, StopAsked(task.stop), "disk space is available again")
         return [
             self._end(task, task.stop, task.grace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.state.lookup import Lookup
@@ -39,7 +39,7 @@ class Workflows:
     async def run(self, request: Submit, name: str, text: str) -> WorkflowStartView:
         """Submit all jobs at once, or none of them; a dry run submits none."""
 
-        def record(tasks: list[Task]) -> None:
+        def record(tasks: Sequence[Task]) -> None:
             self.store.put(WorkflowRecord(tasks[0].batch, name, text))
 
         starts = await self._submission.submit(replace(request, whole=True), record)

@@ -20,6 +20,7 @@ from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.job import Job, check_job
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
+from agentless.model.tasks.requirement import check_requirements
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
@@ -277,6 +278,8 @@ def _check_vps(spec: TaskSpec) -> None:
         raise UsageError("a VPS takes no --upload; copy files into it with: agentless cp")
     if spec.outputs or spec.terms.time_limit or spec.terms.max_parallel:
         raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
+    if spec.terms.requires:
+        raise UsageError("a VPS starts at once, so it cannot have --after or --after-batch")
     if spec.public_keys and spec.no_ssh:
         raise UsageError("--no-ssh admits nobody, so it cannot be combined with public keys; use one of them")
     parse_public_keys(spec.public_keys)
@@ -502,6 +505,9 @@ def _check_terms(terms: Terms) -> None:
         raise UsageError(f"--max-parallel {terms.max_parallel}: use at least 1")
     if terms.max_parallel is not None and terms.wait_for == 0:
         raise UsageError("--max-parallel and --no-queue cannot be combined; use one of them")
+    check_requirements(terms.requires, terms.if_impossible)
+    if terms.requires and terms.wait_for == 0:
+        raise UsageError("--no-queue cannot be combined with --after or --after-batch; use one of them")
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
         raise UsageError(f"--backoff {terms.backoff:g}: use a duration of 0 or more")

@@ -1,8 +1,8 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
 `pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`,
-`scheduled → pending`, and `scheduled | pending → cancelled`; any live state `→ lost` and back. Transitions are in
-`rules/tasks/lifecycle`.
+`blocked → scheduled → pending`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back.
+Transitions are in `rules/tasks/lifecycle`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from itertools import zip_longest
 from typing import Literal, get_args
 
 from agentless.model.nodes.device import Device, GpuNumber
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task_id import attempt_of
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
 StopKind = Literal["stop", "kill", "timeout"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The failed outcomes."""
-LIVE = ("scheduled", "pending", "assigning", "running", "paused", "lost")
+LIVE = ("blocked", "scheduled", "pending", "assigning", "running", "paused", "lost")
 """The states of a task that has not ended."""
 STATES: tuple[str, ...] = (*LIVE, *get_args(Outcome))
 
@@ -78,6 +80,18 @@ class Placement:
     def __str__(self) -> str:
         """As a target: `node1::0,1`."""
         return self.node + ("::" + ",".join(map(str, self.gpus)) if self.gpus else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """It waits for these tasks; those that are as required already are left out.
+
+    `reason` is why that has become impossible, if it was told to wait all the same.
+    """
+
+    on: tuple[Requirement, ...]
+    reason: str = ""
+    state: Literal["blocked"] = "blocked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +171,10 @@ class Ended:
     run: float | None = None
 
 
-TaskStatus = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
+Waiting = Blocked | Scheduled | Pending
+"""The states of a task that has no place yet."""
+
+TaskStatus = Blocked | Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +225,7 @@ class Task:
     @property
     def placement(self) -> Placement | None:
         """Its current or last placement, None if it never had one."""
-        return None if isinstance(self.status, (Scheduled, Pending)) else self.status.placement
+        return None if isinstance(self.status, Waiting) else self.status.placement
 
     @property
     def node(self) -> str | None:
@@ -223,12 +240,12 @@ class Task:
     @property
     def container(self) -> str | None:
         """The id of its container, or None."""
-        return None if isinstance(self.status, (Scheduled, Pending, Assigning)) else self.status.container
+        return None if isinstance(self.status, Waiting | Assigning) else self.status.container
 
     @property
     def attempt(self) -> int:
         """The number of this try, from 1 on."""
-        return int(self.id.partition("-")[2] or 1)
+        return attempt_of(self.id)
 
     def afresh(self, status: TaskStatus) -> Task:
         """The task in this state, without requested stops and ranks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
 from agentless.model.tasks.terms import Terms
 
@@ -14,6 +15,21 @@ class Delayed:
 
     until: float
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedBy:
+    """It waits for other tasks. `on` and `reason` as in `task.Blocked`."""
+
+    on: tuple[Requirement, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementMet:
+    """A part of what it waits for is as required; `on` is the rest."""
+
+    on: tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """Its time to wait in the queue is over."""
+    """Its time to wait in the queue is over, or what it waits for has become impossible."""
 
     reason: str
 
@@ -172,7 +188,9 @@ class Adopted:
 
 
 TaskEvent = (
-    Delayed
+    BlockedBy
+    | RequirementMet
+    | Delayed
     | Queued
     | Unplaced
     | GaveUp

@@ -23,6 +23,11 @@ def numbered(task_id: str) -> str:
     return task_id if "-" in task_id else f"{task_id}-1"
 
 
+def attempt_of(task_id: str) -> int:
+    """The number of the try, from 1 on."""
+    return int(task_id.partition("-")[2] or 1)
+
+
 def next_try(task_id: str) -> str:
     """The id that the try after this one has: `…-2` after the first."""
     first, _, number = task_id.partition("-")

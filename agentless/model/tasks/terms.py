@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from agentless.errors import UsageError
+from agentless.model.tasks.requirement import Requirement
 
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "CONT", "WINCH")
 """Signals for the warning before the time limit. SIGKILL follows in any case."""
@@ -34,6 +35,9 @@ class Terms:
 
     At most `max_parallel` tasks of its batch run at a time (None: no limit).
 
+    It waits for the tasks that it `requires`. If that becomes impossible, it is cancelled, or waits on
+    (`if_impossible` is `wait`).
+
     Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
     many of the snapshots are kept that are made when it stops.
     """
@@ -51,6 +55,8 @@ class Terms:
     expires: float | None = None
     idle_stop: float | None = None
     snapshot_on_stop: int = 0
+    requires: tuple[Requirement, ...] = ()
+    if_impossible: str | None = None
 
 
 def parse_signal(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentless.errors import IllegalMove
 from agentless.model.tasks.task import (
     Assigning,
+    Blocked,
     Ended,
     Lost,
     Outcome,
@@ -18,11 +19,13 @@ from agentless.model.tasks.task import (
     Scheduled,
     StopKind,
     Task,
+    Waiting,
     outcome_of,
 )
 from agentless.model.tasks.task_event import (
     Adopted,
     Assigned,
+    BlockedBy,
     Dated,
     Delayed,
     Exited,
@@ -34,6 +37,7 @@ from agentless.model.tasks.task_event import (
     Moved,
     NotStarted,
     Queued,
+    RequirementMet,
     Resized,
     Restarted,
     StartAsked,
@@ -62,20 +66,24 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(replace(was, reason=reason))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
-        case ((Scheduled() | Pending()), StopAsked(how=how)):
+        case status, StopAsked(how=how) if isinstance(status, Waiting):
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
         case _, StopAsked(how=how, grace=grace, reason=reason):
             why = task.stop_reason if task.stop else reason
             return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace, stop_reason=why)
-        case Pending(), Delayed(until=until, reason=reason):
+        case ((Blocked() | Pending()), BlockedBy(on=on, reason=reason)):
+            return replace(task, status=Blocked(on, reason))
+        case Blocked() as status, RequirementMet(on=on):
+            return replace(task, status=replace(status, on=on))
+        case ((Blocked() | Pending()), Delayed(until=until, reason=reason)):
             return replace(task, status=Scheduled(until, reason))
-        case Scheduled(), Queued():
+        case ((Blocked() | Scheduled()), Queued()):
             return replace(task, status=Pending(), queued_at=now)
         case Pending(), Queued():
             return task
         case Pending(), Moved(rank=rank):
             return replace(task, rank=rank)
-        case Pending(), GaveUp(reason=reason):
+        case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
             waiting = Pending(reason, None if at_once else now)

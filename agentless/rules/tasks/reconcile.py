@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
 from agentless.model.tasks.signature import SIGNATURE
-from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Running, Task, Waiting
 from agentless.model.tasks.task_event import (
     Dated,
     Exited,
@@ -72,7 +72,7 @@ def reconcile(
     nothing follows from that: it is safe to launch it again, and that shows its state.
     """
     status = task.status
-    if isinstance(status, (Scheduled, Pending)):
+    if isinstance(status, Waiting):
         return ()
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.usage.run import Run
 from agentless.model.view import ShareView
 
@@ -113,7 +113,7 @@ def _use(owner: str, gpus: int, begin: float, limit: float | None, now: float) -
 
 def _since(task: Task, now: float) -> float:
     match task.status:
-        case Scheduled() | Pending() | Ended():
+        case Blocked() | Scheduled() | Pending() | Ended():
             return now
         case Assigning(since=since) | Lost(started_at=None, since=since):
             return since

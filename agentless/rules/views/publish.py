@@ -13,10 +13,11 @@ from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.reservation import Reservation
-from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
+from agentless.rules.explain.waits import waits_for
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
@@ -107,8 +108,10 @@ def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
             return f"{_STOPPING[task.stop]}: {task.node} has yet to confirm that the task has not started"
-        case Scheduled() | Pending() if task.stop:
+        case Blocked() | Scheduled() | Pending() if task.stop:
             return f"{_STOPPING[task.stop]}: waiting until the state can be saved"
+        case Blocked(on=on, reason=reason):
+            return reason or waits_for(on)
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:

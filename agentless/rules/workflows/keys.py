@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agentless.rules.submit.options import Option, options_of
 
-_NOT_IN_FILES = ("owner", "requires", "name", "zipped")
+_NOT_IN_FILES = ("--owner", "--name", "--zip", "--max-parallel", "--after", "--after-batch", "--each")
 """Options that are about the whole request, or have keys of their own."""
 
 WORKFLOW: Mapping[str, str] = {
@@ -51,7 +51,7 @@ JOB: Mapping[str, str] = {
 JOB_OPTIONS: Mapping[str, Option] = {
     option.flag.removeprefix("--").replace("-", "_"): option
     for option in options_of("task")
-    if option.name not in _NOT_IN_FILES and option.name != "max_parallel"
+    if option.flag not in _NOT_IN_FILES
 }
 """The options of `submit` that a job can have, by their keys."""
 

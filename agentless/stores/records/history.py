@@ -48,6 +48,7 @@ SELECT document FROM tasks WHERE id IN (
   SELECT * FROM (SELECT id FROM tasks WHERE name = ? ORDER BY id DESC LIMIT ?)
 ) ORDER BY id DESC LIMIT ?
 """
+_STATES = "SELECT id, json_extract(CAST(document AS TEXT), '$.status.state') FROM tasks"
 # An index over the documents: older versions have not filled a column.
 _INDEX = """
 CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (json_extract(CAST(document AS TEXT), '$.status.ended_at'))
@@ -121,6 +122,14 @@ class History:
     def batch(self, batch: str) -> list[Task]:
         """The ended tasks of one batch."""
         return self._tasks("SELECT document FROM tasks WHERE batch = ? ORDER BY id", (batch,))
+
+    def states(self, batch: str) -> list[tuple[str, str]]:
+        """The ended tasks of one batch, each with its state."""
+        return self._rows(f"{_STATES} WHERE batch = ?", (batch,))
+
+    def tries(self, first: str) -> list[tuple[str, str]]:
+        """The ended tries of a task, each with its state."""
+        return self._rows(f"{_STATES} WHERE id = ? OR (id > ? AND id < ?)", (first, f"{first}-", f"{first}."))
 
     def runs(self, since: float, limit: int) -> list[Run]:
         """The last `limit` runs that ended after `since` (Unix seconds), the oldest first."""

@@ -1,0 +1,77 @@
+"""How far the tasks are that others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentless.controller.state.event_bus import EventBus, TaskChanged, TaskForgotten
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.waiters import Key, key_of, keys_of
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import attempt_of, first_try
+from agentless.rules.tasks.dependencies import REMOVED, Standing
+
+
+class Prerequisites:
+    """The standings of tasks and batches, read once and then kept up to date.
+
+    `touched` are the blocked tasks whose requirements have changed since somebody looked at them.
+    """
+
+    def __init__(self, tasks: Tasks, bus: EventBus) -> None:
+        self.touched: dict[str, None] = {}
+        self._tasks = tasks
+        self._standings: dict[Key, Standing] = {}
+        bus.subscribe(TaskChanged, lambda change: self._changed(change.after, live=change.after.live))
+        bus.subscribe(TaskForgotten, lambda gone: self._changed(gone.task, live=False))
+
+    def standing(self, requirement: Requirement) -> Standing:
+        """How far what a requirement names is."""
+        key = key_of(requirement)
+        if key not in self._standings:
+            self._standings[key] = self._batch(requirement.on) if requirement.batch else self._single(requirement.on)
+        return self._standings[key]
+
+    def tidy(self) -> None:
+        """Drop the standings for which nobody waits any more."""
+        self._standings = {key: found for key, found in self._standings.items() if key in self._tasks.waiters}
+
+    # ------------------------------------------------------------------ inside
+
+    def _changed(self, task: Task, *, live: bool) -> None:
+        waiters, first = self._tasks.waiters, first_try(task.id)
+        for key in keys_of(task):
+            standing = self._standings.get(key)
+            if standing is None:
+                if key in waiters and not live:
+                    self.touched |= dict.fromkeys(waiters.of(key))  # read when somebody looks
+            elif not live or standing.ends.get(first, "") is not None:
+                end = self._end(first)
+                if first not in standing.ends or standing.ends[first] != end:
+                    standing.put(first, end)
+                    self.touched |= dict.fromkeys(waiters.of(key))
+
+    def _end(self, first: str) -> str | None:
+        """The state in which a task has ended, by its last try; None while that is live."""
+        known: dict[str, str | None] = dict(self._tasks.history.tries(first))
+        if last := self._tasks.last_live(first):
+            known[last] = None
+        return known[max(known, key=attempt_of)] if known else REMOVED
+
+    def _single(self, first: str) -> Standing:
+        standing = Standing()
+        standing.put(first, self._end(first))
+        return standing
+
+    def _batch(self, batch: str) -> Standing:
+        live = ((task.id, None) for task in self._tasks.live.values() if task.batch == batch)
+        return _standing([*self._tasks.history.states(batch), *live])
+
+
+def _standing(tries: Iterable[tuple[str, str | None]]) -> Standing:
+    """The standing of a batch; of each task, the last try counts."""
+    standing = Standing()
+    for task_id, state in sorted(tries, key=lambda each: attempt_of(each[0])):
+        standing.put(first_try(task_id), state)
+    return standing

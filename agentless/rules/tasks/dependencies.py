@@ -1,0 +1,117 @@
+"""What follows for a task that waits for other tasks, when one of those has changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.task import FAILED, Blocked, Task
+from agentless.model.tasks.task_event import BlockedBy, Delayed, GaveUp, Queued, RequirementMet, TaskEvent
+
+REMOVED = "removed"
+"""The state of a task that was removed."""
+
+Verdict = Literal["met", "open", "impossible"]
+
+_WORDS: Mapping[str, str] = {
+    "completed": "completed",
+    "failed": "failed",
+    "killed": "was killed",
+    "killed_oom": "ran out of memory",
+    "timeout": "reached its time limit",
+    "stopped": "was stopped",
+    "cancelled": "was cancelled",
+    "refused": "was refused",
+    REMOVED: "was removed",
+}
+
+
+@dataclass(slots=True)
+class Standing:
+    """The tasks that a requirement names, by the id of the first try: None while live, else the state at the end.
+
+    A try that is tried again is no end.
+    """
+
+    ends: dict[str, str | None] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def put(self, task: str, end: str | None) -> None:
+        """Set the state of a task."""
+        if task in self.ends:
+            self.counts[_kind(self.ends[task])] -= 1
+        self.ends[task] = end
+        self.counts[_kind(end)] += 1
+
+    @property
+    def live(self) -> int:
+        """How many have not ended."""
+        return self.counts["live"]
+
+
+def _kind(end: str | None) -> str:
+    return "live" if end is None else "failed" if end in FAILED else "completed" if end == "completed" else "other"
+
+
+def verdict(requirement: Requirement, standing: Standing) -> Verdict:
+    """Whether a requirement is met, or still can be."""
+    counts, missing = standing.counts, max(0, requirement.members - len(standing.ends))
+    others = counts["other"] + missing  # what is missing was removed, whatever its end was
+    if requirement.state == "completed" and counts["failed"] + others:
+        return "impossible"
+    if counts["live"]:
+        return "open"
+    if requirement.state == "failed" and not counts["failed"]:
+        return "impossible"
+    return "met"
+
+
+def why_impossible(requirement: Requirement, standing: Standing) -> str:
+    """Why it cannot be met any more, in words."""
+    on, ends = requirement.on, standing.ends
+    if not requirement.batch:
+        how = "fail" if requirement.state == "failed" else "complete"
+        return f"needs task {on} to {how}, but it {ended_words(ends.get(on) or REMOVED)}"
+    if requirement.state == "failed":
+        return f"needs a task of batch {on} to fail, but none failed"
+    found = next(((task, end) for task, end in ends.items() if end not in (None, "completed")), None)
+    culprit = f"task {found[0]} {ended_words(found[1] or '')}" if found else "one was removed"
+    return f"needs all tasks of batch {on} to complete, but {culprit}"
+
+
+def ended_words(state: str) -> str:
+    """An end as a verb: `was stopped`."""
+    return _WORDS.get(state, f"ended as {state}")
+
+
+def follow(task: Task, standing: Callable[[Requirement], Standing], now: float) -> TaskEvent | None:
+    """The event that follows for a blocked task; None if nothing has changed for it."""
+    if not isinstance(task.status, Blocked) or task.stop:
+        return None
+    event = first_event(task, task.status.on, standing, now)
+    if not isinstance(event, BlockedBy) or event.reason != task.status.reason:
+        return event
+    return RequirementMet(event.on) if event.on != task.status.on else None
+
+
+def first_event(
+    task: Task, on: Iterable[Requirement], standing: Callable[[Requirement], Standing], now: float
+) -> TaskEvent:
+    """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up."""
+    left, why = list[Requirement](), ""
+    for requirement in on:
+        found = standing(requirement)
+        result = verdict(requirement, found)
+        if result != "met":
+            left.append(requirement)
+        if result == "impossible" and not why:
+            why = why_impossible(requirement, found)
+    if why and task.spec.terms.if_impossible != "wait":
+        return GaveUp(why)
+    if left:
+        return BlockedBy(tuple(left), why)
+    start_at = task.spec.terms.start_at
+    return Delayed(start_at) if start_at is not None and start_at > now else Queued()
