@@ -15,7 +15,8 @@ def job(name: str, task: str, state: str = "blocked", after: dict[str, str] | No
         "task": {
             "id": task, "state": state, "exit_code": 3 if state == "failed" else None, "node": "node1", "gpus": [0],
             "started_at": "2026-05-01T11:20:00.000Z" if started else None, "gpu_uuids": ["GPU-1"], "target": "1x",
-            "ended_at": "2026-05-01T11:22:00.000Z" if ended else None, "expected_start": None, "scheduled_for": None, "about": False,
+            "ended_at": "2026-05-01T11:22:00.000Z" if ended else None, "expected_start": None,
+            "scheduled_for": None, "about": False,
         },
     }  # fmt: skip
 

@@ -33,4 +33,4 @@ def copy_logs(served: Client, jobs: Sequence[dict[str, Any]], *, follow: bool, t
     """Copy the logs of these jobs to stdout and stderr. Jobs that never started have none."""
     shown = [job for job in jobs if follow or job["task"]["container"] or job["task"]["started_at"]]
     labels = {first_try(job["task"]["id"]): printable(title(job)) for job in shown}
-    return copy_many_logs(served, labels, {"follow": follow, "tail": tail}, (1, 2))
+    return copy_many_logs(served, labels, {"follow": follow, "tail": tail}, but_cancelled=True)

@@ -20,6 +20,7 @@ from agentless.cli.workflows.logs import copy_logs
 from agentless.cli.workflows.show import exit_code, print_jobs
 from agentless.client.client import Client
 from agentless.model.units import counted
+from agentless.rules.workflows.workflow import Workflow
 
 _NAMED = 20
 
@@ -65,7 +66,7 @@ def run(
     _complain_of(file, problems)
     code = max((each[-1]["exit_code"] for each in problems), default=0)
     if dry_run:
-        return code or _show_plan(workflow.jobs, found["starts"], as_json=as_json)
+        return code or _show_plan(workflow, found["starts"], as_json=as_json)
     if found["workflow"] is None:
         say("Nothing was started")
         return code or 1
@@ -85,19 +86,20 @@ def _complain_of(file: str, problems: Sequence[tuple[int, int, str, dict[str, An
         complain(f"and {len(told) - _NAMED} more jobs")
 
 
-def _show_plan(jobs: Sequence[Any], starts: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+def _show_plan(workflow: Workflow, starts: Sequence[dict[str, Any]], *, as_json: bool) -> int:
     """What a dry run found, job by job."""
-    rows = [
-        {"job": job.title, "where": start["place"] or "", "message": start["message"]}
-        for job, start in zip(jobs, starts, strict=True)
-    ]
+    rows = []
+    for job, start in zip(workflow.jobs, starts, strict=True):
+        names = dict.fromkeys(workflow.jobs[number].name for number, _ in job.requires)
+        then = f"waits for {', '.join(names)}" if names else start["message"] or "would start now"
+        rows.append({"job": job.title, "where": start["place"] or "", "then": then})
     if as_json:
         print_json(rows)
         return 0
     columns = [
-        Column("JOB", lambda row: row["job"]),
+        Column("JOB", lambda row: row["job"], flexible=True),
         Column("WHERE", lambda row: row["where"]),
-        Column("", lambda row: row["message"] or "would start now", wraps=True),
+        Column("THEN", lambda row: row["then"], wraps=True),
     ]
     show(columns, rows)
     return 0

@@ -11,7 +11,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.dependencies import Dependencies
-from agentless.errors import UsageError
+from agentless.errors import AgentlessError, UsageError
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
@@ -66,6 +66,21 @@ class TaskBuilder:
         if unknown := sorted(set(request.secrets).difference(*(spec.secret_env for spec in request.specs))):
             raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
 
+    async def problems(self, specs: Sequence[TaskSpec]) -> list[AgentlessError | None]:
+        """For each spec what is wrong with it, or with its env; None if nothing is."""
+        found = list[AgentlessError | None]()
+        envs: dict[str | None, AgentlessError | None] = {None: None, NULL: None}
+        for spec in specs:
+            try:
+                self.check(spec)
+                text = self._env_of(spec)
+                if text not in envs:
+                    envs[text] = await self._env_problem(text or "")
+                found.append(envs[text])
+            except AgentlessError as error:
+                found.append(error)
+        return found
+
     def check(self, spec: TaskSpec) -> None:
         """Check one spec, likewise."""
         self._check_spec(spec)
@@ -105,6 +120,14 @@ class TaskBuilder:
         check_spec(spec)
         check_devices_are_ours(spec, self._vendors.reserved("docker"), self._vendors.reserved("systemd"))
         check_no_device_mounts(spec, self._vendors.device_mounts)
+
+    async def _env_problem(self, text: str) -> AgentlessError | None:
+        try:
+            ref, version = await self._envs.resolve(text)
+            self._envs.holder(ref, version.id)
+        except AgentlessError as error:
+            return error
+        return None
 
     async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
         """The specs with the current version of their env, and its image.

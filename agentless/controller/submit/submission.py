@@ -17,7 +17,7 @@ from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
-from agentless.rules.explain.obstacles import refusal
+from agentless.rules.explain.obstacles import never, refusal
 
 
 class Submission:
@@ -51,6 +51,8 @@ class Submission:
         check_secrets(request.secrets)
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered
+        if request.whole and any(wrong := await self._builder.problems(request.specs)):
+            return _none_begun(request.specs, [each or self._never(request, at) for at, each in enumerate(wrong)])
         self._builder.check_request(request)
         tasks = await self._builder.build(request)
         notice = self._builder.notice(request.specs)
@@ -62,9 +64,7 @@ class Submission:
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
         if request.whole and any(found := self._admission.turned_away(tasks, placements)):
-            return [
-                StartView(str(task.spec.needs), None, *_told(error)) for task, error in zip(tasks, found, strict=True)
-            ]
+            return _none_begun([task.spec for task in tasks], found)
         begin(tasks)
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
@@ -99,6 +99,11 @@ class Submission:
         if error := refusal(self._nodes.cluster(asking=old), spec, old.owner):
             raise error
 
+    def _never(self, request: Submit, number: int) -> AgentlessError | None:
+        """Why one of the tasks fits no node that has answered; the others are wrong in another way."""
+        words = never(self._nodes.cluster(), request.specs[number], request.owner or request.by.name)
+        return Refused(words) if words else None
+
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""
         if task.spec.needs.nodes:
@@ -107,8 +112,12 @@ class Submission:
             await self._nodes.heard()
 
 
-def _told(error: AgentlessError | None) -> tuple[int, str]:
-    return (error.exit_code, str(error)) if error else (0, "")
+def _none_begun(specs: Sequence[TaskSpec], wrong: Sequence[AgentlessError | None]) -> list[StartView]:
+    """The answer to a request that is refused as a whole, because of these."""
+    return [
+        StartView(str(spec.needs), None, error.exit_code if error else 0, str(error or ""))
+        for spec, error in zip(specs, wrong, strict=True)
+    ]
 
 
 def _noticed(starts: list[StartView], notice: str) -> list[StartView]:

@@ -25,7 +25,9 @@ class WorkflowFailures:
         bus.subscribe(TaskChanged, self._changed)
 
     def start(self) -> None:
-        """Begin. An earlier controller may have stopped between a failure and what follows."""
+        """Begin. An earlier controller may have stopped between a failure and what follows, or before it had tasks."""
+        with guarded("records of workflows"):
+            self._workflows.tidy()
         jobs = ((task.batch, task.spec.job) for task in self._tasks.live.values())
         self._to_look |= {batch: None for batch, job in jobs if job and job.on_failure == "stop"}
         self._work = asyncio.create_task(self._keep_working(), name="failures in workflows")
@@ -55,13 +57,16 @@ class WorkflowFailures:
             self._wake.clear()
             for workflow in list(self._to_look):
                 with guarded(f"workflow {workflow}: what follows from a failure"):
-                    self._stop_others(workflow)
+                    await self._stop_others(workflow)
                     self._to_look.pop(workflow, None)
 
-    def _stop_others(self, workflow: str) -> None:
+    async def _stop_others(self, workflow: str) -> None:
         tasks = self._workflows.tasks_of(workflow)
         failed = next((task.spec.name for task in tasks.values() if has_failed(task)), "")
         stop = StopAsked("stop", reason=f"job {failed} of its workflow failed, and on_failure is stop")
-        live = [each for each in to_stop(tasks) if each in self._tasks.live and not self._tasks.live[each].stop]
-        # What has a container gets its signals as any stop that is stored.
-        self._ledger.apply_all(dict.fromkeys(live, (stop, "on_failure of its workflow")))
+        for task_id in to_stop(tasks):
+            task = self._tasks.live.get(task_id)
+            if task is not None and not task.stop:
+                # What has a container gets its signals as any stop that is stored.
+                self._ledger.apply(task_id, stop, "on_failure of its workflow")
+                await asyncio.sleep(0)  # others have their turn: each is a write of its own
