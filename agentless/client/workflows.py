@@ -41,6 +41,7 @@ def request_of(workflow: Workflow, text: str, *, dry_run: bool = False) -> dict[
                 "spec": {"command": job.asked.spec.command, **_unusual(asdict(job.asked.spec), _USUAL)},
                 "target": next(iter(job.asked.targets), None),
                 "requires": job.requires,
+                "artifacts": job.artifacts,
             }
             for job in workflow.jobs
         ],

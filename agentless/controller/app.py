@@ -13,6 +13,7 @@ from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
 from agentless.controller.envs.prune import Prune
+from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
@@ -207,6 +208,7 @@ class Controller:
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
+        self.artifacts = Artifacts(state / "artifacts", self.expected_outputs, snapshots, lookup, self.bus)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
         self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits, self.bus)
@@ -216,7 +218,7 @@ class Controller:
         tasks, nodes, ledger, lookup, bus, clock = (
             self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
         )  # fmt: skip
-        preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
+        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
@@ -256,7 +258,7 @@ class Controller:
     def _build_workflows(self, state: Path) -> None:
         """Build the parts that are about workflows."""
         store = WorkflowStore(state / "workflows")
-        self.workflows = Workflows(self.submission, store, self.tasks, self.lookup, self.views)
+        self.workflows = Workflows(self.submission, store, self.artifacts, self.tasks, self.views)
         self.workflow_changes = WorkflowChanges(self.workflows, self.stops, self.retries, self.removal)
         self.workflow_failures = WorkflowFailures(self.workflows, self.ledger, self.bus)
 

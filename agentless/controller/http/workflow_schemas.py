@@ -31,6 +31,7 @@ class JobRequest(BaseModel):
     spec: TaskSpec
     target: str | None = None
     requires: list[tuple[int, Condition]] = []
+    artifacts: list[str] = []
 
     @field_validator("spec", mode="before")
     @classmethod
@@ -45,7 +46,11 @@ class JobRequest(BaseModel):
             raise UsageError(f"job {number} cannot wait for job {late}, which is not before it")
         requires = tuple(Requirement(f"#{each + 1}", state) for each, state in self.requires)
         spec = without_zeros(self.spec)
-        spec = replace(spec, job=Job(self.name, of, on_failure), terms=replace(spec.terms, requires=requires))
+        spec = replace(
+            spec,
+            job=Job(self.name, of, on_failure, artifacts=tuple(self.artifacts)),
+            terms=replace(spec.terms, requires=requires),
+        )
         return on_targets(spec, [self.target] if self.target else [])[0]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
+from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.event_bus import EventBus
@@ -29,16 +31,22 @@ _T = TypeVar("_T")
 class Preparation:
     """Brings images and files to nodes, and reports progress. A stop of the task cancels it."""
 
-    def __init__(self, ledger: Ledger, moves: Moves, uploads: Uploads, bus: EventBus, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, moves: Moves, uploads: Uploads, artifacts: Artifacts, bus: EventBus, clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._moves = moves
         self._uploads = uploads
+        self._artifacts = artifacts
         self._bus = bus
         self._clock = clock
 
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
+        if task.spec.job and task.spec.terms.requires:
+            given = await self._unless_stopped(task, self._artifacts.given_to(task))
+            task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))
         if not task.spec.uploads:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))

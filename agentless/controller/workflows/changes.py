@@ -81,6 +81,7 @@ class WorkflowChanges:
             )
         for key in sorted(tasks, reverse=True):
             await self._removal.remove(key, by=by, force=force)
+            self._workflows.artifacts.forget(key)
         self._workflows.store.remove(view.id)
         return view
 

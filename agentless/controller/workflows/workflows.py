@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agentless.controller.state.lookup import Lookup
+from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
@@ -28,12 +28,12 @@ class Workflows:
     """Runs, finds and shows workflows."""
 
     def __init__(
-        self, submission: Submission, store: WorkflowStore, tasks: Tasks, lookup: Lookup, views: TaskViews
+        self, submission: Submission, store: WorkflowStore, artifacts: Artifacts, tasks: Tasks, views: TaskViews
     ) -> None:
         self.store = store
+        self.artifacts = artifacts
         self._submission = submission
         self._tasks = tasks
-        self._lookup = lookup
         self._views = views
 
     async def run(self, request: Submit, name: str, text: str) -> WorkflowStartView:
@@ -42,7 +42,8 @@ class Workflows:
         def record(tasks: Sequence[Task]) -> None:
             self.store.put(WorkflowRecord(tasks[0].batch, name, text))
 
-        starts = await self._submission.submit(replace(request, whole=True), record)
+        specs = tuple(map(self.artifacts.wanted, request.specs))
+        starts = await self._submission.submit(replace(request, specs=specs, whole=True), record)
         begun = next((start.task for start in starts if start.task), None)
         view = self.view(self.tasks_of(begun.batch), request.by) if begun else None
         return WorkflowStartView(view, tuple(starts))

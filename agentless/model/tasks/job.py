@@ -18,13 +18,15 @@ class Job:
     """A task is the job `name` of a workflow, or one of its tasks if that job has several.
 
     `workflow` is the workflow's id: that of its first task, and of its batch. `of` is the workflow's name. `on_failure`
-    says what a failure of this task means for the others.
+    says what a failure of this task means for the others. `artifacts` are paths in its container that jobs which
+    require it get.
     """
 
     name: str
     of: str
     on_failure: OnFailure = "continue"
     workflow: str = ""
+    artifacts: tuple[str, ...] = ()
 
 
 def check_job(job: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -284,8 +285,20 @@ class _File:
     def _artifacts(self, given: Mapping[str, list[Value]], names: Mapping[str, Any]) -> tuple[str, ...]:
         if "artifacts" not in given:
             return ()
-        value = given["artifacts"][0]
-        return tuple(self._reading.words(Value(self._reading.rendered(value, names), value.where), "[model/]"))
+        value, found = given["artifacts"][0], list[str]()
+        for at, path in enumerate(
+            self._reading.words(Value(self._reading.rendered(value, names), value.where), "[model]")
+        ):
+            where = (*value.where, at) if isinstance(value.data, list) else value.where
+            name = posixpath.basename(posixpath.normpath(path))
+            if ":" in path or name in ("", ".", ".."):
+                self._reading.wrong(
+                    where, f"{path[:60]!r} is not the path of a file or folder, like model or out/log.txt"
+                )
+            elif name in map(posixpath.basename, found):
+                self._reading.wrong(where, f"two artifacts have the name {name[:60]}; keep one")
+            found.append(posixpath.normpath(path))
+        return tuple(found)
 
     # ------------------------------------------------------------------ what waits for what
 
