@@ -80,19 +80,11 @@ def test_a_controller_that_is_killed_at_every_step_loses_nothing_and_runs_nothin
         counts = ann.get(f"/v1/workflows/{workflow}")["counts"]
         return counts.get("completed", 0) + counts.get("cancelled", 0)
 
-    import time, sys
-    try:
-      for least in range(1, 12):
-        t=time.time()
+    for least in range(1, 12):
         until(lambda least=least: done() >= least, 120)
-        print("step", least, time.time()-t, file=sys.stderr)
         ann.kill_controller()
-        print("killed", time.time()-t, file=sys.stderr)
-      until(lambda: done() == 12, 120)
-      check(ann, workflow)
-    except BaseException:
-      print((ann.state/"controller.log").read_text()[-6000:], file=sys.stderr)
-      raise
+    until(lambda: done() == 12, 120)
+    check(ann, workflow)
 
 
 def test_a_job_whose_artifact_is_missing_keeps_the_next_from_starting(ann, tmp_path):

@@ -66,15 +66,6 @@ def submit(
         ),
     ] = None,
     *,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="Take command and options from this YAML or JSON file; those typed here win",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end, and return the exit code", rich_help_panel=OUTPUT)
     ] = False,
@@ -84,6 +75,15 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the script for the node; start nothing", rich_help_panel=OUTPUT)
     ] = False,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Take command and options from this YAML or JSON file; those typed here win",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON with stable field names", rich_help_panel=OUTPUT)
     ] = False,
