@@ -59,6 +59,7 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
@@ -208,6 +209,7 @@ class Controller:
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
+        self.workflow_store = WorkflowStore(state / "workflows")
         self.artifacts = Artifacts(state / "artifacts", self.expected_outputs, snapshots, lookup, self.bus)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
@@ -218,7 +220,8 @@ class Controller:
         tasks, nodes, ledger, lookup, bus, clock = (
             self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
         )  # fmt: skip
-        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, bus, clock)
+        carried = CarriedWorkflows(tasks, self.workflow_store)
+        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
@@ -237,10 +240,10 @@ class Controller:
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.dependencies, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
-        self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
+        self.recovery = Recovery(nodes, self.envs, self.dependencies, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self._build_vps()
-        self._build_workflows(state)
+        self._build_workflows()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
@@ -255,10 +258,9 @@ class Controller:
         snapshots = Snapshots(self.envs, self.prune, names, ledger, bus)
         self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
 
-    def _build_workflows(self, state: Path) -> None:
+    def _build_workflows(self) -> None:
         """Build the parts that are about workflows."""
-        store = WorkflowStore(state / "workflows")
-        self.workflows = Workflows(self.submission, store, self.artifacts, self.tasks, self.views)
+        self.workflows = Workflows(self.submission, self.workflow_store, self.artifacts, self.tasks, self.views)
         self.workflow_changes = WorkflowChanges(self.workflows, self.stops, self.retries, self.removal)
         self.workflow_failures = WorkflowFailures(self.workflows, self.ledger, self.bus)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -176,6 +177,27 @@ async def test_a_record_without_tasks_is_no_workflow_and_goes_with_the_next_star
 
 def dies(*_, **__):
     raise RuntimeError("killed here")
+
+
+async def test_jobs_that_had_not_started_go_on_after_the_state_was_lost(desk):
+    text = (
+        "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]},"
+        " c: {command: 'true', requires: b}, d: {command: 'true', requires: [{b: failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: states(controller, workflow)["a"] == "running")
+        assert "packed" not in str(controller.tasks.live[workflow].spec.job).replace("packed=None", "")
+    shutil.rmtree(desk.state)
+    async with desk.running() as controller:
+        await until(lambda: controller.recovery.unremembered(me(controller)))
+        offer = await controller.recovery.offer(me(controller))
+        assert (len(offer.tasks), offer.jobs) == (1, {workflow: 3})
+        controller.recovery.recover([workflow], {}, by=me(controller))
+        assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        assert await ended(controller, workflow)
+        assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed", "d": "cancelled"}
 
 
 async def test_each_job_gets_its_own_secrets(desk):

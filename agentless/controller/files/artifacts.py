@@ -81,8 +81,10 @@ class Artifacts:
     def _check(self, before: Task, requirement: Requirement) -> None:
         """Raise RuntimeFailed if an artifact is missing, unless the job was not required to complete."""
         wanted, brought = self._expected.store.wanted(before.id), self._expected.store.brought(before.id)
-        if requirement.state != "completed" or wanted is None or before.spec.job is None:
+        if requirement.state != "completed" or before.spec.job is None:
             return
+        if wanted is None:
+            raise RuntimeFailed(f"artifacts of job {before.spec.job.name} were lost; run it again")
         place = f"{self._place(before.id)}/"
         for output, one in zip(wanted.outputs, brought or (), strict=False):
             if output.local == place and not one.here:
