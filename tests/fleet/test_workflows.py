@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 
@@ -81,6 +82,7 @@ async def test_nothing_is_started_if_a_job_can_never_run_and_all_of_them_are_tol
         assert controller.workflows.all(me(controller)) == []
 
 
+@pytest.mark.slow
 async def test_a_name_means_the_newest_workflow_of_that_name(desk):
     async with desk.running() as controller:
         first = await run(controller, "jobs: {a: {command: 'true'}}")
@@ -108,6 +110,7 @@ async def test_a_failure_stops_the_others_but_what_waits_for_it(desk):
         }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_failure_stops_the_others_also_if_the_controller_died_in_between(desk):
     text = "on_failure: stop\njobs: {bad: {command: [sh, -c, 'exit 3']}, long: {command: sleep 600, stop_grace: 0}}"
     async with desk.running() as controller:
@@ -153,6 +156,7 @@ async def test_a_workflow_is_stopped_and_removed_as_a_whole(desk):
         assert not controller.workflows.store.ids()
 
 
+@pytest.mark.slow
 async def test_a_workflow_that_is_sent_again_after_a_lost_answer_is_not_run_twice(desk):
     async with desk.running() as controller:
         first = await run(controller, GRAPH, request="r1")
@@ -162,6 +166,7 @@ async def test_a_workflow_that_is_sent_again_after_a_lost_answer_is_not_run_twic
         assert len(controller.workflows.all(me(controller))) == 1
 
 
+@pytest.mark.slow
 async def test_a_record_without_tasks_is_no_workflow_and_goes_with_the_next_start(desk, monkeypatch):
     """A controller that dies between the record and the tasks leaves one."""
     async with desk.running() as controller:
@@ -189,6 +194,7 @@ async def test_jobs_that_had_not_started_go_on_after_the_state_was_lost(desk):
         await until(lambda: states(controller, workflow)["a"] == "running")
         assert "packed" not in str(controller.tasks.live[workflow].spec.job).replace("packed=None", "")
     shutil.rmtree(desk.state)
+    desk.state.mkdir(mode=0o700)
     async with desk.running() as controller:
         await until(lambda: controller.recovery.unremembered(me(controller)))
         offer = await controller.recovery.offer(me(controller))
@@ -200,6 +206,7 @@ async def test_jobs_that_had_not_started_go_on_after_the_state_was_lost(desk):
         assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed", "d": "cancelled"}
 
 
+@pytest.mark.slow
 async def test_each_job_gets_its_own_secrets(desk):
     text = (
         "jobs: {a: {command: [sh, -c, 'test \"$TOKEN\" = t0p'], secret_env: [TOKEN]}, "
@@ -210,20 +217,23 @@ async def test_each_job_gets_its_own_secrets(desk):
         assert await ended(controller, workflow) == "completed", states(controller, workflow)
 
 
-def test_a_workflow_is_typed(agentless, tmp_path):
+async def test_a_workflow_is_typed(agentless, tmp_path):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, "workflow", *words, code=code)
+
     (tmp_path / "w.yaml").write_text(GRAPH)
-    out, _ = agentless("workflow", "run", "w.yaml", "--wait")
+    out, _ = await typed("run", "w.yaml", "--wait")
     workflow = out.split()[0]
     assert f"{workflow}  w: completed, 5 of 5 done (1 cancelled)" in out
-    out, _ = agentless("workflow", "show", "w", "--graph")
+    out, _ = await typed("show", "w", "--graph")
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [
         ["✓", "prepare", "completed"], ["↓", "✓", "train"], ["↓", "✓", "evaluate"], ["↓", "–", "alarm"],
     ]  # fmt: skip
-    assert agentless("workflow", "show", "w", "--text")[0] == GRAPH
-    assert agentless("workflow", "list", "-o", "name")[0] == f"{workflow}\n"
+    assert (await typed("show", "w", "--text"))[0] == GRAPH
+    assert (await typed("list", "-o", "name"))[0] == f"{workflow}\n"
     (tmp_path / "w.yaml").write_text("jobs: {a: {command: ls, gpus: 9}}")
-    _, error = agentless("workflow", "run", "w.yaml", code=3)
+    _, error = await typed("run", "w.yaml", code=3)
     assert error.startswith("agentless: w.yaml:1:8: a: no node can run 9x")
     assert error.endswith("Nothing was started\n")
-    agentless("workflow", "rm", "w", "--yes")
-    assert "No workflows" in agentless("workflow", "list")[1]
+    await typed("rm", "w", "--yes")
+    assert "No workflows" in (await typed("list"))[1]

@@ -62,6 +62,7 @@ def check(cli: Cli, workflow: str) -> None:
         assert names.count("exited") == (each["job"] != "alarm"), names
 
 
+@pytest.mark.slow
 def test_twelve_jobs_hand_on_what_they_make(ann, tmp_path):
     done = ann("workflow", "run", written(ann, tmp_path), "--wait")
     workflow = done.out.split()[0]
@@ -87,12 +88,18 @@ def test_a_controller_that_is_killed_at_every_step_loses_nothing_and_runs_nothin
     check(ann, workflow)
 
 
-def test_a_job_whose_artifact_is_missing_keeps_the_next_from_starting(ann, tmp_path):
+def test_a_job_gets_what_another_made_and_does_not_start_without_it(ann, tmp_path):
     text = (
         "defaults: {image: busybox}\n"
-        "jobs: {make: {command: 'true', artifacts: [/none]}, use: {command: 'true', requires: make}}"
+        "jobs:\n"
+        "  make: {command: [sh, -c, 'echo made > /made'], artifacts: [/made]}\n"
+        "  use: {command: cat /artifacts/make/made, requires: make}\n"
+        "  idle: {command: 'true', artifacts: [/none]}\n"
+        "  lacks: {command: 'true', requires: idle}\n"
     )
     done = ann("workflow", "run", written(ann, tmp_path, text), "--wait", code=None)
     assert done.code != 0
-    found = ann.get(f"/v1/workflows/{done.out.split()[0]}")
-    assert "job make left no /none for this one: no /none in its container" in found["jobs"][1]["task"]["reason"]
+    workflow = done.out.split()[0]
+    jobs = {each["job"]: each["task"] for each in ann.get(f"/v1/workflows/{workflow}")["jobs"]}
+    assert ann("logs", jobs["use"]["id"]).out == "made\n"
+    assert "job idle left no /none for this one: no /none in its container" in jobs["lacks"]["reason"]
