@@ -224,7 +224,7 @@ def test_the_schema_has_every_option_of_submit_and_every_key_that_is_read():
     assert set(job_properties()) == set(JOB_KEYS)
     flags = {option.flag for option in options_of("task")}
     assert flags - {option.flag for option in JOB_OPTIONS.values()} <= {
-        "--owner", "--name", "--zip", "--max-parallel", "--after", "--after-batch", "--each",
+        "--owner", "--name", "--zip", "--max-parallel", "--after", "--after-batch", "--each", "--if-impossible",
     }  # fmt: skip
     assert json.loads(json.dumps(schema()))["properties"]["jobs"]
 

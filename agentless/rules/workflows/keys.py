@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from agentless.rules.submit.options import Option, options_of
 
-_NOT_IN_FILES = ("--owner", "--name", "--zip", "--max-parallel", "--after", "--after-batch", "--each")
+_NOT_IN_FILES = (
+    "--owner",
+    "--name",
+    "--zip",
+    "--max-parallel",
+    "--after",
+    "--after-batch",
+    "--each",
+    "--if-impossible",
+)
 """Options that are about the whole request, or have keys of their own."""
 
 WORKFLOW: Mapping[str, str] = {
