@@ -29,6 +29,7 @@ from agentless.inventory.schema import schema
 from agentless.model import view
 from agentless.model.usage import figures
 from agentless.rules.submit.options import OPTIONS, options_of
+from agentless.rules.workflows.keys import JOB, JOB_OPTIONS, WORKFLOW
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/agentless/agentless/blob/main"
@@ -39,6 +40,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/commands.md": "\n".join(commands()),
         "reference/inventory-keys.md": "\n".join(inventory_keys()),
+        "reference/workflow-keys.md": "\n".join(workflow_keys()),
         "reference/http-api.md": "\n".join(http_api()),
         "reference/python-api.md": "\n".join(python_api()),
         "examples.md": "\n".join(examples()),
@@ -175,6 +177,23 @@ def inventory_keys() -> Iterator[str]:
         if (section := _referred(each)) not in (None, "Defaults", "Node"):
             yield f"## `{name}:`\n"
             yield from _keys(defs[section]["properties"])
+
+
+def workflow_keys() -> Iterator[str]:
+    """Every key of the file of a workflow."""
+    yield "# Workflow keys\n"
+    yield (
+        "Each key of the file of a [workflow](../how-to/run/workflow.md). `agentless workflow schema` prints the same "
+        "for editors. Any value of a job may have `{{ params.NAME }}` or `{{ matrix.NAME }}` in it.\n"
+    )
+    yield "## The file\n"
+    yield from table("key", "meaning", rows=((code(name), prose(words)) for name, words in WORKFLOW.items()))
+    yield "## A job, and `defaults:`\n"
+    yield from table("key", "meaning", rows=((code(name), prose(words)) for name, words in JOB.items()))
+    yield "## Options of submit\n"
+    yield "With the same values as on the [command line](commands.md#submit); those given several times are lists.\n"
+    rows = ((code(name), code(each.flag), prose(each.help)) for name, each in JOB_OPTIONS.items())
+    yield from table("key", "option", "meaning", rows=rows)
 
 
 def _keys(properties: dict[str, Any]) -> Iterator[str]:

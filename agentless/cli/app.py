@@ -33,6 +33,7 @@ PANELS = {
         "resume": "tasks.change",
         "retry": "tasks.change",
         "rm": "tasks.change",
+        "workflow": "workflows.workflow",
     },
     "Watch": {
         "ps": "tasks.ps",

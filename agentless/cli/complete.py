@@ -95,3 +95,9 @@ def volumes(incomplete: str) -> _Found:
     """Volumes, each with its node."""
     found = _ask("/v1/volumes", sizes=False)
     return _offered(((each["name"], f"on {each['node']}") for each in found), incomplete)
+
+
+def workflows(incomplete: str) -> _Found:
+    """Ids and names of workflows, each with its state."""
+    found = [(word, each["state"]) for each in _ask("/v1/workflows") for word in (each["id"], each["name"])]
+    return _offered(found, incomplete)

@@ -127,15 +127,15 @@ class Client:
         """Another client of the same controller, for another thread."""
         return type(self)(self._state, self._inventory, self._owner)
 
-    def submit(self, request: dict[str, Any]) -> Any:
-        """The answer to `POST /v1/tasks`: what became of each task.
+    def submit(self, request: dict[str, Any], path: str = "/v1/tasks") -> Any:
+        """The answer to `POST /v1/tasks`, or to a request like it: what became of each task.
 
         Asked again when the controller dies meanwhile: the request has a name, so nothing is started twice.
         """
         named, failures = {"request": os.urandom(8).hex(), **request}, 0
         while True:
             try:
-                return self.post("/v1/tasks", {**named, "repeated": failures > 0})
+                return self.post(path, {**named, "repeated": failures > 0})
             except ControllerError:
                 failures += 1
                 if failures == TRIES:

@@ -13,6 +13,7 @@ from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
 from agentless.controller.envs.prune import Prune
+from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
@@ -62,6 +63,7 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
@@ -87,6 +89,9 @@ from agentless.controller.vps.snapshots import Snapshots
 from agentless.controller.vps.starts import VpsStarts
 from agentless.controller.vps.upkeep import Upkeep
 from agentless.controller.vps.vps import Vps
+from agentless.controller.workflows.changes import WorkflowChanges
+from agentless.controller.workflows.failures import WorkflowFailures
+from agentless.controller.workflows.workflows import Workflows
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
@@ -105,6 +110,7 @@ from agentless.render import Renderer
 from agentless.stores.files.logs import LogStore
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
+from agentless.stores.files.workflows import WorkflowStore
 from agentless.stores.key import KeyFile
 from agentless.stores.records.history import History
 from agentless.stores.records.notices import NoticeStore
@@ -210,6 +216,8 @@ class Controller:
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
+        self.workflow_store = WorkflowStore(state / "workflows")
+        self.artifacts = Artifacts(state / "artifacts", self.expected_outputs, snapshots, lookup, self.bus)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
         self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits, self.bus)
@@ -219,7 +227,8 @@ class Controller:
         tasks, nodes, ledger, lookup, bus, clock = (
             self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
         )  # fmt: skip
-        preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
+        carried = CarriedWorkflows(tasks, self.workflow_store)
+        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
@@ -241,9 +250,10 @@ class Controller:
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.dependencies, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
-        self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
+        self.recovery = Recovery(nodes, self.envs, self.dependencies, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self._build_vps()
+        self._build_workflows()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
@@ -257,6 +267,12 @@ class Controller:
         self.upkeep = Upkeep(ledger, activity, self.visits, self.clock)
         snapshots = Snapshots(self.envs, self.prune, names, ledger, bus)
         self.vps = Vps(names, changes, snapshots, Replacement(*changes, ledger, lookup), Resizing(nodes, ledger))
+
+    def _build_workflows(self) -> None:
+        """Build the parts that are about workflows."""
+        self.workflows = Workflows(self.submission, self.workflow_store, self.artifacts, self.tasks, self.views)
+        self.workflow_changes = WorkflowChanges(self.workflows, self.stops, self.retries, self.removal)
+        self.workflow_failures = WorkflowFailures(self.workflows, self.ledger, self.bus)
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""
@@ -278,6 +294,7 @@ class Controller:
             PeriodicJob("volumes", self.volumes.flush),
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
             PeriodicJob("dependencies", self.dependencies.tick),
+            PeriodicJob("workflows", self.workflow_failures.tick),
             PeriodicJob("reservations", self.reservations.tick),
             PeriodicJob("logs of ended tasks", self.retention.tick),
             PeriodicJob("uploads", self.uploads.tick),
@@ -297,6 +314,7 @@ class Controller:
         self.retention.start()
         self.dependencies.start()
         self.scheduler.start()
+        self.workflow_failures.start()
         self.deadlines.start()
         await self.inventory.start()
         self.notifier.tick()
@@ -305,6 +323,7 @@ class Controller:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
         await _closed("dependencies", self.dependencies.close)
+        await _closed("workflows", self.workflow_failures.close)
         await _closed("queue", self.scheduler.close)
         await _closed("gangs", self.starts.close)
         await _closed("ends of gangs", self.gang_ends.close)

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
+from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Marked, Mistake, Where, lines_of, read_yaml, shown
 from agentless.inventory.schema import (
     Amd,
     Cuda,
@@ -48,9 +48,6 @@ from agentless.rules.usage.fair_share import HALF_LIFE
 
 MAX_BYTES = 512 * 1024
 """The largest file: some 8,000 nodes. Reading a larger one would block the controller."""
-
-MAX_MISTAKES = 100
-"""The most reported mistakes. More are one mistake made many times."""
 
 FileStamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds. An edited file has another stamp."""
@@ -250,7 +247,7 @@ def _hostless(marked: Marked) -> Iterator[Mistake]:
     ]
     aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
     for name in [name for name in hostless if name not in aliases][: MAX_MISTAKES + 1]:
-        text = f"has no host, and ~/.ssh/config has no {_shown(name)}; add host: and its address"
+        text = f"has no host, and ~/.ssh/config has no {shown(name)}; add host: and its address"
         yield Mistake(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
 
 
@@ -268,14 +265,14 @@ def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
 
 def _sentence(detail: ErrorDetails, where: Where) -> str:
     value, limits = detail["input"], detail.get("ctx", {})
-    is_now = f"is {_shown(value)}; "
+    is_now = f"is {shown(value)}; "
     match detail["type"]:
         case "extra_forbidden" if where[-1] == "shared_dir":
             return "shared_dir is the same on all nodes; set it under defaults:"
         case "extra_forbidden":
             keys = _model(where).model_fields
             known = f"; valid keys: {', '.join(keys)}"
-            return f"unknown key {_shown(where[-1])}" + (_nearest(where[-1], keys) or known)
+            return f"unknown key {shown(where[-1])}" + (_nearest(where[-1], keys) or known)
         case "missing" if where == ("version",):
             return "is missing; begin the file with version: 1"
         case "missing":
@@ -286,7 +283,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return "the file is empty; create one with: agentless init --force"
         case "model_type" if not where:
             wanted = "it must have the keys version, defaults, keep, queue, health, idle, notify, metrics and nodes"
-            return f"the file holds {_shown(value)}; {wanted}"
+            return f"the file holds {shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
             return is_now + "must be a mapping, like {containers: 24h}"
         case "model_type" if where == ("queue",):
@@ -357,38 +354,5 @@ def _nearest(word: object, words: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "empty"
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-        case _:
-            text = str(value)
-            return repr(text if len(text) <= 60 else text[:60] + "…")
-
-
 def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
-    """One line per mistake. A mistake that YAML aliases repeat is reported once."""
-    once: dict[tuple[int, int, str], Mistake] = {}
-    for problem in sorted(problems, key=lambda p: p[:2]):
-        once.setdefault((problem.line, problem.column, problem.text), problem)
-    lines = [
-        f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
-    ]
-    if len(lines) > MAX_MISTAKES:
-        lines[MAX_MISTAKES:] = [f"{path}: more errors; correct these {MAX_MISTAKES} first"]
-    return InventoryError("\n".join(lines))
-
-
-def _path(where: Where) -> str:
-    """A path like `nodes.node2.exclude_gpus[1]`. Unusual keys are quoted."""
-    text = ""
-    for part in where:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += ("." if text else "") + (part if re.fullmatch(r"[\w.-]{1,60}", part) else _shown(part))
-    return text
+    return InventoryError(lines_of(path, problems))

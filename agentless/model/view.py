@@ -56,6 +56,7 @@ class TaskView:
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
     `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one
     node. It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
+    `job` is its name in the `workflow` of that id.
     """
 
     id: str
@@ -102,6 +103,46 @@ class TaskView:
     requires: tuple[Requirement, ...] = ()
     waits_for: tuple[Requirement, ...] = ()
     gang: GangView | None = None
+    workflow: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A task of a workflow, by its last try. It waits for the tasks that it `requires`, by the ids of first tries."""
+
+    job: str
+    parameters: dict[str, str]
+    requires: tuple[Requirement, ...]
+    task: TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowView:
+    """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
+
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`.
+    """
+
+    id: str
+    name: str
+    state: str
+    owner: str
+    mine: bool
+    created_at: str
+    ended_at: str | None
+    on_failure: str
+    counts: dict[str, int]
+    jobs: tuple[JobView, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStartView:
+    """The answer to a workflow: the workflow, unless nothing was started; and for each job what became of it."""
+
+    workflow: WorkflowView | None
+    starts: tuple[StartView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +397,8 @@ class RecoveryView:
     """Tasks that you can take over. `silent` are nodes that did not list their tasks, with the reason.
 
     By task, `specs` are read from the labels of its container, and `digests` identify the container and its labels.
-    `envs` are envs whose current version is assumed, with that version.
+    `envs` are envs whose current version is assumed, with that version. `jobs` counts, by workflow, jobs that have not
+    started, and that go on with any recovered task of the workflow.
     """
 
     tasks: tuple[TaskView, ...]
@@ -364,6 +406,7 @@ class RecoveryView:
     specs: dict[str, TaskSpec] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     envs: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

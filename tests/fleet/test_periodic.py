@@ -18,6 +18,7 @@ JOBS = (
     "volumes",
     "lost tasks",
     "dependencies",
+    "workflows",
     "reservations",
     "logs of ended tasks",
     "uploads",

@@ -289,7 +289,7 @@ def test_each_option_goes_to_just_one_field():
 
 
 def test_python_has_the_options_that_the_command_line_has():
-    own = {"context", "targets", "more_targets", "wait", "follow", "dry_run", "as_json", "_"}
+    own = {"context", "targets", "more_targets", "file", "wait", "follow", "dry_run", "as_json", "_"}
     assert set(inspect.signature(submit).parameters) - own == {option.name for option in options_of("task")}
 
 

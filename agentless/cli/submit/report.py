@@ -17,7 +17,7 @@ from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_bat
 from agentless.cli.tasks.exit_code import own_code, worst
 from agentless.cli.tasks.gang import members_of
 from agentless.cli.tasks.interrupted import saying_what_stays
-from agentless.cli.tasks.logs import copy_log, copy_logs
+from agentless.cli.tasks.logs import copy_log, copy_many_logs
 from agentless.client.client import Client
 from agentless.client.words import WAITING, local, ports, unix_time
 from agentless.errors import AgentlessError
@@ -162,7 +162,7 @@ def _follow(served: Client, task_id: str) -> None:
     sys.stdout.flush()
     try:
         if ranks := members_of(served, task_id):
-            copy_logs(served, ranks, {"follow": True})
+            copy_many_logs(served, ranks, {"follow": True})
         else:
             copy_log(served, task_id, {"follow": True}, patient=True)
     except AgentlessError as error:

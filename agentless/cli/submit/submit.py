@@ -75,6 +75,15 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the script for the node; start nothing", rich_help_panel=OUTPUT)
     ] = False,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Take command and options from this YAML or JSON file; those typed here win",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON with stable field names", rich_help_panel=OUTPUT)
     ] = False,
@@ -95,10 +104,38 @@ def submit(
     all_targets = [*(targets or []), *(more_targets or [])]
     check_targets(context, all_targets)
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
-    asked = task_request(command_of(context), all_targets, options, outside)
+    if file is None:
+        asked = task_request(command_of(context), all_targets, options, outside)
+    else:
+        asked = _in_file(context, file, all_targets, options, outside)
     if follow and (asked.count > asked.spec.gang_size or len(asked.sweep) > 1):
         raise UsageError("--follow works with one task only; use --wait, then agentless logs -f --batch TASK")
     return show(context, client(context), asked, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _in_file(
+    context: typer.Context, path: str, targets: Sequence[str], options: Options, outside: Outside
+) -> TaskRequest:
+    """The request of a file; what was typed is in place of what the file has."""
+    from agentless.cli.workflows.files import task_in
+
+    found, typed = task_in(path), _typed(context, options)
+    say(*(f"{path}: {note}" for note in found.notes))
+    wanted = {name: value for name, value in found.options.items() if not targets or name not in _PLACES}
+    if not targets and not typed.keys() & _PLACES:
+        targets = found.targets
+    words = command_of(context) or found.command
+    return task_request(words, targets, {**wanted, **typed}, outside)  # type: ignore[typeddict-item]
+
+
+def _typed(context: typer.Context, options: Options) -> dict[str, Any]:
+    """The options without those that only have their default."""
+    given = [(name, value, context.get_parameter_source(name)) for name, value in options.items()]
+    return {name: value for name, value, source in given if source is not None and source.name == "COMMANDLINE"}
+
+
+_PLACES = {"gpus", "gpu_type", "gpu_memory", "node", "exclude"}
+"""Options in whose place a target can be given."""
 
 
 def show(

@@ -62,16 +62,16 @@ def logs(
     served = client(context)
     if batch is not None and not tasks:
         labels = {first_try(task["id"]): _label(task) for task in members(served, batch)}
-        return copy_logs(served, labels, query, streams)
+        return copy_many_logs(served, labels, query, streams)
     wanted = chosen(served, tasks, batch)
     if len(wanted) > 1:
-        return copy_logs(served, {task: task for task in wanted}, query, streams)
+        return copy_many_logs(served, {task: task for task in wanted}, query, streams)
     wanted = [with_rank(served, wanted[0], rank)]
     with saying_what_stays(served, wanted[0]) if follow else contextlib.nullcontext():
         if follow and sys.stderr.isatty():
             _say_that_it_waits(served, wanted[0])
         if rank is None and (ranks := members_of(served, wanted[0])):
-            return copy_logs(served, ranks, query, streams)
+            return copy_many_logs(served, ranks, query, streams)
         copy_log(served, wanted[0], query, streams)
     return 0
 
@@ -105,10 +105,15 @@ def _frames(
     return served.followed(path, patient=patient, **part) if query.get("follow") else served.frames(path, **part)
 
 
-def copy_logs(
-    served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int] = (1, 2)
+def copy_many_logs(
+    served: Client,
+    labels: Mapping[str, str],
+    query: Mapping[str, Any],
+    streams: Container[int] = (1, 2),
+    *,
+    but_cancelled: bool = False,
 ) -> int:
-    """Copy several logs at the same time, line by line."""
+    """Copy several logs at the same time, line by line; with `but_cancelled`, a cancelled task need not have one."""
     from concurrent.futures import ThreadPoolExecutor
 
     def copy(task: str) -> int:
@@ -121,6 +126,8 @@ def copy_logs(
                     *lines, rest[fd] = (rest[fd] + data).split(b"\n")
                     _write(fd, b"".join(mark + line + b"\n" for line in lines))
         except AgentlessError as error:
+            if but_cancelled and served.get(f"/v1/tasks/{task}")["state"] == "cancelled":
+                return 0
             complain(f"{labels[task]}: {error}")
             return error.exit_code
         finally:

@@ -32,6 +32,7 @@ from agentless.controller.http.routes import (
     volumes,
     vps,
     watch,
+    workflows,
 )
 from agentless.controller.served_inventory import ServedInventory
 from agentless.controller.state.tasks import Tasks
@@ -53,6 +54,7 @@ class Services(
     watch.WatchServices,
     figures.FigureServices,
     events.EventServices,
+    workflows.WorkflowServices,
     Protocol,
 ):
     """The parts of the controller that requests use: those of all routes, and of what every request goes through."""
@@ -140,6 +142,7 @@ def make(services: Services) -> FastAPI:
         watch,
         figures,
         events,
+        workflows,
     ):
         routes.add_to(app, services)
     return app

@@ -44,6 +44,12 @@ class Admission:
         blocked = self._dependencies.first(tasks)
         return [task for task in tasks if task.id not in blocked and not self._is_for_later(task)]
 
+    def turned_away(self, tasks: Sequence[Task], placements: Mapping[str, Placement]) -> list[AgentlessError | None]:
+        """For each of these new tasks why it is refused itself, None if it is not."""
+        blocked = self._dependencies.first(tasks)
+        refused = self._reasons([task for task in tasks if task.id not in placements], blocked, self._turned_away)
+        return [refused.get(task.id) for task in tasks]
+
     def admit(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: Caller
     ) -> list[AgentlessError | None]:
@@ -55,7 +61,8 @@ class Admission:
         begun = {task.id for task in kept if task.id in placements}
         try:
             for task in kept:
-                self._ledger.stores.secrets.put(task.id, secrets)
+                own = {name: secrets[name] for name in task.spec.secret_env if name in secrets}
+                self._ledger.stores.secrets.put(task.id, own)
                 self._outputs.want(task)
             self._tasks.launching.update(begun)
             owner = kept[0].owner if kept else by.name

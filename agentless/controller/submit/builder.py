@@ -11,7 +11,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.dependencies import Dependencies
-from agentless.errors import UsageError
+from agentless.errors import AgentlessError, UsageError
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL
@@ -66,8 +66,23 @@ class TaskBuilder:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
         for spec in request.specs:
             self.check(spec)
-            if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
-                raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
+        if unknown := sorted(set(request.secrets).difference(*(spec.secret_env for spec in request.specs))):
+            raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
+
+    async def problems(self, specs: Sequence[TaskSpec]) -> list[AgentlessError | None]:
+        """For each spec what is wrong with it, or with its env; None if nothing is."""
+        found = list[AgentlessError | None]()
+        envs: dict[str | None, AgentlessError | None] = {None: None, NULL: None}
+        for spec in specs:
+            try:
+                self.check(spec)
+                text = self._env_of(spec)
+                if text not in envs:
+                    envs[text] = await self._env_problem(text or "")
+                found.append(envs[text])
+            except AgentlessError as error:
+                found.append(error)
+        return found
 
     def check(self, spec: TaskSpec) -> None:
         """Check one spec, likewise."""
@@ -111,6 +126,14 @@ class TaskBuilder:
         check_devices_are_ours(spec, self._vendors.reserved("docker"), self._vendors.reserved("systemd"))
         check_no_device_mounts(spec, self._vendors.device_mounts)
 
+    async def _env_problem(self, text: str) -> AgentlessError | None:
+        try:
+            ref, version = await self._envs.resolve(text)
+            self._envs.holder(ref, version.id)
+        except AgentlessError as error:
+            return error
+        return None
+
     async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
         """The specs with the current version of their env, and its image.
 
@@ -149,5 +172,7 @@ class TaskBuilder:
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
             whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
+            if whole.job is not None:
+                whole = replace(whole, job=replace(whole.job, workflow=batch))
             tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
         return self._dependencies.resolved(named_members(tasks), each=request.each)

@@ -15,6 +15,7 @@ class Submit:
 
     `by` is who asks, and `owner` whose they are, None: the caller's. `name` is the request's own, if it has one;
     `repeated`: it was sent before, and the answer was lost. `each`: each task waits for one task of a required batch.
+    `whole`: none is submitted if one is refused; each gets those of the secrets that its spec names.
     """
 
     specs: tuple[TaskSpec, ...]
@@ -25,3 +26,4 @@ class Submit:
     name: str | None = None
     repeated: bool = False
     each: bool = False
+    whole: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentless.controller.files.uploads import Uploads
@@ -12,11 +13,11 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.request import Submit
-from agentless.errors import Refused, UsageError
+from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
-from agentless.rules.explain.obstacles import refusal
+from agentless.rules.explain.obstacles import never, refusal
 
 
 class Submission:
@@ -38,13 +39,20 @@ class Submission:
         self._nodes = nodes
         self._uploads = uploads
 
-    async def submit(self, request: Submit) -> list[StartView]:
-        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole."""
+    async def submit(
+        self, request: Submit, begin: Callable[[Sequence[Task]], None] = lambda _: None
+    ) -> list[StartView]:
+        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole.
+
+        `begin` is called with the tasks just before they are stored.
+        """
         if not request.specs:
             raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered
+        if request.whole and any(wrong := await self._builder.problems(request.specs)):
+            return _none_begun(request.specs, [each or self._never(request, at) for at, each in enumerate(wrong)])
         self._builder.check_request(request)
         tasks = await self._builder.build(request)
         notice = self._builder.notice(request.specs)
@@ -55,6 +63,9 @@ class Submission:
         placements = self._queue.look(self._admission.may_start(tasks)).starts
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
+        if request.whole and any(found := self._admission.turned_away(tasks, placements)):
+            return _none_begun([task.spec for task in tasks], found)
+        begin(tasks)
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         starts = [
@@ -88,12 +99,25 @@ class Submission:
         if error := refusal(self._nodes.cluster(asking=old), spec, old.owner):
             raise error
 
+    def _never(self, request: Submit, number: int) -> AgentlessError | None:
+        """Why one of the tasks fits no node that has answered; the others are wrong in another way."""
+        words = never(self._nodes.cluster(), request.specs[number], request.owner or request.by.name)
+        return Refused(words) if words else None
+
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""
         if task.spec.needs.nodes:
             await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))
         else:
             await self._nodes.heard()
+
+
+def _none_begun(specs: Sequence[TaskSpec], wrong: Sequence[AgentlessError | None]) -> list[StartView]:
+    """The answer to a request that is refused as a whole, because of these."""
+    return [
+        StartView(str(spec.needs), None, error.exit_code if error else 0, str(error or ""))
+        for spec, error in zip(specs, wrong, strict=True)
+    ]
 
 
 def _noticed(starts: list[StartView], notice: str) -> list[StartView]:

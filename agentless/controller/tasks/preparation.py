@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
+from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
 from agentless.model.files.file_spec import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
@@ -29,20 +31,36 @@ _T = TypeVar("_T")
 class Preparation:
     """Brings images and files to nodes, and reports progress. A stop of the task cancels it."""
 
-    def __init__(self, ledger: Ledger, moves: Moves, uploads: Uploads, bus: EventBus, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        moves: Moves,
+        uploads: Uploads,
+        artifacts: Artifacts,
+        carried: CarriedWorkflows,
+        clock: Clock,
+    ) -> None:
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._moves = moves
         self._uploads = uploads
-        self._bus = bus
+        self._artifacts = artifacts
+        self._carried = carried
         self._clock = clock
 
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
+        if task.spec.job and task.spec.terms.requires:
+            given = await self._unless_stopped(task, self._artifacts.given_to(task))
+            task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))
         if not task.spec.uploads:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
         return await self._unless_stopped(task, work)
+
+    def carrying(self, task: Task) -> Task:
+        """The task with what only its labels have."""
+        return self._carried.carrying(task)
 
     def forget_files(self, link: NodeLink) -> None:
         """Check the images with files on this node again before the next launch."""
@@ -124,7 +142,7 @@ class Preparation:
     async def _stopped(self, task_id: str) -> None:
         """Wait until the task is stopped or gone."""
         tasks = self._tasks.live
-        await self._bus.until(lambda: task_id not in tasks or tasks[task_id].stop)
+        await self._ledger.until(lambda: task_id not in tasks or tasks[task_id].stop)
 
     def _step(self, task_id: str, words: str, cause: str) -> None:
         if task_id in self._tasks.live:

@@ -19,6 +19,7 @@ from agentless.model.notify import NONE, parse_events
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.gang import Gang, check_gang
+from agentless.model.tasks.job import Job, check_job
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.requirement import check_requirements
@@ -102,6 +103,7 @@ class TaskSpec:
     `no_ssh`, nobody enters it by ssh.
     `ports` are those that a client forwards while it shows the task. `gang` says which member of a gang it is.
     `notify` are the events that messages are sent about; None: those that the inventory chooses.
+    `job` is its place in a workflow.
     """
 
     command: tuple[str, ...]
@@ -136,6 +138,7 @@ class TaskSpec:
     no_ssh: bool = False
     gang: Gang | None = None
     notify: tuple[str, ...] | None = None
+    job: Job | None = None
 
     @property
     def traits(self) -> Workload:
@@ -287,6 +290,8 @@ def check_spec(spec: TaskSpec) -> None:
         check_volume(volume.name)
     check_ports(spec.ports)
     parse_events(",".join(spec.notify or (NONE,)))
+    if spec.job is not None:
+        check_job(spec.job)
     _check_limits(spec)
     if spec.on_node_itself:
         _check_without_container(spec)

@@ -94,6 +94,8 @@ def task_view(
         ports=task.spec.ports,
         requires=task.spec.terms.requires,
         waits_for=status.on if isinstance(status, Blocked) else (),
+        workflow=task.spec.job.workflow if task.spec.job else None,
+        job=task.spec.job.name if task.spec.job else None,
     )
 
 

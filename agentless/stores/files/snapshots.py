@@ -29,6 +29,7 @@ KEPT = 3600.0
 TREE_KEPT = 8 * 24 * 3600.0
 """Seconds for which the tree of an image is kept: a little longer than the image itself."""
 
+_PIECE = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{24,64}")
 
 
@@ -68,6 +69,44 @@ class SnapshotStore:
     def writer(self, name: str) -> ContentWriter:
         """A writer for the content with this SHA-256."""
         return ContentWriter(self.content(name), name)
+
+    def take(self, folder: Path) -> str:
+        """Store a folder as it is now, and return the id of its snapshot. May run in a thread.
+
+        What is there already is not written again. Raises UsageError or Refused.
+        """
+        snapshot = {"": Entry("folder", 0o755)}
+        files: dict[str, Path] = {}
+        with _explained(folder):
+            for path in sorted(folder.rglob("*")):
+                name, mode = path.relative_to(folder).as_posix(), path.lstat().st_mode & 0o777
+                if path.is_symlink():
+                    snapshot[name] = Entry("link", 0o777, 0, os.readlink(path))
+                elif path.is_dir():
+                    snapshot[name] = Entry("folder", mode)
+                elif path.is_file():
+                    with path.open("rb") as file:
+                        content = hashlib.file_digest(file, "sha256").hexdigest()
+                    snapshot[name] = Entry("file", mode, path.stat().st_size, content)
+                    files[content] = path
+        try:
+            name, missing = self.put(parse_snapshot(rows_of(snapshot)))
+        except (UnicodeEncodeError, orjson.JSONEncodeError):
+            raise Refused("a name in it is not UTF-8") from None
+        for content in missing:
+            self._copy(files[content], content)
+        return name
+
+    def _copy(self, path: Path, content: str) -> None:
+        writer = self.writer(content)
+        try:
+            with _explained(path), path.open("rb") as file:
+                while data := file.read(_PIECE):
+                    writer.write(data)
+            if not writer.finish():
+                raise Refused(f"{path} changed while it was read")
+        finally:
+            writer.close()
 
     def remember(self, key: str, tree: Snapshot, about: dict[str, Any]) -> None:
         """Record the tree of an image, by its key."""

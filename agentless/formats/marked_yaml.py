@@ -2,12 +2,13 @@
 
 Only the structure is parsed. Every scalar stays text (an empty one, `~` and `null` are None), which the schema parses
 later. So `user: no`, `rack: 012` and `time: 1:30` are texts, and not false, 10 and 90 as in YAML 1.1. Anchors and `<<`
-work; keys are text; a key twice in one mapping is an error.
+work; keys are text; a key twice in one mapping is an error. Texts with line breaks are errors unless they are allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 MAX_VALUES = 100_000
 """The most values. With aliases, a few lines could expand to more than memory holds."""
 MAX_DEPTH = 20
+MAX_MISTAKES = 100
+"""The most reported mistakes. More are one mistake made many times."""
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")}
@@ -30,7 +33,7 @@ _PLAIN_WORDS = (
     ("unexpected end of stream", "missing closing quote"),
     ("found undefined alias", "alias (*name) without an anchor (&name) before it"),
     ("second occurrence", "duplicate anchor (&name); use another name"),
-    ("found another document", "a second document begins ('---'); use one file per inventory"),
+    ("found another document", "a second document begins ('---'); write it into a file of its own"),
     ("special characters are not allowed", "invalid character; is this a text file?"),
 )
 _BEGUN_EARLIER = ("could not find expected ':'", "unexpected end of stream")
@@ -66,9 +69,9 @@ class Marked:
     problems: list[Mistake] = field(default_factory=list)
 
 
-def read_yaml(text: str) -> Marked:
-    """The YAML document in `text`. Raises only BrokenYaml."""
-    reader = _Reader()
+def read_yaml(text: str, *, line_breaks: bool = False) -> Marked:
+    """The YAML document in `text`; its values may have `line_breaks`. Raises only BrokenYaml."""
+    reader = _Reader("\n\t" if line_breaks else "")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is not None:
@@ -89,14 +92,53 @@ def read_yaml(text: str) -> Marked:
     return reader.marked
 
 
+def lines_of(path: object, problems: Iterable[Mistake]) -> str:
+    """One line per mistake, as `FILE:LINE:COLUMN: PATH: text`. A mistake that aliases repeat is reported once."""
+    once: dict[tuple[int, int, str], Mistake] = {}
+    for problem in sorted(problems, key=lambda each: each[:2]):
+        once.setdefault((problem.line, problem.column, problem.text), problem)
+    lines = [
+        f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
+    ]
+    if len(lines) > MAX_MISTAKES:
+        lines[MAX_MISTAKES:] = [f"{path}: more errors; correct these {MAX_MISTAKES} first"]
+    return "\n".join(lines)
+
+
+def _path(where: Where) -> str:
+    """A path like `nodes.node2.exclude_gpus[1]`. Unusual keys are quoted."""
+    text = ""
+    for part in where:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if re.fullmatch(r"[\w.-]{1,60}", part) else shown(part))
+    return text
+
+
+def shown(value: object) -> str:
+    """A value, for a message."""
+    match value:
+        case None:
+            return "empty"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            text = str(value)
+            return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
 def _plain(problem: str) -> str:
     return next((ours for theirs, ours in _PLAIN_WORDS if theirs in problem), f"invalid YAML: {problem}")
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, allowed: str) -> None:
         self.marked = Marked()
         self._left = MAX_VALUES
+        self._allowed = str.maketrans("", "", allowed)
 
     def read(self, node: Node, where: Where) -> object:
         """The data of a YAML node, with all places marked."""
@@ -116,7 +158,7 @@ class _Reader:
 
     def _scalar(self, node: ScalarNode, where: Where) -> str | None:
         text: str = node.value
-        if not text.isprintable():
+        if not text.translate(self._allowed).isprintable():
             self._problem(node, where, f"{text[:60]!r} has a line break or another unprintable character")
         return None if node.tag == _TAG + "null" else text
 

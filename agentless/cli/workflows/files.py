@@ -1,0 +1,61 @@
+"""Reads files with tasks. Paths in a file are relative to its folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentless.client.files.span_files import read_lines
+from agentless.errors import UsageError
+from agentless.paths import current_dir
+from agentless.rules.submit.task_request import Outside
+from agentless.rules.workflows.file import Settings, parse_setting, read_workflow
+from agentless.rules.workflows.reading import MAX_BYTES
+from agentless.rules.workflows.task_file import TaskFile, read_task_file
+from agentless.rules.workflows.workflow import Workflow
+
+
+def workflow_in(path: str, settings: Sequence[str] | None, runtimes: Sequence[str] | None) -> tuple[Workflow, str]:
+    """The workflow in a file, and the text of the file; raises UsageError with all mistakes."""
+    text = _text(path)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(path)).lstrip("_.-")
+    said = Settings(dict(map(parse_setting, settings or ())), dict(map(_runtime, runtimes or ())))
+    name = name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".json")[:63] or "workflow"
+    return read_workflow(text, path, name, _outside(path), said), text
+
+
+def task_in(path: str) -> TaskFile:
+    """The task in a file, likewise."""
+    return read_task_file(_text(path), path, _outside(path))
+
+
+def folder_of(path: str) -> str:
+    """The folder to which paths in a file are relative."""
+    return os.path.dirname(os.path.join(current_dir(), os.path.expanduser(path)))
+
+
+def _outside(path: str) -> Outside:
+    folder = folder_of(path)
+    here = Outside(time.time(), os.environ, read_lines, folder)
+    return replace(here, read_lines=lambda name: read_lines(os.path.join(folder, os.path.expanduser(name))))
+
+
+def _runtime(text: str) -> tuple[str, str]:
+    name, equals, env = text.partition("=")
+    if not equals or not name or not env:
+        raise UsageError(f"--runtime {text[:60]!r}: use NAME=ENV, like python-3.11-ml=torch")
+    return name, env
+
+
+def _text(path: str) -> str:
+    try:
+        with open(os.path.expanduser(path), "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None

@@ -1,0 +1,153 @@
+"""`agentless workflow list` and `show`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.formats import Kind, Output
+from agentless.cli.output import has_colours, print_line, say
+from agentless.cli.pager import paged
+from agentless.cli.table import Column, width
+from agentless.cli.table import show as show_table
+from agentless.cli.tasks.exit_code import own_code
+from agentless.cli.workflows.arguments import WorkflowArgument
+from agentless.client.words import date, local, ran, state, where, why
+from agentless.errors import UsageError
+from agentless.model.tasks.task import LIVE
+from agentless.model.tasks.task_id import first_try
+from agentless.model.text import printable
+
+_KIND = Kind("view.WorkflowView", lambda workflow: str(workflow["id"]))
+_COLOURS = {"failed": 31, "running": 32, "completed": 32, "waiting": 33, "other": 33}
+
+
+def show_list(
+    context: typer.Context,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own workflows")] = False,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """List workflows, the newest first."""
+    style = _KIND.format(as_json, output)
+    none = "No workflows. To run one: agentless workflow run FILE"
+    style.show(client(context).get("/v1/workflows", mine=mine), _COLUMNS, none)
+
+
+def show(
+    context: typer.Context,
+    workflow: WorkflowArgument,
+    graph: Annotated[bool, typer.Option("--graph", "-g", help="Show what waits for what, as a tree")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print the file that was run")] = False,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """Show the jobs of a workflow."""
+    style = _KIND.format(as_json, output)
+    found = client(context).get(f"/v1/workflows/{workflow}")
+    with paged():
+        if text:
+            print("\n".join(map(printable, found["text"].splitlines())))  # noqa: T201
+        elif not style.is_table:
+            style.print(found)
+        elif graph:
+            print_graph(found)
+        else:
+            print_jobs(found)
+
+
+def title(job: Mapping[str, Any]) -> str:
+    """The name of a job, with the values by which it differs from others of its name."""
+    values = ",".join(f"{key}={value}" for key, value in job["parameters"].items())
+    return f"{job['job']}[{values}]" if values else str(job["job"])
+
+
+def check_jobs(workflow: Mapping[str, Any], jobs: Sequence[str]) -> list[dict[str, Any]]:
+    """The tasks of these jobs, by name or by title; all without names. Raises UsageError."""
+    found = [each for each in workflow["jobs"] if not jobs or {each["job"], title(each)} & {*jobs}]
+    missing = [name for name in jobs if not any(name in (each["job"], title(each)) for each in found)]
+    if missing:
+        known = ", ".join(dict.fromkeys(each["job"] for each in workflow["jobs"]))
+        raise UsageError(f"the workflow has no job {missing[0][:60]!r}; jobs: {known[:500]}")
+    return found
+
+
+def exit_code(workflow: Mapping[str, Any]) -> int:
+    """The exit code of an ended workflow: that of the first job that did not complete, unless it was not needed."""
+    if workflow["state"] == "completed":
+        return 0
+    failed = [job["task"] for job in workflow["jobs"] if job["task"]["state"] not in ("completed", "cancelled")]
+    return next(filter(None, map(own_code, failed)), 1)
+
+
+def print_jobs(workflow: Mapping[str, Any]) -> None:
+    """Print a workflow and a table of its jobs."""
+    print_line(summary(workflow))
+    names = {first_try(job["task"]["id"]): job["job"] for job in workflow["jobs"]}
+
+    def waits_for(job: dict[str, Any]) -> str:
+        found = dict.fromkeys(
+            names.get(each["on"], each["on"]) + ("" if each["state"] == "completed" else f" ({each['state']})")
+            for each in job["requires"]
+        )
+        return ", ".join(found)
+
+    columns = [
+        Column("JOB", title, flexible=True),
+        Column("ID", lambda job: job["task"]["id"]),
+        Column("STATE", lambda job: state(job["task"])),
+        Column("WHERE", lambda job: where(job["task"]) if job["task"]["started_at"] else ""),
+        Column("TIME", lambda job: ran(job["task"]), right=True),
+        Column("AFTER", waits_for, flexible=True),
+        Column("REASON", lambda job: why(job["task"]), wraps=True),
+    ]
+    show_table(columns, workflow["jobs"])
+    if sys.stderr.isatty() and workflow["state"] == "failed":
+        say(f"Run again what did not complete: agentless workflow retry {workflow['id']}")
+
+
+def print_graph(workflow: Mapping[str, Any]) -> None:
+    """Print a workflow as a tree, which fits the terminal."""
+    from agentless.client.workflow_tree import MARKS, lines
+
+    print_line(summary(workflow))
+    found = lines(workflow["jobs"])
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    names = max(width(f"{lead}{name}") for lead, _, name, _ in found)
+    for lead, kind, name, words in found:
+        fill = " " * (names - width(f"{lead}{name}"))
+        text = printable(f"{name}{fill}  {words}")
+        least = len(lead) + 2
+        if room and width(text) > room - least:
+            text = text[: max(10, room - least - 1)] + "…"
+        mark = f"\033[{_COLOURS[kind]}m{MARKS[kind]}\033[0m" if has_colours() else MARKS[kind]
+        print(f"{lead}{mark} {text}")  # noqa: T201
+
+
+def summary(workflow: Mapping[str, Any]) -> str:
+    """The id, the name, and how far it is: `2mxf  train: running, 3 of 12 done (1 failed)`."""
+    return f"{workflow['id']}  {workflow['name']}: {workflow['state']}, {_done(workflow)}"
+
+
+def _done(workflow: Mapping[str, Any]) -> str:
+    counts = workflow["counts"]
+    ended = {word: count for word, count in counts.items() if word not in LIVE}
+    others = ", ".join(f"{count} {word}" for word, count in ended.items() if word != "completed")
+    return f"{sum(ended.values())} of {sum(counts.values())} done" + (f" ({others})" if others else "")
+
+
+_COLUMNS = [
+    Column("ID", lambda each: each["id"]),
+    Column("NAME", lambda each: each["name"], flexible=True),
+    Column("STATE", lambda each: each["state"]),
+    Column("JOBS", _done),
+    Column("OWNER", lambda each: each["owner"]),
+    Column("CREATED", lambda each: date(each["created_at"])),
+    Column("ENDED", lambda each: local(each["ended_at"]) or "", wide=True),
+]

@@ -1,0 +1,101 @@
+"""Artifacts: what a job of a workflow leaves for the jobs that require it. Kept here, each content once."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import re
+import shutil
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from agentless.controller.files.expected_outputs import ExpectedOutputs
+from agentless.controller.in_thread import in_thread
+from agentless.controller.state.event_bus import EventBus
+from agentless.controller.state.lookup import Lookup
+from agentless.errors import NotFound, Refused, RuntimeFailed, UsageError
+from agentless.model.files.file_spec import Output, Upload
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import first_try
+from agentless.stores.files.snapshots import SnapshotStore
+
+TOP = "/artifacts"
+"""Where a job finds the artifacts of others: below it, by the name of the job."""
+
+
+class Artifacts:
+    """Has artifacts fetched as outputs into a folder of its own, and gives them to other jobs as uploads."""
+
+    def __init__(
+        self, folder: Path, expected: ExpectedOutputs, snapshots: SnapshotStore, lookup: Lookup, bus: EventBus
+    ) -> None:
+        self._folder = folder
+        self._expected = expected
+        self._snapshots = snapshots
+        self._lookup = lookup
+        self._bus = bus
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def wanted(self, spec: TaskSpec) -> TaskSpec:
+        """The spec of a job, with its artifacts among the outputs."""
+        paths = spec.job.artifacts if spec.job else ()
+        outputs = tuple(Output(path, f"{self._folder}/{{id}}/") for path in map(posixpath.normpath, paths))
+        return replace(spec, outputs=(*spec.outputs, *outputs)) if outputs else spec
+
+    async def given_to(self, task: Task) -> tuple[Upload, ...]:
+        """What a job gets of those that it requires, once it has arrived here. Raises RuntimeFailed."""
+        if task.spec.job is None:
+            return ()
+        found = [await self._given(task, each) for each in task.spec.terms.requires if not each.batch]
+        return tuple(upload for upload in found if upload)
+
+    def forget(self, task_id: str) -> None:
+        """Remove the artifacts of a task."""
+        shutil.rmtree(self._place(task_id), ignore_errors=True)
+
+    # ------------------------------------------------------------------ inside
+
+    async def _given(self, task: Task, requirement: Requirement) -> Upload | None:
+        try:
+            before = self._lookup.find(requirement.on)
+        except NotFound:
+            return None
+        job = before.spec.job
+        if job is None or not job.artifacts or before.batch != task.batch:
+            return None
+        await self._bus.until(lambda: before.id not in self._expected)
+        self._check(before, requirement)
+        place = self._place(before.id)
+        if not place.is_dir():
+            return None
+        async with self._locks[first_try(before.id)]:  # many may wait for the same
+            try:
+                snapshot = await in_thread(self._snapshots.take, place)
+            except (Refused, UsageError) as error:
+                raise RuntimeFailed(f"artifacts of job {job.name}: {error}") from None
+        return Upload(str(place), _target(before), snapshot)
+
+    def _check(self, before: Task, requirement: Requirement) -> None:
+        """Raise RuntimeFailed if an artifact is missing, unless the job was not required to complete."""
+        wanted, brought = self._expected.store.wanted(before.id), self._expected.store.brought(before.id)
+        if requirement.state != "completed" or before.spec.job is None:
+            return
+        if wanted is None:
+            raise RuntimeFailed(f"artifacts of job {before.spec.job.name} were lost; run it again")
+        place = f"{self._place(before.id)}/"
+        for output, one in zip(wanted.outputs, brought or (), strict=False):
+            if output.local == place and not one.here:
+                raise RuntimeFailed(f"job {before.spec.job.name} left no {output.path} for this one: {one.words}")
+
+    def _place(self, task_id: str) -> Path:
+        return self._folder / first_try(task_id)
+
+
+def _target(before: Task) -> str:
+    """The folder for the artifacts of a job; one of several tasks of it has its own below."""
+    values = ",".join(f"{key}={value}" for key, value in before.spec.parameters.items())
+    name = before.spec.job.name if before.spec.job else ""
+    return posixpath.join(TOP, name, re.sub(r"[^\w.=,+-]", "_", values)) if values else posixpath.join(TOP, name)

@@ -1,0 +1,1 @@
+"""Workflows: submitted as a whole, shown, stopped and tried again as a whole."""

@@ -1,0 +1,37 @@
+"""The place of a task in a workflow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from agentless.errors import UsageError
+
+OnFailure = Literal["stop", "continue"]
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+HOW_TO_NAME = "up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task is the job `name` of a workflow, or one of its tasks if that job has several.
+
+    `workflow` is the workflow's id: that of its first task, and of its batch. `of` is the workflow's name. `on_failure`
+    says what a failure of this task means for the others. `artifacts` are paths in its container that jobs which
+    require it get. `packed` is the whole workflow, in labels only: see `rules/workflows/carried`.
+    """
+
+    name: str
+    of: str
+    on_failure: OnFailure = "continue"
+    workflow: str = ""
+    artifacts: tuple[str, ...] = ()
+    packed: str | None = None
+
+
+def check_job(job: Job) -> None:
+    """Raise UsageError for a name that cannot be one."""
+    for name in (job.name, job.of):
+        if not JOB_NAME.fullmatch(name):
+            raise UsageError(f"{name[:80]!r} is not the name of a job or workflow; use {HOW_TO_NAME}")

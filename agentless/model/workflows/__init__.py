@@ -1,0 +1,1 @@
+"""Workflows: tasks that belong together and wait for each other."""

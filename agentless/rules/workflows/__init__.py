@@ -1,0 +1,1 @@
+"""Files with tasks: workflows, and single tasks."""

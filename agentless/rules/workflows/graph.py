@@ -1,0 +1,101 @@
+"""What jobs wait for: references to other jobs, and an order without cycles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from agentless.errors import UsageError
+from agentless.rules.views.nearest import nearest
+from agentless.rules.workflows.others import STATES
+from agentless.rules.workflows.workflow import job_title
+
+MAX_REQUIRED = 1000
+"""The most tasks that one task may wait for: they stand in a label of its container."""
+MAX_EDGES = 100_000
+"""The most pairs of a task and one that it waits for."""
+
+_REFERENCE = re.compile(r"([^\[\]]+)(?:\[(.*)\])?", re.DOTALL)
+
+
+class Node(NamedTuple):
+    """A task of the graph: its job, and the values by which it differs from others of it."""
+
+    job: str
+    parameters: Mapping[str, str]
+
+
+class Reference(NamedTuple):
+    """A job that is required, the values that it must have, and the state in which it has to end."""
+
+    job: str
+    values: Mapping[str, str]
+    state: str
+
+
+def parse_reference(text: str, state: str | None = None) -> Reference:
+    """`train`, or `train[lr=0.1]`, which has to end in this state. Raises UsageError."""
+    found = _REFERENCE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(f"{text[:60]!r}: use the name of a job, like train or 'train[lr=0.1]'")
+    values = dict[str, str]()
+    for pair in found[2].split(",") if found[2] else ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"{text[:60]!r}: use KEY=VALUE in the brackets, like 'train[lr=0.1]'")
+        values[key.strip()] = value.strip()
+    meant = STATES.get((state or "completed").lower())
+    if meant is None:
+        raise UsageError(f"{(state or '')[:60]!r} is no state; use completed, failed or ended")
+    return Reference(found[1].strip(), values, meant)
+
+
+def resolve(reference: Reference, nodes: Sequence[Node], by_job: Mapping[str, Sequence[int]]) -> list[int]:
+    """The numbers of the tasks that are meant. Raises UsageError."""
+    job, values, _ = reference
+    if job not in by_job:
+        raise UsageError(f"there is no job {job[:60]!r}{nearest(job, by_job)}")
+    meant = [at for at in by_job[job] if values.items() <= nodes[at].parameters.items()]
+    if not meant:
+        raise UsageError(f"no task of {job} has {job_title('', values)}")
+    if len(meant) > MAX_REQUIRED:
+        raise UsageError(
+            f"{job} has {len(meant):,} tasks; a job can wait for {MAX_REQUIRED:,}; let jobs in between gather them"
+        )
+    return meant
+
+
+def ordered(edges: Sequence[Iterable[int]]) -> list[int]:
+    """The numbers, each behind those that it waits for, else in their own order; without those in or behind a cycle."""
+    left = [len(set(before)) for before in edges]
+    after: list[list[int]] = [[] for _ in edges]
+    for number, before in enumerate(edges):
+        for each in set(before):
+            after[each].append(number)
+    ready = [number for number, count in enumerate(left) if not count]
+    found = []
+    while ready:
+        later = []
+        for number in ready:
+            found.append(number)
+            for each in after[number]:
+                left[each] -= 1
+                if not left[each]:
+                    later.append(each)
+        ready = sorted(later)
+    return found
+
+
+def cycle(edges: Sequence[Iterable[int]]) -> list[int]:
+    """A cycle, each number behind the one that waits for it; empty if there is none."""
+    outside = set(ordered(edges))
+    start = next((number for number in range(len(edges)) if number not in outside), None)
+    if start is None:
+        return []
+    path, at = dict[int, None](), start
+    while at not in path:  # each of those left waits for another one of them
+        path[at] = None
+        at = next(each for each in edges[at] if each not in outside)
+    numbers = list(path)
+    return numbers[numbers.index(at) :]

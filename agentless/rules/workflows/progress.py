@@ -1,0 +1,91 @@
+"""How far a workflow is, and what follows from the end of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agentless.model.tasks.task import FAILED, Ended, Task
+from agentless.model.tasks.task_id import first_try
+
+_BEGUN = ("assigning", "running", "paused", "lost")
+
+
+def state_of(tasks: Iterable[Task]) -> str:
+    """The state of a workflow, of whose tasks only the last tries are given.
+
+    `failed`: a job has failed. `stopped`: somebody has ended a job before its end. A job that was cancelled because
+    what it waits for cannot happen any more counts for neither.
+    """
+    found = list(tasks)
+    states = {task.state for task in found}
+    if any(task.live for task in found):
+        is_new = not states & {*_BEGUN, "completed", *FAILED}
+        return "pending" if is_new else "running"
+    if states & {*FAILED}:
+        return "failed"
+    if states & {"stopped", "killed"} or any(task.state == "cancelled" and task.stop for task in found):
+        return "stopped"
+    return "completed" if "completed" in states else "cancelled"
+
+
+def after(tasks: Mapping[str, Task], begin: Iterable[str]) -> set[str]:
+    """Those of these tasks, by the ids of their first tries, that wait for one of `begin`, directly or not."""
+    followers: dict[str, list[str]] = {}
+    for task_id, task in tasks.items():
+        for requirement in task.spec.terms.requires:
+            followers.setdefault(requirement.on, []).append(task_id)
+    found, left = set[str](), list(begin)
+    while left:
+        for each in followers.get(left.pop(), ()):
+            if each not in found:
+                found.add(each)
+                left.append(each)
+    return found
+
+
+def to_stop(tasks: Mapping[str, Task]) -> list[str]:
+    """The ids of live tasks that are stopped because a job has failed whose failure stops the others.
+
+    A job that waits for the failed one is not among them: it may be there to clean up.
+    """
+    failed = [key for key, task in tasks.items() if has_failed(task)]
+    if not failed:
+        return []
+    spared = after(tasks, failed)
+    # The last first: what waits for another one must not be let go by the end of that one.
+    return [task.id for key, task in sorted(tasks.items(), reverse=True) if task.live and key not in spared]
+
+
+def has_failed(task: Task) -> bool:
+    """Whether the end of this last try stops the other jobs of its workflow."""
+    return task.state in FAILED and task.spec.job is not None and task.spec.job.on_failure == "stop"
+
+
+def to_retry(tasks: Mapping[str, Task], job: str | None) -> list[str]:
+    """The ids of tasks that run again, each behind those that it waits for: what did not complete, or from a job on.
+
+    A job that was cancelled because it was not needed stays so.
+    """
+    if job is not None:
+        begin = {key for key, task in tasks.items() if task.spec.job and task.spec.job.name == job}
+        again = begin | after(tasks, begin)
+    else:
+        begin = {key for key, task in tasks.items() if _is_broken(task)}
+        again = begin | {key for key in after(tasks, begin) if tasks[key].state == "cancelled"}
+    return sorted(tasks[key].id for key in again)
+
+
+def _is_broken(task: Task) -> bool:
+    if not isinstance(task.status, Ended) or task.state == "completed":
+        return False
+    return task.state != "cancelled" or task.stop is not None
+
+
+def last_tries(tasks: Iterable[Task]) -> dict[str, Task]:
+    """The last tries of these tasks, by the ids of the first ones."""
+    found: dict[str, Task] = {}
+    for task in tasks:
+        known = found.get(key := first_try(task.id))
+        if known is None or known.attempt < task.attempt:
+            found[key] = task
+    return dict(sorted(found.items()))

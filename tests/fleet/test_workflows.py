@@ -1,0 +1,239 @@
+"""Workflows on simulated nodes: n1 has four GPUs, n2 has one that somebody else uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+
+import pytest
+
+from agentless.controller.http.workflow_schemas import WorkflowRequest
+from agentless.errors import NotFound, Refused
+from agentless.rules.submit.task_request import Outside
+from agentless.rules.workflows.file import Settings, read_workflow
+from tests.fleet.client import until
+from tests.fleet.desk import me
+
+OUTSIDE = Outside(0.0, {"TOKEN": "t0p"}, lambda _: [], "/home/ana")
+
+
+def request(text, **more):
+    from agentless.client.workflows import request_of
+
+    body = request_of(read_workflow(text, "f.yaml", "f", OUTSIDE, Settings()), text)
+    return WorkflowRequest.model_validate_json(json.dumps({**body, **more}))
+
+
+async def answer(controller, text, **more):
+    asked = request(text, **more)
+    return await controller.workflows.run(asked.submit(me(controller)), asked.name, asked.text)
+
+
+async def run(controller, text, **more):
+    found = await answer(controller, text, **more)
+    assert found.workflow, found.starts
+    return found.workflow.id
+
+
+def states(controller, workflow):
+    shown = controller.workflows.show(workflow, me(controller))
+    return {each.job + "".join(each.parameters.values()): each.task.state for each in shown.jobs}
+
+
+async def ended(controller, workflow):
+    await until(lambda: controller.workflows.show(workflow, me(controller)).ended_at)
+    return controller.workflows.show(workflow, me(controller)).state
+
+
+GRAPH = """
+jobs:
+  prepare: {command: [sh, -c, 'sleep 0.2']}
+  train: {command: [sh, -c, 'exit 0'], matrix: {lr: [1, 2]}, requires: prepare, gpus: 1}
+  evaluate: {command: 'true', requires: train}
+  alarm: {command: 'true', requires: [{evaluate: failed}]}
+"""
+
+
+async def test_jobs_run_in_their_order_and_what_is_not_needed_is_cancelled(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, GRAPH)
+        assert await ended(controller, workflow) == "completed"
+        assert states(controller, workflow) == {
+            "prepare": "completed", "train1": "completed", "train2": "completed", "evaluate": "completed",
+            "alarm": "cancelled",
+        }  # fmt: skip
+        jobs = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert jobs["prepare"].ended_at <= jobs["train"].started_at
+        assert jobs["train"].ended_at <= jobs["evaluate"].started_at
+        assert {each.batch for each in jobs.values()} == {workflow} == {each.workflow for each in jobs.values()}
+
+
+async def test_nothing_is_started_if_a_job_can_never_run_and_all_of_them_are_told(desk):
+    text = (
+        "jobs: {a: {command: ls}, b: {command: ls, gpus: 9}, c: {command: ls, node: nope}, d: {command: ls, env: {}}}"
+    )
+    async with desk.running() as controller:
+        found = await answer(controller, text)
+        assert found.workflow is None
+        assert [start.exit_code for start in found.starts] == [0, 3, 2, 0]
+        assert "no node can run 9x" in found.starts[1].message
+        assert not controller.tasks.live
+        assert controller.workflows.all(me(controller)) == []
+
+
+@pytest.mark.slow
+async def test_a_name_means_the_newest_workflow_of_that_name(desk):
+    async with desk.running() as controller:
+        first = await run(controller, "jobs: {a: {command: 'true'}}")
+        second = await run(controller, "jobs: {a: {command: 'true'}, b: {command: 'true'}}")
+        await ended(controller, second)
+        assert [each.id for each in controller.workflows.all(me(controller))] == [second, first]
+        assert list(controller.workflows.find("f")) != list(controller.workflows.find(first))
+        assert controller.workflows.show(second, me(controller)).text.startswith("jobs:")
+        with pytest.raises(NotFound, match="no workflow 'nope'"):
+            controller.workflows.find("nope")
+
+
+async def test_a_failure_stops_the_others_but_what_waits_for_it(desk):
+    text = (
+        "on_failure: stop\n"
+        "jobs: {bad: {command: [sh, -c, 'sleep 0.2; exit 3']}, long: {command: sleep 600, stop_grace: 0},"
+        " later: {command: ls, requires: [{long: ended}]}, cleanup: {command: 'true', requires: [{bad: ended}]},"
+        " never: {command: ls, requires: bad}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        assert states(controller, workflow) == {
+            "bad": "failed", "long": "stopped", "later": "cancelled", "cleanup": "completed", "never": "cancelled",
+        }  # fmt: skip
+
+
+@pytest.mark.slow
+async def test_a_failure_stops_the_others_also_if_the_controller_died_in_between(desk):
+    text = "on_failure: stop\njobs: {bad: {command: [sh, -c, 'exit 3']}, long: {command: sleep 600, stop_grace: 0}}"
+    async with desk.running() as controller:
+        controller.workflow_failures._changed = lambda _: None
+        controller.bus._subscribers.clear()
+        workflow = await run(controller, text)
+    async with desk.running() as controller:
+        assert await ended(controller, workflow) == "failed"
+        assert states(controller, workflow) == {"bad": "failed", "long": "stopped"}
+
+
+async def test_what_did_not_complete_runs_again_with_what_was_cancelled_because_of_it(desk, tmp_path):
+    text = (
+        "jobs: {ok: {command: 'true'}, bad: {command: [sh, -c, 'exit 3'], requires: ok}, "
+        "next: {command: 'true', requires: bad}, alarm: {command: 'true', requires: [{ok: failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        view = controller.workflow_changes.retry(workflow, None, by=me(controller))
+        assert view.state == "running"
+        assert await ended(controller, workflow) == "failed"
+        shown = controller.workflows.show(workflow, me(controller))
+        assert {each.job: each.task.attempt for each in shown.jobs} == {"ok": 1, "bad": 2, "next": 2, "alarm": 1}
+        controller.workflow_changes.retry(workflow, "ok", by=me(controller))
+        await ended(controller, workflow)
+        shown = controller.workflows.show(workflow, me(controller))
+        assert {each.job: each.task.attempt for each in shown.jobs} == {"ok": 2, "bad": 3, "next": 3, "alarm": 2}
+        with pytest.raises(Refused, match="has no job 'okk' \\(did you mean 'ok'\\?\\)"):
+            controller.workflow_changes.retry(workflow, "okk", by=me(controller))
+
+
+async def test_a_workflow_is_stopped_and_removed_as_a_whole(desk):
+    text = "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: ls, requires: [{a: ended}]}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        with pytest.raises(Refused, match="first run: agentless workflow stop"):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        view = await controller.workflow_changes.stop(workflow, by=me(controller))
+        assert (view.state, view.counts) == ("stopped", {"stopped": 1, "cancelled": 1})
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert controller.workflows.all(me(controller)) == []
+        assert not controller.workflows.store.ids()
+
+
+@pytest.mark.slow
+async def test_a_workflow_that_is_sent_again_after_a_lost_answer_is_not_run_twice(desk):
+    async with desk.running() as controller:
+        first = await run(controller, GRAPH, request="r1")
+    async with desk.running() as controller:
+        assert await run(controller, GRAPH, request="r1", repeated=True) == first
+        assert await ended(controller, first) == "completed"
+        assert len(controller.workflows.all(me(controller))) == 1
+
+
+@pytest.mark.slow
+async def test_a_record_without_tasks_is_no_workflow_and_goes_with_the_next_start(desk, monkeypatch):
+    """A controller that dies between the record and the tasks leaves one."""
+    async with desk.running() as controller:
+        monkeypatch.setattr(controller.submission._admission, "admit", dies)
+        with pytest.raises(RuntimeError):
+            await run(controller, GRAPH)
+        assert controller.workflows.store.ids()
+        assert controller.workflows.all(me(controller)) == []
+    async with desk.running() as controller:
+        assert controller.workflows.store.ids() == []
+        assert await ended(controller, await run(controller, GRAPH)) == "completed"
+
+
+def dies(*_, **__):
+    raise RuntimeError("killed here")
+
+
+async def test_jobs_that_had_not_started_go_on_after_the_state_was_lost(desk):
+    text = (
+        "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]},"
+        " c: {command: 'true', requires: b}, d: {command: 'true', requires: [{b: failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: states(controller, workflow)["a"] == "running")
+        assert "packed" not in str(controller.tasks.live[workflow].spec.job).replace("packed=None", "")
+    shutil.rmtree(desk.state)
+    desk.state.mkdir(mode=0o700)
+    async with desk.running() as controller:
+        await until(lambda: controller.recovery.unremembered(me(controller)))
+        offer = await controller.recovery.offer(me(controller))
+        assert (len(offer.tasks), offer.jobs) == (1, {workflow: 3})
+        controller.recovery.recover([workflow], {}, by=me(controller))
+        assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        assert await ended(controller, workflow)
+        assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed", "d": "cancelled"}
+
+
+@pytest.mark.slow
+async def test_each_job_gets_its_own_secrets(desk):
+    text = (
+        "jobs: {a: {command: [sh, -c, 'test \"$TOKEN\" = t0p'], secret_env: [TOKEN]}, "
+        "b: {command: [sh, -c, 'test -z \"$TOKEN\"'], requires: a}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "completed", states(controller, workflow)
+
+
+async def test_a_workflow_is_typed(agentless, tmp_path):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, "workflow", *words, code=code)
+
+    (tmp_path / "w.yaml").write_text(GRAPH)
+    out, _ = await typed("run", "w.yaml", "--wait")
+    workflow = out.split()[0]
+    assert f"{workflow}  w: completed, 5 of 5 done (1 cancelled)" in out
+    out, _ = await typed("show", "w", "--graph")
+    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
+        ["✓", "prepare", "completed"], ["↓", "✓", "train"], ["↓", "✓", "evaluate"], ["↓", "–", "alarm"],
+    ]  # fmt: skip
+    assert (await typed("show", "w", "--text"))[0] == GRAPH
+    assert (await typed("list", "-o", "name"))[0] == f"{workflow}\n"
+    (tmp_path / "w.yaml").write_text("jobs: {a: {command: ls, gpus: 9}}")
+    _, error = await typed("run", "w.yaml", code=3)
+    assert error.startswith("agentless: w.yaml:1:8: a: no node can run 9x")
+    assert error.endswith("Nothing was started\n")
+    await typed("rm", "w", "--yes")
+    assert "No workflows" in (await typed("list"))[1]
