@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.real.cli import Cli, until
 
 SHOW = 'env | grep -E "^(NODE_RANK|AGENTLESS_N|AGENTLESS_HOSTS|MASTER|WORLD|LOCAL_W|GLOO)" | sort'
@@ -31,21 +29,26 @@ def test_the_members_reach_each_other_by_the_address_and_port(agentless: Cli) ->
     assert out == "1 | hello\n"
 
 
-@pytest.mark.slow
-def test_what_one_node_refuses_leaves_nothing_on_the_other(agentless: Cli) -> None:
+def test_what_one_node_cannot_start_leaves_nothing_on_the_other(agentless: Cli) -> None:
+    """Only the first node has the image."""
     node1, node2 = agentless.lab.nodes.values()
-    node2.docker("create", "--name", "squatter", "--label", "agentless.task=t1", "--label",
-                 f"agentless.gpus={node2.gpu_uuids[0]}", "busybox", "sleep", "60")  # fmt: skip
-    refused = agentless("submit", "--no-queue", "--nodes", "2", "node1::0", "node2::0", "--", "true", code=3)
-    assert "node2" in refused.err
-    assert not node1.docker("ps", "--all", "--quiet").strip()
+    node1.ask_docker("POST", "/images/busybox/tag?repo=only-here&tag=1")
+    words = ("--nodes", "2", "--gpus", "1", "--image", "only-here:1", "--pull", "never", "--", "true")
+    failed = agentless("submit", *words, code=1)
+    assert "rank 1 could not start on node2: node2 does not have image only-here:1" in failed.err
+    assert [node.ask_docker("GET", "/containers/json?all=true") for node in (node1, node2)] == [[], []]
+    node1.ask_docker("DELETE", "/images/only-here:1")
 
 
 def test_one_id_means_all_nodes(agentless: Cli) -> None:
     task = agentless.submit("--nodes", "2", "--gpus", "1", "--name", "pair", "--", "sleep", "600")
-    until(lambda: [each["state"] for each in agentless.json("ps")] == ["running"] * 2)
-    assert agentless("shell", "pair", "--rank", "1", "--", "printenv", "NODE_RANK").out == "1\n"
+
+    def states() -> list[str]:
+        return [each["state"] for each in agentless.json("ps", "--all") if each["name"] == "pair"]
+
+    until(lambda: states() == ["running"] * 2)
+    assert agentless("shell", "pair", "--rank", "1", "--", "sh", "-c", "echo $NODE_RANK").out == "1\n"
     assert agentless("kill", "pair").out == f"{task}  killed (137)\n"
-    assert [each["state"] for each in agentless.json("ps", "--all")] == ["killed", "killed"]
+    assert states() == ["killed", "killed"]
     agentless("rm", "pair")
-    assert agentless.json("ps", "--all") == []
+    assert states() == []
