@@ -146,6 +146,10 @@ HELP: dict[str, dict[str, Help]] = {
             ]
         ),
     },
+    "docs/how-to/run/gangs.md": {
+        "agentless submit --nodes 2 --gpus 1 --launcher*": Help(code=1),  # these nodes have none
+        "agentless shell*": Help(code=3),  # what `python` is here has ended
+    },
     "docs/how-to/run/sweeps.md": {"agentless*": Help(code=1)},
     "docs/how-to/setup/recover.md": {
         "agentless recover": Help(first=[STANDING, *LOSS], code=3, keys=[("[y/N]: ", "n\n")]),

@@ -97,7 +97,8 @@ async def test_stop_retry_and_rm_mean_all(desk):
         assert states(controller, ids) == ["killed", "killed"]
         controller.retries.retry(ids[0], by=me(controller))
         await all_run(controller, ids)
-        await controller.removal.remove(ids[0], force=True, by=me(controller))
+        for task in ids:  # the second is gone with the first
+            await controller.removal.remove(task, force=True, by=me(controller))
         assert not controller.tasks.live
         assert containers(desk) == {"n1": [], "n2": [], "n3": []}
 

@@ -17,6 +17,9 @@ from agentless.model.view import TaskView
 from agentless.rules.tasks.reconcile import container_of, is_hidden
 from agentless.stores.files.logs import LogStore
 
+REMEMBERED = 1000
+"""The most members of gangs that are remembered after they were removed with the others."""
+
 
 class Removal:
     """Removes tasks."""
@@ -37,6 +40,7 @@ class Removal:
         self._lookup = lookup
         self._outputs = outputs
         self._logs = logs
+        self._with_others: dict[str, TaskView] = {}  # members that were removed with their gang
 
     async def remove(self, reference: str, *, by: Caller, force: bool = False, vps: bool = False) -> TaskView:
         """Remove an ended task with its container and log, and all tries unless the number of one is given.
@@ -45,6 +49,8 @@ class Removal:
 
         `force` kills a live one first.
         """
+        if reference in self._with_others:
+            return self._with_others.pop(reference)
         task = self._lookup.find(reference)
         if self._tasks.is_vps(task) and not vps:
             raise Refused(
@@ -67,7 +73,11 @@ class Removal:
                 f"task {waiting[0]}{more} waits for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
                 f"remove this one all the same: agentless rm --force {task.id}"
             )
-        return [await self._remove(each, by, force=force) for each in tries][-1]
+        views = [await self._remove(each, by, force=force) for each in tries]
+        # Whoever names each member, as with `rm $(agentless ps -aq)`, is not told that it does not exist.
+        gone = {first_try(view.id): view for view in views if first_try(view.id) != first_try(task.id)}
+        self._with_others = dict([*self._with_others.items(), *gone.items()][-REMEMBERED:])
+        return views[-1]
 
     # ------------------------------------------------------------------ inside
 
