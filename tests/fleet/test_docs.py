@@ -113,14 +113,6 @@ HELP: dict[str, dict[str, Help]] = {
             ]
         ),
     },
-    "docs/how-to/queue/after.md": {
-        "agentless submit 1x --name prepare*": Help(
-            first=[
-                f"agentless submit node1 {SLEEP}",
-                f"agentless submit node1::0 --name train --after prepare {SLEEP}",
-            ]
-        ),
-    },
     "docs/how-to/queue/explain.md": {
         "agentless explain 2x:40G": Help(first=[f"agentless submit node1::0-6 --time-limit 72m {SLEEP}"]),
         "agentless explain 1x:40G*": Help(first=[f"agentless submit node1::0-7 --name big --time-limit 2h {SLEEP}"]),
