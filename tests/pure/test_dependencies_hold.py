@@ -106,7 +106,7 @@ class World:
         return GONE if each is None else each.state if isinstance(each.status, Ended) else None
 
     def verdict(self, each: Requirement) -> str:
-        """Whether a requirement is met now, or can be: found out in another way than by the rules."""
+        """Whether a requirement is met now, or can be; found out from all there is, unlike in the rules."""
         latest = self.latest()
         members = [t for t, batch in self.added.items() if batch == each.on] if each.batch else [each.on]
         ends = [self.end(member, latest) for member in members]
