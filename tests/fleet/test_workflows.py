@@ -237,3 +237,12 @@ async def test_a_workflow_is_typed(agentless, tmp_path):
     assert error.endswith("Nothing was started\n")
     await typed("rm", "w", "--yes")
     assert "No workflows" in (await typed("list"))[1]
+
+
+async def test_a_task_is_submitted_from_a_file_and_what_is_typed_wins(agentless, tmp_path):
+    method = '{"name": "method", "resources": {"min_memory_mb": 8192, "cpus": 4, "gpus": 1}}'
+    (tmp_path / "method.json").write_text(method)
+    words = ("submit", "--file", "method.json", "--cores", "0.5", "--memory", "1G", "--wait", "--json", "--", "true")
+    (task,) = json.loads((await asyncio.to_thread(agentless, *words))[0])
+    assert (task["name"], task["target"], task["cores"], task["memory_bytes"]) == ("method", "1x", 0.5, 10**9)
+    assert task["command"] == ["true"]
