@@ -91,6 +91,32 @@ def test_the_promise_of_all_goes_where_one_gives_way() -> None:
     assert len({each and each.start for each in again.promises.values()}) == 1
 
 
+def test_no_half_of_a_promise_is_left_when_a_pass_ends_before_the_gang() -> None:
+    """`A` starts on node1 in place of one member, and the pass starts no more."""
+    t, u = runs("t", "node1::0,1", 0, 100), runs("u", "node2::0,1,2,3", 0, 40)
+    queue = [wish("a", "node1::0,1,2,3", 100), *gang("g", "2x", "2x", limit=10)]
+    first = plan(two_nodes(t, u), queue, NOW, POLICIES)
+    assert promises(first) == {"a": ("node1", 100), "g0": ("node1", 40), "g1": ("node2", 40)}
+    again = plan(later(two_nodes(), [u], NOW + 1), queue, NOW + 1, POLICIES, first, starts=1)
+    assert (set(again.starts), promises(again)) == ({"a"}, {})
+
+
+def test_nor_when_another_gang_takes_one_of_its_places() -> None:
+    t, u, v = runs("t", "node1::0,1", 0, 50), runs("u", "node2::0,1", 0, 20), runs("v", "node3::0,1", 0, 20)
+    queue = [*gang("g", "node1::0,1", "node2::0,1", limit=100), *gang("h", "node2::0,1", "node3::0,1", limit=10)]
+    first = plan(nodes_of(3, t, u, v), queue, NOW, POLICIES)
+    assert {each and each.start and each.start - NOW for each in first.promises.values()} == {50, 20}
+    again = plan(later(nodes_of(3), [v], NOW + 1), queue, NOW + 1, POLICIES, first, starts=2)
+    assert (set(again.starts), promises(again)) == ({"g0", "g1"}, {})
+
+
+def test_a_node_that_was_free_before_counts_only_if_it_is_still() -> None:
+    """Node1 has two GPUs free until `a` has all of them, from 30 s on for 100 s. Node2 is free in 50 s."""
+    t, u = runs("t", "node1::0,1", 0, 30), runs("u", "node2::0,1,2,3", 0, 50)
+    found = look(two_nodes(t, u), wish("a", "node1::0,1,2,3", 100), *gang("g", "2x", "2x", limit=10))
+    assert promises(found) == {"a": ("node1", 30), "g0": ("node1", 130), "g1": ("node2", 130)}
+
+
 def test_a_gang_takes_the_places_that_others_behind_it_were_promised() -> None:
     t = runs("t", "node1::0,1,2,3", 0, 50)
     queue = [*gang("g", "3x", "3x", limit=100), wish("b", "node2", 100, needs={"gpus": 4})]
@@ -225,3 +251,13 @@ def test_a_promise_to_a_gang_is_kept(on: Cluster, queue: list[Task], data: st.Da
             break
         now = max(now, min(ends[name] for name in running) - data.draw(st.sampled_from([0.0, 0.0, 0.001, 0.5, 3.0])))
         running = {name: one for name, one in running.items() if ends[name] > now}
+
+
+@settings(deadline=None, max_examples=50)
+@given(clusters(), queues())
+def test_a_gang_that_would_start_on_idle_nodes_starts_or_is_promised_a_time(on: Cluster, queue: list[Task]) -> None:
+    for members in {one.spec.gang.members for one in queue if one.spec.gang}:
+        alone = [one for one in queue if one.id in members]
+        if plan(later(on, [], NOW), alone, NOW, POLICIES).starts:
+            found = plan(on, alone, NOW, POLICIES)
+            assert found.starts or all(found.promises.values())

@@ -73,13 +73,7 @@ class Together:
         self, kinds: Sequence[Want], ready: list[dict[str, Spot]]
     ) -> Iterator[tuple[float, int, NodeTimeline, list[GpuTimeline]]]:
         """Each node when it fits, in the order of time. Those in `ready` are asked again at each later time."""
-        streams = [
-            (
-                (entry[0], entry, True, kind, node, list[GpuTimeline]())
-                for entry, node in self._searches.of(shape).soonest()
-            )
-            for kind, (shape, _) in enumerate(kinds)
-        ]
+        streams = [self._bounds(kind, shape) for kind, (shape, _) in enumerate(kinds)]
         coming, heap, at = heapq.merge(*streams, key=_order), list[_Entry](), 0.0
         ahead = next(coming, None)
         while True:
@@ -106,6 +100,10 @@ class Together:
                 at = moment
             else:
                 yield moment, kind, node, gpus
+
+    def _bounds(self, kind: int, shape: Shape) -> Iterator[_Entry]:
+        """The nodes for members of a kind, by when they may have capacity."""
+        return ((order[0], order, True, kind, node, []) for order, node in self._searches.of(shape).soonest())
 
     def _chosen(
         self, wants: Sequence[Want], kinds: Sequence[Want], found: Sequence[Mapping[str, Spot]]
