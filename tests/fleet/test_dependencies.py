@@ -125,7 +125,7 @@ async def test_a_batch_is_waited_for_as_a_whole_or_task_by_task(desk):
         await stop(controller, batch[0])
         await ends(controller, whole)
         await ends(controller, one.task.id)
-        with pytest.raises(UsageError, match=r"this request has 3 and batch .* has 2"):
+        with pytest.raises(UsageError, match=r"this request has 3 and batch \S+ has 2"):
             await starts(controller, *[spec(batch=batch[0])] * 3, each=True)
 
 

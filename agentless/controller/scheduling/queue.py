@@ -231,7 +231,7 @@ class Queue:
     def _explain_blocked(self, task: Task, status: Blocked) -> ExplainView:
         cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
         if status.reason:
-            words = f"task {task.id} {status.reason}; it waits on, as it was told to (--if-impossible wait)"
+            words = f"task {task.id} {status.reason}; it stays blocked because of --if-impossible wait"
             return ExplainView(task.id, words, None, (), {})
         summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(status, at_length=True)}"
         if never(cluster, task.spec, task.owner):

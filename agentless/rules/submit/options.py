@@ -160,8 +160,8 @@ class Options(TypedDict, total=False):
         Requires,
         Option(
             WHEN,
-            "Start when this task has completed; TASK:failed or TASK:ended for another end",
-            "TASK[:STATE],...",
+            "Start after these tasks; also TASK:failed, :ended",
+            "TASK,...",
             flags=("--after",),
             many=True,
             completes="tasks",
@@ -174,8 +174,8 @@ class Options(TypedDict, total=False):
         RequiresBatches,
         Option(
             WHEN,
-            "The same for all tasks of a batch; specify any task of it",
-            "TASK[:STATE],...",
+            "Start after all tasks of the batch of this task; also TASK:failed, :ended",
+            "TASK,...",
             many=True,
             completes="tasks",
             only="task",
