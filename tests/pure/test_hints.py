@@ -23,8 +23,8 @@ from agentless.rules.views.nearest import nearest
         ("ps --frobnicate", "unknown option '--frobnicate'; see agentless ps --help"),
         ("submit --gpsu 1 -- true", "unknown option '--gpsu' (did you mean '--gpus'?); see agentless submit --help"),
         (
-            "submit n1 python --epoch 3",
-            "unknown option '--epoch'; write the command after '--'; see agentless submit --help",
+            "submit n1 python --warmup 3",
+            "unknown option '--warmup'; write the command after '--'; see agentless submit --help",
         ),
         ("--verison", "unknown option '--verison' (did you mean '--version'?); see agentless --help"),
         ("exec train", "no command; write it after the task: agentless exec train nvidia-smi"),

@@ -613,7 +613,7 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(ALL[name]))
     # `numa` comes with `cpus`, which may be None, and the others with volumes and images that a launch may not have.
-    optional = {"numa", "volume_format", "makes_volumes", "image_format"}
+    optional = {"numa", "volume_format", "makes_volumes", "image_format", "devices_format"}
     missing = data.draw(st.sampled_from(sorted(set(drawn) - optional)))
     del drawn[missing]
     with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):

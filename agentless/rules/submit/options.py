@@ -113,7 +113,7 @@ class Options(TypedDict, total=False):
         int | None,
         Option(
             WHERE,
-            "Run on N nodes at once, as one task: all start together or none; GPUs and other resources are per node",
+            "Run on N nodes at once, as one task: all start or none; GPUs and other resources are per node",
             "N",
             flags=("--nodes", "--gang"),
             hint="on so many nodes at once",
