@@ -46,3 +46,10 @@ def test_a_chain_of_200_tasks_runs_one_after_the_other(agentless):
     tasks = [agentless.task(task) for task in chain]
     assert {task["state"] for task in tasks} == {"completed"}
     assert all(a["ended_at"] <= b["started_at"] for a, b in pairwise(tasks))
+
+
+def test_a_folder_runs_after_another_task(agentless):
+    first = agentless.submit("node1::0", "--time-limit", "1h", "--", "sleep", "1")
+    done = agentless("run", "node1::0", "--after", first, "--", "echo", "after it")
+    assert done.out == "after it\n"
+    assert f"blocked: waits for task {first} (running)" in done.err
