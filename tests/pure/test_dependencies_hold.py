@@ -256,3 +256,71 @@ def test_dependencies_hold_over_crashes(data: st.DataObject) -> None:
 def test_dependencies_hold_over_many_crashes(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         whatever_happens(data, Path(folder), 30)
+
+
+def begun(world: World, name: str, *requires: Requirement, batch: str = "", **terms: Any) -> None:
+    """A task, which runs unless it waits."""
+    task = Task(name, spec(terms=Terms(requires=requires, **terms)), batch or name, "me@here", NOW)
+    event = world.dependencies.first([task]).get(name)
+    world.ledger.add(task, event or Queued(), "submitted")
+    if not event:
+        world.ledger.apply(name, Assigned(placement()), "its turn")
+        world.ledger.apply(name, Launched(CID), "docker run")
+
+
+def test_what_was_met_stays_met_when_that_task_is_removed(tmp_path: Path) -> None:
+    world = World(tmp_path, None)
+    begun(world, "a")
+    begun(world, "c")
+    begun(world, "b", Requirement("a"), Requirement("c"))
+    world.ledger.apply("a", Exited(0), "seen")
+    assert world.tasks.live["b"].status == Blocked((Requirement("c"),))
+    world.ledger.forget(world.every()["a"], "removed", "agentless rm")
+    world.open()
+    world.settle()
+    world.ledger.apply("c", Exited(0), "seen")
+    assert world.tasks.live["b"].state == "pending"
+
+
+def test_a_failed_task_of_a_batch_is_missed_when_it_was_removed(tmp_path: Path) -> None:
+    world, whole = World(tmp_path, None), Requirement("x1", batch=True, members=2)
+    begun(world, "x1")
+    begun(world, "x2", batch="x1")
+    begun(world, "b", whole, if_impossible="wait")
+    world.ledger.apply("x1", Exited(0), "seen")
+    world.ledger.apply("x2", Exited(1), "seen")
+    world.ledger.forget(world.every()["x2"], "removed", "agentless rm --force")
+    for _ in range(2):
+        world.settle()
+        assert world.tasks.live["b"].state == "blocked"
+        world.open()
+    reason = world.tasks.live["b"].status
+    assert isinstance(reason, Blocked)
+    assert reason.reason == "needs all tasks of batch x1 to complete, but one was removed"
+
+
+def test_a_long_chain_is_given_up_to_its_end(tmp_path: Path) -> None:
+    """Longer than Python's recursion limit would allow."""
+    world = World(tmp_path, None)
+    begun(world, "t0")
+    for number in range(1, 300):
+        begun(world, f"t{number}", Requirement(f"t{number - 1}"))
+    world.ledger.apply("t0", Exited(1), "seen")
+    world.settle()
+    assert not world.tasks.live
+    assert world.every()["t299"].status.reason == "needs task t298 to complete, but it was cancelled"  # type: ignore[union-attr]
+
+
+def test_an_end_concerns_only_those_that_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, None)
+    firsts = [(Task(f"a{n}", spec(), "a0", "me@here", NOW), Queued()) for n in range(300)]
+    world.ledger.add_all(firsts, "submitted")
+    on = [Requirement(f"a{n}") for n in range(300)]
+    waiting = [Task(f"b{n}", spec(terms=Terms(requires=(each,))), "b0", "me@here", NOW) for n, each in enumerate(on)]
+    world.ledger.add_all([(each, world.dependencies.first([each])[each.id]) for each in waiting], "submitted")
+    looked: list[str] = []
+    follow = world.dependencies._follow
+    monkeypatch.setattr(world.dependencies, "_follow", lambda task: (looked.append(task), follow(task))[1])
+    world.ledger.apply("a7", StopAsked("stop"), "agentless stop")
+    world.settle()
+    assert set(looked) == {"b7"}

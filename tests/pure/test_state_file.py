@@ -252,7 +252,9 @@ def test_a_file_that_may_not_grow_stays_as_it_was(file: Path) -> None:
 def test_the_first_versions_file_loads_for_ever(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     shutil.copy(SAMPLE, file)
-    assert list(TaskStore(file).load().values()) == [task for task in everything() if task.state not in ("scheduled", "blocked")]
+    assert list(TaskStore(file).load().values()) == [
+        task for task in everything() if task.state not in ("scheduled", "blocked")
+    ]
     assert TaskStore(file).warning is None
 
 
