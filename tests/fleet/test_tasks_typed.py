@@ -174,7 +174,7 @@ def test_ended_tasks_are_listed_by_their_state(client):
     failed.wait()
     assert type_("ps", "--state", "failed", "-q").stdout.split() == [failed.id]
     assert type_("ps", "--state", "failed,completed", "-q").stdout.count("\n") == 2
-    assert "no such state; use one of scheduled, pending" in type_("ps", "--state", "dead", code=2).stderr
+    assert "no such state; use one of blocked, scheduled, pending" in type_("ps", "--state", "dead", code=2).stderr
 
 
 def test_it_is_certain_what_is_removed_before_the_question(tasks):
