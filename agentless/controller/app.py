@@ -38,6 +38,7 @@ from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
+from agentless.controller.scheduling.preemption import Preemption
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
@@ -231,6 +232,7 @@ class Controller:
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self._build_vps()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
+        self.preemption = Preemption(nodes, ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
     def _build_vps(self) -> None:
@@ -268,6 +270,7 @@ class Controller:
             PeriodicJob("uploads", self.uploads.tick),
             PeriodicJob("idle GPUs", self.idle.tick),
             PeriodicJob("VPS", self.upkeep.tick),
+            PeriodicJob("preemption", self.preemption.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
@@ -286,6 +289,7 @@ class Controller:
         """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
+        await _closed("preemption", self.preemption.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
-from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
+from agentless.model.tasks.task import Ended, KeptPlace, Lost, Paused, Pending, Rank, Running, Task
 from agentless.model.tasks.task_event import (
     Adopted,
     Assigned,
@@ -25,6 +25,8 @@ from agentless.model.tasks.task_event import (
     LostContact,
     Moved,
     NotStarted,
+    PlaceLost,
+    Preempts,
     Queued,
     Resized,
     Restarted,
@@ -57,6 +59,8 @@ EVENTS: dict[str, TaskEvent] = {
     "start asked": StartAsked(),
     "not started": NotStarted(Ended("stopped", NOW), "held by another"),
     "resized": Resized(2.0, 1 << 30),
+    "preempts": Preempts(KeptPlace("node1", (), ("t2",), NOW + 15)),
+    "place lost": PlaceLost("not free in time"),
     "terms changed": TermsChanged(Terms(expires=3600.0)),
     "stop asked": StopAsked("stop"),
     "froze": Froze(),
@@ -77,6 +81,7 @@ TABLE: dict[tuple[str, str], str] = (
         ("assigning", "unplaced"): "pending",
         ("lost before an answer", "unplaced"): "pending",
         ("pending", "moved"): "pending",
+        ("pending", "preempts"): "pending",
         ("pending", "assigned"): "assigning",
         ("pending", "launch failed"): "failed",
         ("pending", "stop asked"): "cancelled",

@@ -21,7 +21,7 @@ from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.retry import another_try
+from agentless.rules.tasks.retry import another_try, is_last_try, is_requeued
 from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
@@ -154,7 +154,8 @@ class Ledger:
             self._keep(changes, now)
         for change, again in zip(changes, tries, strict=True):
             if again:
-                self.tell(self._news(again, "retried", f"{change.new.id} is {change.new.state}", now), again.id)
+                word = "requeued" if is_requeued(change.new) else "retried"
+                self.tell(self._news(again, word, f"{change.new.id} is {change.new.state}", now), again.id)
             if again and change.new.live:
                 self.apply(change.new.id, StopAsked("kill"), f"retried as {again.id}")
         return [self.tasks.live.get(change.new.id, change.new) for change in changes]
@@ -187,7 +188,7 @@ class Ledger:
         for change in changes:
             self.tasks.put(change.new)
             self._bus.emit(TaskChanged(change.old, change.new))
-            if change.new.container and change.new.attempt > change.new.spec.terms.retries:
+            if change.new.container and is_last_try(change.new):
                 self.stores.secrets.remove(change.new.id)  # no launch of it will ever need them again
             if isinstance(change.event, Dated):
                 # Only known better: the next write takes it along, or the node says it again.

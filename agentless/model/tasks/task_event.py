@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
+from agentless.model.tasks.task import Ended, KeptPlace, Placement, Rank, StopKind
 from agentless.model.tasks.terms import Terms
 
 
@@ -53,6 +53,20 @@ class Assigned:
     """A node and GPUs were allocated to it."""
 
     placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Preempts:
+    """Other tasks are to give way for it, and their place is kept for it."""
+
+    place: KeptPlace
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLost:
+    """Its place did not become free in time. It waits like any other task."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +192,8 @@ TaskEvent = (
     | GaveUp
     | Moved
     | Assigned
+    | Preempts
+    | PlaceLost
     | Step
     | Launched
     | StartAsked

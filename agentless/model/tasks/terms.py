@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
 from agentless.errors import UsageError
 
@@ -14,6 +15,9 @@ MAX_RETRIES = 1000
 
 RETRY_ON = ("failed", "oom")
 """The outcomes after which a task is retried, by default."""
+
+OnPreempt = Literal["requeue", "end"]
+"""What follows when a task was preempted: back into the queue, or its end."""
 
 _KINDS = ("failed", "oom", "timeout", "lost")
 _EXIT = re.compile(r"exit:([0-9]{1,3})")
@@ -34,6 +38,9 @@ class Terms:
 
     At most `max_parallel` tasks of its batch run at a time (None: no limit).
 
+    A `preemptible` task runs where nobody else wants to, and gives way when another task needs its place, but not
+    before it has run for `min_run` (None: at any time). `on_preempt` is what follows.
+
     Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
     many of the snapshots are kept that are made when it stops.
     """
@@ -51,6 +58,9 @@ class Terms:
     expires: float | None = None
     idle_stop: float | None = None
     snapshot_on_stop: int = 0
+    preemptible: bool = False
+    min_run: float | None = None
+    on_preempt: OnPreempt = "requeue"
 
 
 def parse_signal(text: str) -> str:
@@ -59,6 +69,14 @@ def parse_signal(text: str) -> str:
     if name not in SIGNALS:
         raise UsageError(f"--signal {text[:80]!r}: use one of {', '.join(SIGNALS)}")
     return name
+
+
+def parse_on_preempt(text: str) -> OnPreempt:
+    """`requeue` or `end`."""
+    for known in get_args(OnPreempt):
+        if text == known:
+            return cast(OnPreempt, known)
+    raise UsageError(f"--on-preempt {text[:80]!r}: use {' or '.join(get_args(OnPreempt))}")
 
 
 def parse_retry_on(text: str) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""The order of the queue: moved tasks, then priority, fair share of the owner, and time of submission."""
+"""The order of the queue: moved tasks, then priority, fair share of the owner, and time of submission.
+
+Preemptible tasks come after all others, in the same order among themselves.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task import KeptPlace, Placement, Task
 from agentless.rules.scheduling.batches import Stay, Turns
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
+from agentless.rules.scheduling.preemption import FILLER, Coming, Preemption
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
+from agentless.rules.tasks.preemptible import LEEWAY
 
 PROMISES = 100
 """The most promises of one pass. To plan the future of all pending tasks would take too long."""
@@ -36,13 +38,15 @@ LATE = 5.0
 class Promise:
     """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
 
-    `about`: the time is an estimate, from earlier runs of tasks without a limit.
+    `about`: the time is an estimate, from earlier runs of tasks without a limit. `victims` are tasks, by id, that give
+    way for it.
     """
 
     node: str
     start: float | None
     gpu_uuids: tuple[str, ...] = ()
     about: bool = False
+    victims: tuple[str, ...] = ()
 
     @property
     def firm(self) -> bool:
@@ -61,10 +65,14 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """By task id: the tasks to start now, in the order of the queue, and the promises of others (None: no promise)."""
+    """By task id: the tasks to start now, in the order of the queue, and the promises of others (None: no promise).
+
+    `places` are to be kept for these tasks, since others have to give way for them now.
+    """
 
     starts: Mapping[str, Placement] = field(default_factory=dict)
     promises: Mapping[str, Promise | None] = field(default_factory=dict)
+    places: Mapping[str, KeptPlace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,11 @@ class _Place:
     gpus: list[GpuTimeline]
     load: Load
     promise: Promise
+
+    @property
+    def coming(self) -> Coming:
+        """The same as a place that is found."""
+        return Coming(self.load.begin, self.node, self.gpus, self.promise.victims)
 
 
 def plan(
@@ -100,26 +113,31 @@ def plan(
     favoured = _favoured(nodes, queue)
     names = {node.name: node for node in nodes}
     placed = [task for task in placed if task.spec.terms.max_parallel is not None]
-    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
-    turns, searches = Turns(placed, names), Searches(nodes, policies)
+    giving = Preemption(names, now)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
+    turns, earlier, searches = Turns(placed, names), Turns(placed, names), Searches(nodes, policies)
+    queue = _held(queue, now, favoured, lengths, (turns, earlier), giving, begun, promised)
+    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, earlier, giving)
+    can_fill = not any(task.victims for task in queue)
     weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
     given, about = 0, False
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         if mine := kept.pop(task.id, None):
-            mine.node.take_back(mine.gpus, mine.load)
+            _leave(mine, giving)
             searches.changed(mine.node)
         search, ahead, found = searches.of(shape), turns.before(task), None
         if ahead is None:
-            found = search.now(amounts, mine.node if mine else None)
-            found = found or _instead(kept, weak, searches, shape, amounts)
+            found = search.now(_filling(task, amounts) if can_fill else amounts, mine.node if mine else None)
+            found = found or _instead(kept, weak, searches, shape, amounts, giving)
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
-        elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
-            place = _promised(coming, shape, amounts, mine, unsure=about or not (ahead is None or ahead.sure))
+        elif given < promises and (coming := _coming(search, task, shape, amounts, ahead, mine, giving)):
+            place = _promised(
+                coming, task, shape, amounts, mine, giving, unsure=about or not (ahead is None or ahead.sure)
+            )
             node, gpus, load = place.node, place.gpus, place.load
             if node.reservations:
                 weak[task.id] = place
@@ -132,7 +150,65 @@ def plan(
         searches.changed(node)
         if len(begun) == starts:
             break
-    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
+    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()}, giving.places)
+
+
+def _held(
+    queue: Sequence[Task],
+    now: float,
+    favoured: frozenset[str],
+    lengths: Mapping[str, float],
+    several_turns: Sequence[Turns],
+    giving: Preemption,
+    begun: dict[str, Placement],
+    promised: dict[str, Promise | None],
+) -> list[Task]:
+    """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
+    others = []
+    for task in queue:
+        ahead = several_turns[0].before(task) if task.kept_place else None
+        since = ahead.end if ahead else now
+        found = giving.hold(task, _shaped(task, favoured), amounts_of(task, lengths), since)
+        if found is None:
+            others.append(task)
+            continue
+        place, load = found
+        if isinstance(place, Placement):
+            begun[task.id] = place
+        else:
+            promised[task.id] = _promise_of(place)
+        for turns in several_turns:
+            turns.add(task, Stay(load.end))
+    return others
+
+
+def _filling(task: Task, amounts: Amounts) -> Amounts:
+    """The amounts with which a task may be put before promises to others: it is short if it can give way in time."""
+    terms = task.spec.terms
+    if not terms.preemptible:
+        return amounts
+    least = max(terms.min_run or 0.0, FILLER) + task.spec.stop_grace + LEEWAY
+    return amounts if amounts.length <= least else replace(amounts, length=least, sure=True)
+
+
+def _promise_of(coming: Coming, *, about: bool = False) -> Promise:
+    start = None if coming.moment >= FAR else coming.moment
+    uuids = tuple(gpu.uuid for gpu in coming.gpus)
+    return Promise(coming.node.name, start, uuids, about and start is not None, coming.victims)
+
+
+def _leave(place: _Place, giving: Preemption) -> None:
+    """Take a task out of its promised place."""
+    place.node.take_back(place.gpus, place.load)
+    giving.spare(place.node, place.promise.victims)
+
+
+def _enter(place: _Place, giving: Preemption) -> _Place:
+    """Put it there again."""
+    for victim in place.promise.victims:
+        giving.ask(place.node, victim, place.load.begin)
+    load = place.node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
+    return replace(place, load=load)
 
 
 def _favoured(nodes: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
@@ -156,6 +232,7 @@ def _kept(
     favoured: frozenset[str],
     lengths: Mapping[str, float],
     turns: Turns,
+    giving: Preemption,
 ) -> dict[str, _Place]:
     """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
 
@@ -172,41 +249,78 @@ def _kept(
         node = nodes.get(promise.node)
         ahead = turns.before(task)
         since = max(begin, ahead.end) if ahead else begin
-        coming = node.earliest(shape, amounts, since, node.these(promise.gpu_uuids)) if node else None
-        if node is None or coming is None or coming[0] > begin + LATE:
+        coming = _again(node, task, shape, amounts, since, promise, giving) if node else None
+        if node is None or coming is None or coming.moment > begin + LATE:
             break
-        moment, gpus = coming
-        if promise.start is not None:
-            promise = replace(promise, start=moment)
-        load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-        kept[task.id] = _Place(node, shape, amounts, gpus, load, promise)
-        turns.add(task, Stay(load.end, node, gpus))
+        promise = replace(promise, start=promise.start and coming.moment, victims=coming.victims)
+        load = node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm)
+        kept[task.id] = _Place(node, shape, amounts, coming.gpus, load, promise)
+        turns.add(task, Stay(load.end, node, coming.gpus))
     return kept
 
 
-def _coming(
-    search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
-) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
-    """The first place for a task that does not start now. If its batch is at its limit, the place of the task `ahead`.
+def _again(
+    node: NodeTimeline,
+    task: Task,
+    shape: Shape,
+    amounts: Amounts,
+    since: float,
+    promise: Promise,
+    giving: Preemption,
+) -> Coming | None:
+    """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to."""
+    these = node.these(promise.gpu_uuids)
+    found = node.earliest(shape, amounts, since, these)
+    if found and found[0] <= since + LATE:
+        return Coming(found[0], node, found[1])
+    for late in (0.0, LATE) if giving.may_ask(task) else ():
+        if coming := giving.keeping(node, shape, amounts, since + late, these):
+            for victim in coming.victims:
+                giving.ask(node, victim, coming.moment)
+            return coming
+    return None
 
-    So it blocks no place that it may not use yet.
+
+def _coming(
+    search: Search,
+    task: Task,
+    shape: Shape,
+    amounts: Amounts,
+    ahead: Stay | None,
+    mine: _Place | None,
+    giving: Preemption,
+) -> Coming | None:
+    """The first place for a task that does not start now, with others giving way only if that is sooner.
+
+    If its batch is at its limit, the place of the task `ahead`: so it blocks no place that it may not use yet.
     """
+    coming = _after(search, shape, amounts, ahead)
+    if mine and mine.promise.victims and (coming is None or mine.load.begin < coming.moment):
+        coming = mine.coming
     if ahead is None:
-        return search.later(amounts)
-    if ahead.end > FAR:
+        coming = giving.sooner(task, shape, amounts, coming.moment if coming else math.inf) or coming
+    return coming
+
+
+def _after(search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None) -> Coming | None:
+    """The first place where nobody gives way."""
+    if ahead and ahead.end > FAR:
         return None
-    if ahead.node and ahead.node.admits(shape):
+    if ahead and ahead.node and ahead.node.admits(shape):
         gpus = ahead.node.fit(shape, amounts, ahead.end, ahead.gpus)
         if gpus is not None:
-            return ahead.end, ahead.node, gpus
-    return search.later(amounts, ahead.end)
+            return Coming(ahead.end, ahead.node, gpus)
+    found = search.later(amounts, ahead.end) if ahead else search.later(amounts)
+    return Coming(*found) if found else None
 
 
 def _promised(
-    coming: tuple[float, NodeTimeline, list[GpuTimeline]],
+    coming: Coming,
+    task: Task,
     shape: Shape,
     amounts: Amounts,
     mine: _Place | None,
+    giving: Preemption,
     *,
     unsure: bool,
 ) -> _Place:
@@ -214,20 +328,25 @@ def _promised(
 
     `unsure`: one who is in front is not sure of its place, and may come to want this one.
     """
-    moment, node, gpus = coming
-    if mine and mine.promise.firm and node.unsure:
+    if mine and mine.promise.firm and coming.node.unsure and not coming.victims:
         # A certain time is worth more than one that rests on what was learned.
-        moment, node, gpus, promise = mine.load.begin, mine.node, mine.gpus, mine.promise
+        coming, promise = mine.coming, mine.promise
     else:
-        start = None if moment >= FAR else moment
-        about = start is not None and (unsure or node.unsure)
-        promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about)
-    load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-    return _Place(node, shape, amounts, gpus, load, promise)
+        promise = _promise_of(coming, about=unsure or coming.node.unsure)
+    for victim in coming.victims:
+        giving.ask(coming.node, victim, coming.moment)
+    giving.note(task, coming)
+    load = coming.node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm)
+    return _Place(coming.node, shape, amounts, coming.gpus, load, promise)
 
 
 def _instead(
-    kept: dict[str, _Place], weak: dict[str, _Place], searches: Searches, shape: Shape, amounts: Amounts
+    kept: dict[str, _Place],
+    weak: dict[str, _Place],
+    searches: Searches,
+    shape: Shape,
+    amounts: Amounts,
+    giving: Preemption,
 ) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
     """A place from now on where only promises to tasks behind this one are in the way. They give way.
 
@@ -241,7 +360,7 @@ def _instead(
             continue
         there = {task: place for task, place in weaker.items() if place.node is node}
         for place in there.values():
-            node.take_back(place.gpus, place.load)
+            _leave(place, giving)
         if (gpus := node.fit(shape, amounts, node.now)) is not None:
             for task in there:
                 (kept if task in kept else weak).pop(task)
@@ -249,8 +368,7 @@ def _instead(
             searches.forget()  # whoever gave way may have left more capacity than was taken
             return node, gpus
         for task, place in there.items():
-            again = node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
-            (kept if task in kept else weak)[task] = replace(place, load=again)
+            (kept if task in kept else weak)[task] = _enter(place, giving)
     return None
 
 
