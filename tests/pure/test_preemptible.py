@@ -59,7 +59,8 @@ def test_a_task_that_waits_at_most_once_may_end_when_it_is_preempted() -> None:
 
 def test_it_gives_way_when_its_least_time_is_over() -> None:
     found = yields_of(lent(min_run=600.0))
-    assert found and (found.since, found.within, found.began) == (NOW - 60 + 600, 10 + LEEWAY, NOW - 60)
+    assert found
+    assert (found.since, found.within, found.began) == (NOW - 60 + 600, 10 + LEEWAY, NOW - 60)
 
 
 @pytest.mark.parametrize("state", ["pending", "assigning", "lost", "ended"])
@@ -78,7 +79,8 @@ def test_priority_does_not_make_a_task_preemptible() -> None:
 
 def test_a_task_that_leaves_its_gpus_idle_may_be_lent() -> None:
     found = yields_of(task(), lent=NOW - 5)
-    assert found and found.since == NOW - 5
+    assert found
+    assert found.since == NOW - 5
     assert yields_of(task(spec=spec(secret_env=("TOKEN",))), lent=NOW - 5) is None
 
 
@@ -167,7 +169,8 @@ def test_after_that_it_has_as_many_tries_as_before() -> None:
     runs = replace(found[0], status=victim.status)
     failed = apply(runs, Exited(1), NOW)
     retried = another_try(runs, failed, NOW)
-    assert retried and (retried[0].id, retried[0].tries) == ("v-3", 2)
+    assert retried
+    assert (retried[0].id, retried[0].tries) == ("v-3", 2)
     assert getattr(retried[1], "reason", "").startswith("try 2 of 2")
     last = replace(retried[0], status=victim.status)
     assert another_try(last, apply(last, Exited(1), NOW), NOW) is None
@@ -189,7 +192,8 @@ def test_a_wait_in_the_queue_counts_from_when_it_came_back() -> None:
     found = another_try(victim, preempted(victim), NOW + 1000)
     assert found
     coming = due(found[0])
-    assert coming and coming.at == NOW + 1050
+    assert coming
+    assert coming.at == NOW + 1050
 
 
 # ---------------------------------------------------------------------- who asks
@@ -215,4 +219,5 @@ def test_nor_again_after_its_node_has_refused_it() -> None:
 def test_a_place_that_does_not_become_free_is_given_up_and_until_then_nobody_stops_waiting() -> None:
     asks = replace(task(state="pending", spec=spec(terms=Terms(wait_for=1.0))), status=Pending(place=PLACE))
     coming = due(asks)
-    assert coming and (coming.at, type(coming.event)) == (PLACE.until + PLACE_LATE, PlaceLost)
+    assert coming
+    assert (coming.at, type(coming.event)) == (PLACE.until + PLACE_LATE, PlaceLost)

@@ -151,8 +151,7 @@ class Preemption:
         """The first place that will be there when those have gone who may only be asked later."""
         nodes = []
         for node in self._lenders:
-            able = self._able(node, shape, amounts)
-            if able and self._least(node, shape, amounts, able) is not None:
+            if able := self._able(node, shape, amounts):
                 nodes.append((min(map(self._gone, able)), node.order, node, able))
         best: Coming | None = None
         for soonest, _, node, able in sorted(nodes, key=lambda each: each[:2])[:LATE_NODES]:
