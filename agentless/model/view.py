@@ -43,7 +43,8 @@ class TaskView:
     try. `parameters` distinguish its command from others of its batch. `env` is the env version that it runs in.
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
-    `vps` for one that stays. `ports` are those that a client forwards.
+    `vps` for one that stays. `ports` are those that a client forwards. `preemptible`: it gives way to tasks that need
+    its place. `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for it.
     """
 
     id: str
@@ -87,6 +88,9 @@ class TaskView:
     stops_at: str | None = None
     workload: str = "task"
     ports: tuple[Port, ...] = ()
+    preemptible: bool = False
+    preemptions: int = 0
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class ExplainView:
     """Why a task does not start: a summary, and obstacles by node. A node without obstacles matches.
 
     `remedies` list by node what would let it start there: another option, or the end of other tasks.
+    `preemption` says who is preempted for it, or why nobody is; empty if there is nobody to preempt.
     """
 
     task: str
@@ -124,6 +129,7 @@ class ExplainView:
     expected_start: str | None
     obstacles: tuple[ObstacleView, ...]
     remedies: dict[str, tuple[str, ...]]
+    preemption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +330,7 @@ class ShareView:
     """The share of an owner. `gpu_hours` is recent usage, decayed; `running` tasks hold `gpus` GPUs.
 
     `counted` orders the queue, lowest first: `gpu_hours` plus the expected remaining usage of running tasks.
+    `lent_gpu_hours` are apart from both: recent usage by preemptible tasks, which orders only those.
     """
 
     owner: str
@@ -332,6 +339,7 @@ class ShareView:
     gpus: int
     waiting: int
     counted: float
+    lent_gpu_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from agentless.rules.submit.task_request import Outside, task_request
 
 _NEEDS = (
     "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
-    "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
+    "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace", "preemptible",
 )  # fmt: skip
 """The options of a submit that decide where and when a task starts."""
 
@@ -81,6 +81,8 @@ def explain(
 
 def _print(found: Any) -> None:
     print_line(found["summary"])
+    if preemption := found.get("preemption"):
+        print_line(f"  {preemption}")
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for obstacle in found["obstacles"]:
             if obstacle["node"] == name:

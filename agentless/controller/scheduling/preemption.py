@@ -12,6 +12,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.task import KeptPlace, Paused, Running, Task
 from agentless.ports import Clock
+from agentless.rules.explain.preemption import needs_its_place
 from agentless.rules.tasks.preemptible import asked_at
 
 
@@ -64,6 +65,6 @@ class Preemption:
             task, victim = self._tasks.live.get(task_id), self._tasks.live.get(name)
             if task and victim and not victim.stop and (place := task.kept_place) and name in place.victims:
                 with guarded(f"task {name}: its preemption"):
-                    await self._stops.preempt(victim, f"for task {task.id} of {task.owner}")
+                    await self._stops.preempt(victim, needs_its_place(task))
         finally:
             self._asking.pop(name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
@@ -19,6 +20,7 @@ from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.obstacles import asked, brief, never, refusal
+from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Outlook, Plan, plan
@@ -47,6 +49,7 @@ class Queue:
         self._run_history = run_history
         self._clock = clock
         self._used: Mapping[str, float] = {}
+        self._lent: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
         self._seen: Cluster | None = None
@@ -77,9 +80,9 @@ class Queue:
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         cluster = self._nodes.cluster(asking=asking)
-        self._used = self._run_history.used()
+        self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
-        queue, placed = order([*waiting, *others], self._used), self._tasks.live.values()
+        queue, placed = order([*waiting, *others], self._used, self._lent), self._tasks.live.values()
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def look_again(self) -> Plan:
@@ -111,7 +114,9 @@ class Queue:
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
-            found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
+            place = task.kept_place
+            found = awaited(place, self._tasks.live) if place else self._held_back(task)
+            found = found or brief(self._seen, task.spec, task.owner)
             fits = "free resources are promised to tasks ahead of it" if position > 1 else "about to start"
             self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
@@ -132,19 +137,23 @@ class Queue:
             why = f": {task.status.reason}" if task.status.reason else ""
             words = f"task {task.id} has ended ({task.state}{code}{why})"
             return ExplainView(task.id, f"{words}; to see its output, run: agentless logs {task.id}", None, (), {})
+        lent = may_be_preempted(task, self._clock.now())
         if not isinstance(task.status, Pending):
-            return ExplainView(task.id, f"task {task.id} is {task.state}, not pending", None, (), {})
+            words = f"task {task.id} is {task.state}, not pending"
+            return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
         position = self.outlook(task).position
         held_back = self._held_back(task)
         coming = when(promise, cluster, task.spec, held_back=bool(held_back))
         summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
+        coming = "; ".join(filter(None, (coming, lent)))
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
-        return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
+        found = explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
+        return replace(found, preemption=preempts(cluster, task, promise, self._tasks.live))
 
     def what_if(self, spec: TaskSpec, owner: str) -> ExplainView:
         """What would happen to a task if it were submitted now."""
@@ -160,11 +169,12 @@ class Queue:
             return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
         place, promise = self.waiting(task).index(task) + 1, found.promises.get(task.id)
         summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster, spec)}"
-        return explanation(cluster, task, summary, promise, self._ahead(task, found))
+        explained = explanation(cluster, task, summary, promise, self._ahead(task, found))
+        return replace(explained, preemption=preempts(cluster, task, promise, self._tasks.live))
 
     def waiting(self, *others: Task) -> list[Task]:
         """The pending tasks and these others, in their order."""
-        return order([*self._waiting(), *others], self._used)
+        return order([*self._waiting(), *others], self._used, self._lent)
 
     # ------------------------------------------------------------------ inside
 

@@ -67,7 +67,7 @@ class Stops:
 
     async def preempt(self, task: Task, reason: str) -> Task:
         """Let a task give way: SIGTERM, its grace time, SIGKILL. It must not be stopping already."""
-        task = self._ledger.apply(task.id, StopAsked("preempt", reason=reason), f"preempted {reason}")
+        task = self._ledger.apply(task.id, StopAsked("preempt", reason=reason), f"preempted: {reason}")
         return await self._end(task, "preempt", None)
 
     def resume(self) -> list[Coroutine[Any, Any, Task]]:

@@ -149,10 +149,11 @@ class Preemption:
 
     def _later(self, shape: Shape, amounts: Amounts) -> Coming | None:
         """The first place that will be there when those have gone who may only be asked later."""
-        nodes = []
-        for node in self._lenders:
-            if able := self._able(node, shape, amounts):
-                nodes.append((min(map(self._gone, able)), node.order, node, able))
+        nodes = [
+            (min(map(self._gone, able)), node.order, node, able)
+            for node in self._lenders
+            if (able := self._able(node, shape, amounts))
+        ]
         best: Coming | None = None
         for soonest, _, node, able in sorted(nodes, key=lambda each: each[:2])[:LATE_NODES]:
             if best and best.moment <= soonest:

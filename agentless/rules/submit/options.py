@@ -143,12 +143,7 @@ class Options(TypedDict, total=False):
     ]
     preemptible: Annotated[
         bool,
-        Option(
-            WHEN,
-            "Run where nobody else wants to, and give way when another task needs the place",
-            only="task",
-            common=True,
-        ),
+        Option(WHEN, "Run where nobody else wants to, and give way when another task needs the place", only="task"),
     ]
     min_run: Annotated[
         Time, Option(WHEN, "With --preemptible: do not give way before this time has passed", "TIME", only="task")

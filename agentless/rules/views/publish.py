@@ -90,6 +90,9 @@ def task_view(
         stops_at=timestamp(ending.at) if ending else None,
         workload=task.spec.workload or "task",
         ports=task.spec.ports,
+        preemptible=task.spec.terms.preemptible,
+        preemptions=task.preemptions,
+        victims=task.victims,
     )
 
 
@@ -98,7 +101,7 @@ def seen_by(caller: Caller, view: TaskView) -> TaskView:
     return replace(view, mine=view.owner == caller.name)
 
 
-_STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit"}
+_STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit", "preempt": "giving way"}
 
 
 def _reason(task: Task) -> str | None:

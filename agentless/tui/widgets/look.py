@@ -13,7 +13,7 @@ STATES = {
     "assigning": "warn", "paused": "warn", "pending": "warn", "scheduled": "warn", "degraded": "warn",
     "stopped": "warn", "drained": "warn", "lost": "bad", "failed": "bad", "killed": "bad", "killed_oom": "bad",
     "timeout": "bad", "offline": "bad", "unhealthy": "bad", "unknown": "bad", "foreign": "odd", "allocated": "held",
-    "cancelled": "dim", "excluded": "dim", "reserved": "dim", "partitioned": "dim",
+    "preempted": "warn", "cancelled": "dim", "excluded": "dim", "reserved": "dim", "partitioned": "dim",
 }  # fmt: skip
 """The style of each state."""
 SIGNS = {

@@ -49,6 +49,8 @@ def explained(found: Any) -> list[Part]:
     if isinstance(found, str):
         return [f"  {found}\n"]
     parts: list[Part] = [f"{printable(found['summary'])}\n"]
+    if preemption := found.get("preemption"):
+        parts.append(f"  {printable(preemption)}\n")
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for each in found["obstacles"]:
             if each["node"] == name:

@@ -341,7 +341,7 @@ clear_up() {
   }
 }
 create_1() {
-  docker --host unix:///run/user/1000/docker.sock create --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:07db1c2364d92e24d5c9944ce8d503fc2db99e7055a042f7dc1cce7b36a3dfcc --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --privileged --stop-timeout 1 busybox true
+  docker --host unix:///run/user/1000/docker.sock create --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"preemptible":false,"on_preempt":"requeue"},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:29bad13a1805384cc3ab649d0df796048500153f684c889d93cca4e2ca5945b8 --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --privileged --stop-timeout 1 busybox true
 }
 # Create launch `number`, and become what starts it.
 create() {
@@ -487,7 +487,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
-launch 1 agentless-t4 1:07db1c2364d92e24d5c9944ce8d503fc2db99e7055a042f7dc1cce7b36a3dfcc '' 1 0 0 '' '||||t4|me@here'
+launch 1 agentless-t4 1:29bad13a1805384cc3ab649d0df796048500153f684c889d93cca4e2ca5945b8 '' 1 0 0 '' '||||t4|me@here'
 exec 9<&-
 wait "$!"
 code=$?

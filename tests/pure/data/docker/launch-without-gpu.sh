@@ -341,7 +341,7 @@ clear_up() {
   }
 }
 create_1() {
-  docker create --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:77d3167e4f61f641ad8f4e4968e47b176cca84e6e262c429477323c3cc4c518a --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --stop-timeout 10 busybox true
+  docker create --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"preemptible":false,"on_preempt":"requeue"},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:c3b24c67b72be74f703406b4b27d6a68d18aa4ec509bca6220ea88570a7f6997 --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --stop-timeout 10 busybox true
 }
 # Create launch `number`, and become what starts it.
 create() {
@@ -487,7 +487,7 @@ $name||Up|$claimed"
 }
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
-launch 1 agentless-t1 1:77d3167e4f61f641ad8f4e4968e47b176cca84e6e262c429477323c3cc4c518a '' 1 0 0 '' '||||t1|me@here'
+launch 1 agentless-t1 1:c3b24c67b72be74f703406b4b27d6a68d18aa4ec509bca6220ea88570a7f6997 '' 1 0 0 '' '||||t1|me@here'
 exec 9<&-
 wait "$!"
 code=$?
