@@ -22,11 +22,12 @@ JOBS = (
     "uploads",
     "idle GPUs",
     "VPS",
+    "preemption",
     "samples",
     "usage",
     "metrics",
 )
-PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
+PARTS = ("deadlines", "scheduler", "preemption", "retention", "uploads", "port", "samples")
 
 
 def fail(*_, **__):

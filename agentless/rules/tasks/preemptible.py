@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agentless.model.nodes.cluster import Yields
-from agentless.model.tasks.task import Paused, Running, Task
+from agentless.model.tasks.task import Paused, Placement, Running, Task
 
 LEEWAY = 5.0
 """Seconds after its grace time until a task that gives way is certainly seen to have ended."""
@@ -33,3 +35,10 @@ def asked_at(task: Task, until: float, early: float) -> float:
     if terms.preemptible and isinstance(status, (Running, Paused)):
         return min(last, max(last - early, status.started_at + (terms.min_run or 0.0)))
     return last - early
+
+
+def awaited_by(tasks: Iterable[Task], placement: Placement) -> str:
+    """For which task some of these GPUs are kept, in words; empty if for none."""
+    wanted = set(placement.gpu_uuids)
+    waits = (task for task in tasks if (place := task.kept_place) and wanted.intersection(place.gpu_uuids))
+    return next((f"task {task.id} of {task.owner}" for task in waits), "")
