@@ -102,6 +102,11 @@ def test_preemptible_tasks_come_last_and_who_waits_for_its_place_first() -> None
     assert [each.id for each in order([a, b, waits("n"), waits("p", 9, priority=5), kept])] == list("kpnab")
 
 
+def test_among_preemptible_tasks_the_owner_with_less_lent_time_comes_first() -> None:
+    tasks = [replace(waits(f"{owner}{kind}", preemptible=kind == "p"), owner=owner) for owner in "ab" for kind in "np"]
+    assert [each.id for each in order(tasks, {"a": 1.0}, {"b": 1.0})] == ["bn", "an", "ap", "bp"]
+
+
 def test_nobody_moves_a_preemptible_task_before_one_that_would_preempt_it() -> None:
     queue = order([waits("n"), waits("a", 1, preemptible=True), waits("b", 2, preemptible=True)])
     rank = ranks_after_move(queue, queue[2], 2)

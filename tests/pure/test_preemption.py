@@ -17,11 +17,13 @@ from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Ended, KeptPlace, Pending, Running, Task
 from agentless.model.tasks.task_event import Assigned, Preempts
 from agentless.model.tasks.terms import Terms
+from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
+from agentless.rules.scheduling.reservations import in_the_way
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.preemptible import LEEWAY, asked_at, yields_of
+from agentless.rules.tasks.preemptible import LEEWAY, asked_at, awaited_by, yields_of
 from tests.pure.build import CID, NOW, cluster, placement, process, seen, spec, task
 from tests.pure.test_max_parallel import of
 from tests.pure.test_plan import POLICIES, places, promises, runs, wish
@@ -400,3 +402,68 @@ def test_many_small_ones_are_chosen_without_trying_all_sets(size: int) -> None:
     small = tuple(lent(f"v{n}", f"node1::{n}", 10 + n) for n in range(16))
     found = look(node(*small, gpus=16), wish("t", f"{size}x"))
     assert len(found.places["t"].victims) == size
+
+
+# ---------------------------------------------------------------------- in words
+
+
+def says(on: Cluster, one: Task, *running: Task, before: Plan | None = None) -> str:
+    known = {each.id: each for each in running}
+    return preempts(on, one, look(on, one, before=before).promises.get(one.id), known)
+
+
+def test_explain_says_who_is_preempted_and_when() -> None:
+    now, later_on = lent("v", "node1::0"), lent("v", "node1::0", 60, min_run=600)
+    assert says(node(now, gpus=1), wish("t"), now) == "preempts task v of me@here"
+    assert says(node(later_on, gpus=1), wish("t"), later_on) == (
+        "preempts task v of me@here in 9m 0s, when --min-run is over"
+    )
+    three = tuple(lent(name, f"node1::{gpu}", 60 + gpu) for gpu, name in enumerate("abc"))
+    assert says(node(*three, gpus=3), wish("t", "3x"), *three) == (
+        "preempts task a of me@here, task b of me@here and task c of me@here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "one", "words"),
+    [
+        ((runs("r", "node1::0"),), wish("t"), ""),
+        ((lent("v", "node1::0"),), spare("t"), ""),
+        ((lent("v", "node1::0"),), wish("t", needs={"exclude": ("node1",)}), "no preemptible task runs on a node that"),
+        ((lent("v", "node1::0"), runs("r", "node1::1")), wish("t", "2x"), "would not start without the preemptible"),
+    ],
+)
+def test_explain_says_why_nobody_is(there: tuple[Task, ...], one: Task, words: str) -> None:
+    found = says(node(*there, gpus=2), one, *there)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_explain_says_that_somebody_was_preempted_in_vain() -> None:
+    other = lent("w", "node1::0")
+    assert says(node(other, gpus=1), replace(wish("t"), victims=("v",)), other) == (
+        "preempts nobody else: it has preempted task v"
+    )
+
+
+def test_what_a_preemptible_task_has_to_expect() -> None:
+    assert may_be_preempted(lent("v", "node1::0"), NOW) == (
+        "it is preemptible: it gives way to any task that needs its place; then it goes back to the queue"
+    )
+    assert "but not before " in may_be_preempted(lent("v", "node1::0", min_run=600), NOW)
+    assert may_be_preempted(spare("p"), NOW) == "it is preemptible: it comes after all others, and preempts nobody"
+    assert may_be_preempted(runs("r", "node1::0"), NOW) == ""
+
+
+def test_a_place_that_is_kept_is_named_with_those_who_give_way() -> None:
+    place, known = KeptPlace("node1", (), ("a", "b"), NOW), {each.id: each for each in ALL}
+    assert awaited(place, known) == "task a of me@here and task b of me@here give way for it on node1"
+    assert awaited(place, {}) == "its place on node1 is kept, and free any moment"
+    assert awaited_by([kept(wish("t"), "a")], placement("node1::0,1")) == "task t of me@here"
+    assert awaited_by([kept(wish("t"), "a")], placement("node1::1")) == ""
+
+
+def test_preemptible_tasks_are_in_nobodys_way_but_maintenances() -> None:
+    on = node(lent("v", "node1::0"), gpus=1).nodes["node1"]
+    for owner, found in (("ann", 0), (None, 1)):
+        assert len(in_the_way(Reservation("r1", "node1", (), owner, NOW, NOW + 9), on)) == found

@@ -143,7 +143,12 @@ class Options(TypedDict, total=False):
     ]
     preemptible: Annotated[
         bool,
-        Option(WHEN, "Run where nobody else wants to, and give way when another task needs the place", only="task"),
+        Option(
+            WHEN,
+            "Run where nobody else wants to, and give way when another task needs the place",
+            only="task",
+            hint="yes: gives way to tasks that need its place",
+        ),
     ]
     min_run: Annotated[
         Time, Option(WHEN, "With --preemptible: do not give way before this time has passed", "TIME", only="task")
