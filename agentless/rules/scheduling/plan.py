@@ -166,7 +166,10 @@ def _held(
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
     others = []
     for task in queue:
-        ahead = several_turns[0].before(task) if task.kept_place else None
+        if task.kept_place is None:
+            others.append(task)
+            continue
+        ahead = several_turns[0].before(task)
         since = ahead.end if ahead else now
         found = giving.hold(task, _shaped(task, favoured), amounts_of(task, lengths), since)
         if found is None:
