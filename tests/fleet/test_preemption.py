@@ -179,6 +179,7 @@ async def test_if_the_place_does_not_become_free_it_waits_like_others_and_asks_n
         await until(lambda: state(controller, wanting) == "running")
 
 
+@pytest.mark.slow
 async def test_what_is_lent_is_told_apart(desk):
     async with desk.running() as controller:
         await lend(controller, 1, "n1::0,1")
@@ -192,6 +193,7 @@ async def test_what_is_lent_is_told_apart(desk):
         assert (round(found.total.gpu_hours), round(found.total.lent_gpu_hours)) == (3, 2)
 
 
+@pytest.mark.slow
 async def test_by_the_inventory_a_task_that_leaves_its_gpus_idle_gives_way(desk, monkeypatch):
     monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.05)
     async with desk.running() as controller:

@@ -28,7 +28,6 @@ from tests.pure.build import CID, NOW, cluster, placement, process, seen, spec, 
 from tests.pure.test_max_parallel import of
 from tests.pure.test_plan import POLICIES, places, promises, runs, wish
 
-EXAMPLES = 60
 WITHIN = LEEWAY
 """Tasks here have no grace time."""
 
@@ -130,6 +129,12 @@ def test_what_a_large_one_leaves_is_enough_for_the_next() -> None:
     )
 
 
+def test_what_one_leaves_and_another_one_are_put_together() -> None:
+    there = (lent("v", "node1::0,1", 10), lent("w", "node1::2", 5000), runs("r", "node1::3"))
+    found = look(node(*there), wish("t1", limit=9), wish("t2", "2x"))
+    assert victims(found) == {"t1": ("v",), "t2": ("w",)}
+
+
 def test_cores_memory_and_whole_nodes_are_given_up_too() -> None:
     small = {"host": HostFacts(8, 65536)}
     busy = lent("v", "node1::0", cores=6.0)
@@ -202,6 +207,11 @@ def test_while_they_go_the_place_is_kept_also_from_one_in_front() -> None:
     assert places(gone) == {"t": "node1::0"}
 
 
+def test_what_its_victim_leaves_besides_is_promised_to_others() -> None:
+    found = look(node(stopping(lent("a", "node1::0,1")), gpus=2), kept(wish("t"), "a"), wish("u"))
+    assert (promises(found), victims(found)) == ({"t": ("node1", WITHIN), "u": ("node1", WITHIN)}, {})
+
+
 def test_a_task_with_a_place_starts_there_and_not_elsewhere() -> None:
     found = look(node(stopping(ALL[0])), kept(wish("t"), "a"))
     assert found.starts == {}
@@ -256,6 +266,15 @@ def test_it_fills_what_is_promised_to_others_and_is_gone_in_time() -> None:
         assert (victims(found), promises(found)) == (asked, {"t": ("node1", 1000)})
 
 
+def test_it_is_gone_also_for_one_that_waits_for_its_batch() -> None:
+    mate, queue = of(runs("m", "node1::0", limit=1000)), order([of(wish("t", "2x")), spare("p")])
+    on = node(mate, gpus=2)
+    first = plan(on, queue, NOW, POLICIES, placed=[mate])
+    assert (places(first), promises(first)) == ({"p": "node1::1"}, {"t": ("node1", 1000)})
+    then = at(on, (mate, lent("p", "node1::1", 0)), NOW + 500)
+    assert promises(plan(then, queue[:1], NOW + 500, POLICIES, first, placed=[mate])) == {"t": ("node1", 1000)}
+
+
 def test_a_task_that_may_ask_nobody_any_more_is_not_hindered() -> None:
     spent = replace(wish("t", "2x"), victims=("v",))
     found = look(node(runs("r", "node1::0", limit=1000), gpus=2), spent, spare("p"))
@@ -305,7 +324,7 @@ def without(on: Cluster, tasks: tuple[Task, ...], gone: tuple[str, ...]) -> Clus
     return at(on, tuple(each for each in tasks if each.id not in gone), on.at)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(deadline=None, max_examples=60)
 @given(crowded(), wanted)
 def test_never_more_than_needed_and_never_before_its_least_time(
     there: tuple[Cluster, tuple[Task, ...]], one: Task
@@ -331,16 +350,30 @@ def test_never_more_than_needed_and_never_before_its_least_time(
         assert not look(without(on, tasks, tuple(each for each in able)), one).starts
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
-@given(crowded(), st.lists(wanted, min_size=1, max_size=5, unique_by=lambda each: each.id), st.data())
+several = st.lists(wanted, min_size=1, max_size=5, unique_by=lambda each: each.id)
+
+
+@settings(deadline=None, max_examples=15)
+@given(crowded(), several, st.data())
 def test_who_asks_gets_the_place_whatever_happens(
     there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.DataObject
 ) -> None:
+    _play(there, queue, data, looks=20)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(crowded(), several, st.data())
+def test_so_in_many_cases(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.DataObject) -> None:
+    _play(there, queue, data, looks=30)
+
+
+def _play(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.DataObject, *, looks: int) -> None:
     """With a crash at any look (the earlier plan is lost), more tasks that come, and victims that end early."""
     on, running = there[0], {each.id: each for each in there[1]}
     now, before, asked, more = NOW, Plan(), dict[str, str](), 0
     waiting = {each.id: each for each in queue}
-    for _ in range(30):
+    for _ in range(looks):
         if data.draw(st.integers(0, 5)) == 0:
             before = Plan()
         if data.draw(st.integers(0, 5)) == 0:

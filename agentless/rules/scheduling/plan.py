@@ -141,8 +141,11 @@ def _held(
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
     others = []
     for task in queue:
-        ahead = several_turns[0].before(task) if task.kept_place else None
-        found = giving.hold(task, *wants.of(task), ahead.end if ahead else now) if task.kept_place else None
+        if task.kept_place is None:
+            others.append(task)
+            continue
+        ahead = several_turns[0].before(task)
+        found = giving.hold(task, *wants.of(task), ahead.end if ahead else now)
         if found is None:
             others.append(task)
             continue
