@@ -10,6 +10,7 @@ from agentless.controller.nodes.link import sampler
 from agentless.controller.submit.request import Submit
 from agentless.errors import Unreachable
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from agentless.model.usage.idle import IdlePolicy
@@ -51,6 +52,21 @@ async def test_a_preemptible_task_gives_way_and_goes_back_to_the_queue(desk):
         assert (again.created_at, again.tries, before.status.exit_code) == (before.created_at, 1, 0)
         await controller.stops.stop(wanting, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(victim).state == "running")
+
+
+async def test_what_waits_for_a_preempted_task_waits_for_its_next_try(desk):
+    async with desk.running() as controller:
+        *_, victim = await lend(controller, 4)
+        waiting = await submit(controller, requires=(Requirement(victim),))
+        wanting = await submit(controller)
+        await until(lambda: state(controller, victim) == "preempted")
+        await until(lambda: state(controller, wanting) == "running")
+        assert (state(controller, f"{victim}-2"), state(controller, waiting)) == ("pending", "blocked")
+        await controller.stops.stop(wanting, "kill", by=me(controller))
+        await until(lambda: state(controller, f"{victim}-2") == "running")
+        assert state(controller, waiting) == "blocked"
+        await controller.stops.stop(f"{victim}-2", "kill", by=me(controller))
+        await until(lambda: state(controller, waiting) == "cancelled")
 
 
 def kept(controller, task):

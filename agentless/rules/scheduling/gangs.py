@@ -10,8 +10,8 @@ from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.preemption import Preemption
 from agentless.rules.scheduling.promise import Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Searches
-from agentless.rules.scheduling.together import Spot, Together
-from agentless.rules.scheduling.wants import Want, Wants
+from agentless.rules.scheduling.together import Spot, Together, Want
+from agentless.rules.scheduling.wants import Wants
 from agentless.rules.tasks.gangs import by_gang, gang_key
 
 

@@ -14,7 +14,8 @@ from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.preemption import Preemption
 from agentless.rules.scheduling.promise import Coming, Place, Promise
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
-from agentless.rules.scheduling.wants import Want, Wants
+from agentless.rules.scheduling.together import Want
+from agentless.rules.scheduling.wants import Wants
 
 LATE = 5.0
 """The most seconds by which a promise is delayed if a task is over its time and its end is not seen yet."""

@@ -25,8 +25,8 @@ from agentless.rules.scheduling.prerequisites import in_turn
 from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
-from agentless.rules.scheduling.together import Together
-from agentless.rules.scheduling.wants import Want, Wants, favoured_owners
+from agentless.rules.scheduling.together import Together, Want
+from agentless.rules.scheduling.wants import Wants, favoured_owners
 
 PROMISES = 100
 """The most promises of one pass to pending tasks, and to blocked ones. To plan for all would take too long."""

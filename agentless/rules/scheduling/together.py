@@ -9,7 +9,10 @@ from itertools import islice
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.search import Later, Searches
-from agentless.rules.scheduling.wants import Want
+from agentless.rules.scheduling.shape import Amounts, Shape
+
+Want = tuple[Shape, Amounts]
+"""What one member needs."""
 
 Spot = tuple[NodeTimeline, list[GpuTimeline]]
 

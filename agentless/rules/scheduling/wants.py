@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
-from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
-
-Want = tuple[Shape, Amounts]
-"""What one task needs."""
+from agentless.rules.scheduling.shape import Amounts, shape_of
+from agentless.rules.scheduling.together import Want
 
 
 @dataclass(frozen=True, slots=True)
