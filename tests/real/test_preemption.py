@@ -69,3 +69,21 @@ def test_explain_says_who_would_be_preempted_and_who_may_be(agentless):
     )
     assert "gives way  after 1h 0m; then it goes back to the queue" in agentless("show", task).out
     agentless("kill", task)
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_killed_while_a_task_saves_preempts_nobody_else(agentless):
+    saves = "trap 'sleep 2; echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    tasks = [
+        agentless.submit(f"node1::{gpu}", "--preemptible", "--grace", "60s", "--", "sh", "-c", saves) for gpu in (0, 1)
+    ]
+    until(lambda: all("up" in agentless("logs", task).out for task in tasks))
+    other = agentless.submit("node1", "--gpus", "1", "--", "sleep", "60")
+    until(lambda: any((task["reason"] or "").startswith("giving way") for task in agentless.get("/v1/tasks")))
+    agentless.kill_controller()
+    until(lambda: agentless.task(other)["state"] == "running")
+    first = [agentless.task(f"{task}-1")["state"] for task in tasks]
+    assert sorted(first) == ["preempted", "running"]
+    victim = tasks[first.index("preempted")]
+    assert agentless("logs", f"{victim}-1").out.count("saved") == 1
+    assert agentless.task(victim)["id"] == f"{victim}-2"
