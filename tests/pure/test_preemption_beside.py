@@ -24,7 +24,7 @@ from tests.pure.build import CID, NOW, placement
 from tests.pure.test_dependencies import blocked
 from tests.pure.test_gangs import broken, gang, given_once, nodes_of, whole
 from tests.pure.test_plan import POLICIES, places, promises, runs, wish
-from tests.pure.test_preemption import at, crowded, lent, node, several, spare, victims
+from tests.pure.test_preemption import WITHIN, at, crowded, lent, node, several, spare, victims
 from tests.pure.test_promises import _end, _limited
 
 # ---------------------------------------------------------------------- gangs
@@ -58,16 +58,12 @@ def test_a_preemptible_gang_is_refused_in_one_line() -> None:
 
 def test_a_gang_takes_what_one_behind_it_was_promised_with_its_victim() -> None:
     """Without its GPU on node1, that one does not start when `v` could give way, so `v` need not for it."""
-    there = lent("v", "node1::0", 60, min_run=200), runs("r", "node2::0,1", 0, 50)
+    there = lent("v", "node1::0", 60, min_run=200), runs("r", "node2::0,1", 0, 500)
     queue = *gang("g", "1x", "1x"), wish("t", "node1::0,1", 10)
     on = nodes_of(2, *there)
     first = look(on, there, *queue)
-    assert promises(first) == {"g0": ("node1", 50), "g1": ("node2", 50)}
-    once = look(at(on, there, NOW), there, *queue[2:])
-    assert once.promises["t"]
-    assert once.promises["t"].victims == ("v",)
-    before = Plan({}, {**first.promises, **once.promises})
-    found = look(at(on, there[:1], NOW + 1), there[:1], *queue, wish("u", "node1::0", 10), before=before)
+    assert promises(first) == {"g0": ("node1", 500), "g1": ("node2", 500), "t": ("node1", 140 + WITHIN)}
+    found = look(at(on, there[:1], NOW + 1), there[:1], *queue, wish("u", "node1::0", 10), before=first)
     assert set(found.starts) == {"g0", "g1"}
     assert (found.promises["t"], found.places) == (None, {})
     assert found.promises["u"]
