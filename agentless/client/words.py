@@ -149,6 +149,18 @@ def ending(task: dict[str, Any]) -> str | None:
     return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 
 
+def tries(task: dict[str, Any]) -> str | None:
+    """Which of its tries it is; None if it is not tried again. Tries that were preempted do not count."""
+    number = task["attempt"] - task.get("preemptions", 0)
+    return f"{number} of {task['retries'] + 1}" if task["retries"] else None
+
+
+def preempted(task: dict[str, Any]) -> str | None:
+    """How often it was preempted; None if it never was."""
+    times = task.get("preemptions", 0)
+    return counted(times, "time") if times else None
+
+
 def process_words(process: dict[str, Any]) -> str:
     """A process on a GPU: its user, its command, and its GPU memory."""
     size = "" if process["memory_mib"] is None else f", {memory(process['memory_mib'])}"
@@ -169,7 +181,8 @@ _HAPPENED = {
     "ssh-opened": "Logged in by ssh", "ssh-closed": "Logged out", "start-asked": "Start requested",
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
-    "terms-changed": "Terms changed",
+    "terms-changed": "Terms changed", "preempts": "Preempts others", "place-lost": "Place not free in time",
+    "requeued": "Back in the queue",
     "removed": "Removed",
 }  # fmt: skip
 

@@ -43,6 +43,7 @@ from agentless.controller.nodes.visits import Visits
 from agentless.controller.notify.notifier import Notifier
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
+from agentless.controller.scheduling.preemption import Preemption
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
@@ -255,6 +256,7 @@ class Controller:
         self._build_vps()
         self._build_workflows()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
+        self.preemption = Preemption(nodes, ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
     def _build_vps(self) -> None:
@@ -301,6 +303,7 @@ class Controller:
             PeriodicJob("idle GPUs", self.idle.tick),
             PeriodicJob("VPS", self.upkeep.tick),
             PeriodicJob("gangs", self.gang_ends.tick),
+            PeriodicJob("preemption", self.preemption.tick),
             PeriodicJob("samples", self.samples.tick),
             PeriodicJob("usage", self.usage.tick),
             PeriodicJob("metrics", self.port.tick),
@@ -327,6 +330,7 @@ class Controller:
         await _closed("queue", self.scheduler.close)
         await _closed("gangs", self.starts.close)
         await _closed("ends of gangs", self.gang_ends.close)
+        await _closed("preemption", self.preemption.close)
         await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)

@@ -529,13 +529,19 @@ class Idle(BaseModel):
         description="Stop a task after this time with all its GPUs at 0 %; a warning comes first. Default: never.",
     )
 
-    @field_validator("stop")
+    preempt: _DurationOrNever | None = Field(
+        default=None,
+        description="After this time with all its GPUs at 0 %, a task gives way to tasks that need its place, and goes"
+        " back to the queue; a warning comes first. Default: never.",
+    )
+
+    @field_validator("stop", "preempt")
     @classmethod
-    def _after_the_report(cls, stop: float | None, others: ValidationInfo) -> float | None:
+    def _after_the_report(cls, after: float | None, others: ValidationInfo) -> float | None:
         report = others.data.get("report") or IdlePolicy().report
-        if stop is not None and stop <= report:
+        if after is not None and after <= report:
             raise ValueError(f"must be longer than report: ({format_duration(report)}), the time of the warning")
-        return stop
+        return after
 
 
 class Health(BaseModel):

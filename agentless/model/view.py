@@ -56,7 +56,8 @@ class TaskView:
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
     `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one
     node. It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
-    `job` is its name in the `workflow` of that id.
+    `job` is its name in the `workflow` of that id. `preemptible`: it gives way to tasks that need its place.
+    `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for it.
     """
 
     id: str
@@ -105,6 +106,9 @@ class TaskView:
     gang: GangView | None = None
     workflow: str | None = None
     job: str | None = None
+    preemptible: bool = False
+    preemptions: int = 0
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ class ExplainView:
     """Why a task does not start: a summary, and obstacles by node. A node without obstacles matches.
 
     `remedies` list by node what would let it start there: another option, or the end of other tasks.
+    `preemption` says who is preempted for it, or why nobody is; empty if there is nobody to preempt.
     """
 
     task: str
@@ -180,6 +185,7 @@ class ExplainView:
     expected_start: str | None
     obstacles: tuple[ObstacleView, ...]
     remedies: dict[str, tuple[str, ...]]
+    preemption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +388,7 @@ class ShareView:
     """The share of an owner. `gpu_hours` is recent usage, decayed; `running` tasks hold `gpus` GPUs.
 
     `counted` orders the queue, lowest first: `gpu_hours` plus the expected remaining usage of running tasks.
+    `lent_gpu_hours` are apart from both: recent usage by preemptible tasks, which orders only those.
     """
 
     owner: str
@@ -390,6 +397,7 @@ class ShareView:
     gpus: int
     waiting: int
     counted: float
+    lent_gpu_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

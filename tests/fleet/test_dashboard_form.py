@@ -339,6 +339,7 @@ async def test_down_goes_through_all_lines(client):
     [
         ({"target": "1x", "memory": "lots"}, " memory 'lots' is not a size"),
         ({"target": "1x", "time_limit": "soon"}, "time limit 'soon'"),
+        ({"target": "1x", "preemptible": "maybe"}, "preemptible: 'maybe' is neither yes nor no"),
         ({}, "No resources requested"),
     ],
 )

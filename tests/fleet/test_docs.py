@@ -136,6 +136,15 @@ HELP: dict[str, dict[str, Help]] = {
             ]
         ),
     },
+    "docs/how-to/queue/preempt.md": {
+        "agentless submit*": Help(first=["mkdir -p ~/ckpt"]),
+        "agentless explain*": Help(
+            first=[
+                f"agentless submit node1::3 --preemptible --grace 2m {SLEEP}",
+                "until [ $(agentless ps --quiet | wc -l) = 1 ]; do sleep 0.1; done",
+            ]
+        ),
+    },
     "docs/how-to/queue/share-a-controller.md": {
         "agentless queue --shares": Help(
             first=[

@@ -25,12 +25,15 @@ JOBS = (
     "idle GPUs",
     "VPS",
     "gangs",
+    "preemption",
     "samples",
     "usage",
     "metrics",
     "notifications",
 )
-PARTS = ("deadlines", "dependencies", "scheduler", "retention", "uploads", "port", "notifier", "samples")
+PARTS = (
+    "deadlines", "dependencies", "scheduler", "preemption", "retention", "uploads", "port", "notifier", "samples",
+)  # fmt: skip
 
 
 def fail(*_, **__):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -332,3 +333,11 @@ def test_nobody_has_submitted_a_task_in_the_future() -> None:
     found = task_of(container(task(created_at=NOW + 50)), "node1", NOW)
     assert found is not None
     assert found.created_at == NOW
+
+
+def test_how_often_it_was_preempted_is_in_its_labels_and_nothing_if_it_never_was() -> None:
+    often = replace(task("t1-4"), preemptions=3)
+    found = task_of(container(often), "node1", NOW)
+    assert found
+    assert (found.preemptions, found.tries) == (3, 1)
+    assert "preemptions" not in labels_of(task(), placement(), "c1")[SPEC]

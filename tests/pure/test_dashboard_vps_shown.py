@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from agentless.controller.http.live_feed import LiveFeed
 from agentless.errors import Refused, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Ended
+from agentless.model.tasks.terms import Terms
 from agentless.tui.app import Dashboard
 from agentless.tui.data import forwards
 from agentless.tui.data.form import TASK, VPS, fields_of_vps, in_fields, request_of, submission_of
@@ -323,3 +324,12 @@ def test_a_browser_in_the_terminal_is_left_alone(monkeypatch, tmp_path, browser,
     monkeypatch.setattr("webbrowser._browsers", {})
     monkeypatch.setenv("BROWSER", f"{program} %s{' &' if has else ''}")
     assert forwards.browse("http://localhost:1") is has
+
+
+def test_a_task_like_a_preemptible_one_is_preemptible_unless_the_field_is_emptied() -> None:
+    empty = dict.fromkeys((*(name for name, *_ in TASK.lines), "env"), "")
+    like = asdict(spec(terms=Terms(preemptible=True, min_run=600.0)))
+    for text, terms in (("yes", (True, 600.0)), ("", (False, None)), ("no", (False, None))):
+        asked = submission_of(TASK, empty | {"target": "1x", "command": "true", "preemptible": text})
+        made = request_of(TASK, asked, like)["spec"]["terms"]
+        assert (made["preemptible"], made["min_run"]) == terms

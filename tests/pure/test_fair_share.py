@@ -346,3 +346,9 @@ def test_a_run_of_a_gpu_counts_by_its_gpus_and_one_without_a_little() -> None:
     assert run is not None
     assert use_of(run) == Use("me@here", 2, NOW - 50, NOW)
     assert use_of(replace(run, gpus=0)).gpus == CPU_ONLY
+
+
+def test_what_preemptible_tasks_use_is_told_apart_and_counts_for_them_only() -> None:
+    uses = [Use("bob", 2, NOW - 3600, NOW), Use("bob", 1, NOW - 3600, NOW, lent=True)]
+    (share,) = shares({}, uses, [], NOW, 1e12, {"bob": 3.0})
+    assert (share.gpu_hours, share.counted, share.lent_gpu_hours, share.gpus) == (2.0, 2.0, 4.0, 3)

@@ -20,7 +20,7 @@ from agentless.model.usage.idle import IdleGpus, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.usage.idle import IdleReport, Still, farewell, follow, idle_since, judge, words
+from agentless.rules.usage.idle import IdleReport, Still, farewell, follow, idle_since, judge, lent_by, words
 from agentless.rules.views.publish import gpu_view, task_view
 from tests.pure.build import NOW, cluster, placement, reading, seen, task, uuid
 
@@ -130,6 +130,19 @@ def test_a_task_is_warned_and_then_stopped() -> None:
     assert judge({A: 0, B: 0}, BOTH, STOP, warned.report, 300).what == "stop"
 
 
+def test_a_task_is_warned_and_then_lent_to_whoever_needs_its_place() -> None:
+    policy = IdlePolicy(report=100, preempt=200)
+    warned = judge({A: 0, B: 0}, BOTH, policy, None, 100)
+    assert (warned.what, warned.idle and warned.idle.lent_at) == ("report", 200)
+    assert warned.idle
+    assert words(warned.idle, BOTH, 150) == "idle for 2m 30s, may be preempted in 50s"
+    assert words(warned.idle, BOTH, 200) == "idle for 3m 20s, may be preempted"
+    lent = {"t1": warned.idle, "t2": IdleGpus({A: 0})}
+    assert (lent_by(lent, 199), lent_by(lent, 200)) == ({}, {"t1": 200})
+    later = judge({A: 0, B: 0}, BOTH, policy, warned.report, 9999)
+    assert (later.what, later.idle and later.idle.lent_at) == ("nothing", 200)
+
+
 def test_a_task_that_uses_one_of_its_gpus_is_not_stopped() -> None:
     report = judge({A: 0}, BOTH, STOP, None, 100).report
     verdict = judge({A: 0}, BOTH, STOP, report, 9999)
@@ -225,6 +238,7 @@ def written(folder: Path, idle: str) -> IdlePolicy:
         ("{stop: never}", IdlePolicy(1800, None)),
         ("{report: 10min, stop: 1h}", IdlePolicy(600, 3600)),
         ("{stop: 2h}", IdlePolicy(1800, 7200)),
+        ("{preempt: 1h, stop: never}", IdlePolicy(1800, None, 3600)),
     ],
 )
 def test_the_inventory_says_what_becomes_of_them(tmp_path: Path, text: str, policy: IdlePolicy) -> None:
@@ -237,6 +251,7 @@ def test_the_inventory_says_what_becomes_of_them(tmp_path: Path, text: str, poli
         ("{report: 0}", "idle.report: is '0'; must be a duration above 0"),
         ("{stop: soon}", "idle.stop: is 'soon'; must be a duration above 0, like 2h, or never"),
         ("{stop: 30min}", "idle.stop: is '30min'; must be longer than report: (30m 0s), the time of the warning"),
+        ("{preempt: 10min}", "idle.preempt: is '10min'; must be longer than report: (30m 0s), the time of the warning"),
         ("{report: 2h, stop: 1h}", "must be longer than report: (2h 0m)"),
         ("{repot: 2h}", "unknown key 'repot'; did you mean 'report'?"),
         ("never", "idle: is 'never'; must be a mapping, like {report: 30min}"),

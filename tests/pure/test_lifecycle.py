@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentless.errors import IllegalMove
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
+from agentless.model.tasks.task import Ended, KeptPlace, Lost, Paused, Pending, Rank, Running, Task
 from agentless.model.tasks.task_event import (
     Adopted,
     Assigned,
@@ -29,6 +29,8 @@ from agentless.model.tasks.task_event import (
     Met,
     Moved,
     NotStarted,
+    PlaceLost,
+    Preempts,
     Queued,
     RequirementMet,
     Resized,
@@ -65,6 +67,8 @@ EVENTS: dict[str, TaskEvent] = {
     "start asked": StartAsked(),
     "not started": NotStarted(Ended("stopped", NOW), "held by another"),
     "resized": Resized(2.0, 1 << 30),
+    "preempts": Preempts(KeptPlace("node1", (), ("t2",), NOW + 15)),
+    "place lost": PlaceLost("not free in time"),
     "terms changed": TermsChanged(Terms(expires=3600.0)),
     "stop asked": StopAsked("stop"),
     "froze": Froze(),
@@ -92,6 +96,7 @@ TABLE: dict[tuple[str, str], str] = (
         ("assigning", "unplaced"): "pending",
         ("lost before an answer", "unplaced"): "pending",
         ("pending", "moved"): "pending",
+        ("pending", "preempts"): "pending",
         ("pending", "assigned"): "assigning",
         ("pending", "launch failed"): "failed",
         ("pending", "stop asked"): "cancelled",

@@ -11,7 +11,7 @@ from hypothesis import given
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Running, Task
 from agentless.rules.explain.ahead import Ahead
-from agentless.rules.explain.remedy import MOST_AHEAD, _without, remedies
+from agentless.rules.explain.remedy import MOST_AHEAD, remedies, without_tasks
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Promise, plan
 from tests.pure.build import CID, NOW, cluster, process, seen, uuid
@@ -381,6 +381,6 @@ def test_behind_others_it_starts_with_each_remedy_that_is_named(on: Cluster, que
         ahead = Ahead(queue[:number], now.promises, POLICIES)
         for name, node in on.nodes.items():
             for remedy in remedies(on, name, one, ahead):
-                there = replace(on, nodes={**on.nodes, name: _without(node, remedy.ends)})
+                there = replace(on, nodes={**on.nodes, name: without_tasks(node, remedy.ends)})
                 tried = [*queue[:number], replace(one, spec=remedy.spec or one.spec)]
                 assert one.id in plan(there, tried, NOW, POLICIES, now).starts, (name, remedy.text)

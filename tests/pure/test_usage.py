@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from agentless.errors import StateError, UsageError
 from agentless.model.nodes.node_record import GpuRecord, NodeRecord
 from agentless.model.tasks.task import Ended
+from agentless.model.tasks.terms import Terms
 from agentless.model.usage.spent import GpuActivity, Spent, spent_of
 from agentless.rules.usage.periods import LONGEST, period_of, periods
 from agentless.rules.usage.usage import ROWS, Tally, gpus_of, observed
 from agentless.stores.records.history import History
-from tests.pure.build import NOW, STATES, cluster, placement, reading, seen, task
+from tests.pure.build import NOW, STATES, cluster, placement, reading, seen, spec, task
 
 HOUR = 3600.0
 EDGES = [NOW, NOW + HOUR, NOW + 3 * HOUR]
@@ -293,6 +294,20 @@ def test_what_a_task_has_had_is_kept_with_it_and_stays_when_it_is_removed(path):
     history.add(ended("t1"), load=GpuActivity(50.0, 25.0))
     history.remove("t1")
     assert pages(history) == [Spent("t1", "me@here", "node1", "t1", 1, NOW - 60, NOW, 50.0, 25.0)]
+
+
+def test_what_was_lent_is_told_apart_also_by_the_history(path):
+    history = History(path)
+    lent = ended("t1", spec=spec(terms=Terms(preemptible=True)))
+    history.add(lent)
+    history.add(ended("t2"))
+    assert [each.lent for each in pages(history)] == [True, False]
+    assert [run.lent for run in history.runs(0.0, 10)] == [True, False]
+    tally = Tally((NOW - 60, NOW), "owner")
+    for each in pages(history):
+        tally.add(replace(each, gpus=60))
+    total = tally.view(4).total
+    assert (total.gpu_hours, total.lent_gpu_hours) == (2.0, 1.0)
 
 
 def test_all_that_ended_in_a_span_are_found_page_by_page(path):

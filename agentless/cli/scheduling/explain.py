@@ -25,7 +25,7 @@ from agentless.rules.submit.task_request import Outside, task_request
 
 _NEEDS = (
     "gang", "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
-    "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
+    "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace", "preemptible",
 )  # fmt: skip
 """The options of a submit that decide where and when a task starts."""
 
@@ -83,6 +83,8 @@ def explain(
 
 def _print(found: Any) -> None:
     _print_wrapped(0, found["summary"])
+    if preemption := found.get("preemption"):
+        _print_wrapped(2, preemption)
     for nodes, obstacles, helps in explained(found):
         for text, details in obstacles:
             _print_wrapped(2, naming(all_named(nodes), text))

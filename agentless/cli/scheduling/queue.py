@@ -39,7 +39,8 @@ def queue(
         return
     style = (_SHARES if shares else TASKS).format(as_json, output)
     if shares:
-        style.show(client(context).get("/v1/shares"), _SHARE_COLUMNS, "No recent GPU use, no pending tasks")
+        owners = client(context).get("/v1/shares")
+        style.show(owners, _share_columns(owners), "No recent GPU use, no pending tasks")
     else:
         found = client(context).get("/v1/queue")
         found = one_of_each(found) if style.is_table else found
@@ -102,11 +103,16 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
 
 
 _SHARES = Kind("view.ShareView", lambda share: str(share["owner"]))
-_SHARE_COLUMNS = [
-    Column("OWNER", lambda share: share["owner"], flexible=True),
-    Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
-    Column("RUNNING", lambda share: str(share["running"]), right=True),
-    Column("GPUS", lambda share: str(share["gpus"]), right=True),
-    Column("PENDING", lambda share: str(share["waiting"]), right=True),
-    Column("WEIGHTED", lambda share: f"{share['counted']:.2f}", right=True),
-]
+
+
+def _share_columns(owners: list[dict[str, Any]]) -> list[Column]:
+    lends = any(share.get("lent_gpu_hours") for share in owners)
+    return [
+        Column("OWNER", lambda share: share["owner"], flexible=True),
+        Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
+        Column("LENT", lambda share: f"{share['lent_gpu_hours']:.2f}" if lends else "", right=True),
+        Column("RUNNING", lambda share: str(share["running"]), right=True),
+        Column("GPUS", lambda share: str(share["gpus"]), right=True),
+        Column("PENDING", lambda share: str(share["waiting"]), right=True),
+        Column("WEIGHTED", lambda share: f"{share['counted']:.2f}", right=True),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-ENDED = {"timeout": 124, "stopped": 143, "killed": 137}
+ENDED = {"timeout": 124, "stopped": 143, "killed": 137, "preempted": 143}
 """The exit codes, as in a shell, of tasks that were ended and then returned 0."""
 
 

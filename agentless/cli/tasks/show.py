@@ -17,11 +17,13 @@ from agentless.client.words import (
     happened,
     local,
     ports,
+    preempted,
     process_words,
     ran,
     requirements,
     short_target,
     state,
+    tries,
     variables,
     where,
 )
@@ -111,13 +113,24 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         **_ends(spec["terms"]),
         "after": requirements(found.get("requires") or ()),
         "waits for": requirements(found.get("waits_for") or ()) if found["state"] == "blocked" else None,
+        "gives way": _gives_way(spec["terms"]),
         "scheduled": local(found["scheduled_for"]),
-        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
+        "try": tries(found),
+        "preempted": preempted(found),
+        "preempts": ", ".join(found.get("victims") or ()),
         "retried as": found["retried_as"],
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
     }
+
+
+def _gives_way(terms: dict[str, Any]) -> str | None:
+    """On which terms a preemptible task gives way; None for any other."""
+    if not terms.get("preemptible"):
+        return None
+    least = f"after {format_duration(terms['min_run'])}" if terms["min_run"] else "at any time"
+    return f"{least}; then it {'ends' if terms['on_preempt'] == 'end' else 'goes back to the queue'}"
 
 
 def _ends(terms: dict[str, Any]) -> dict[str, str | None]:

@@ -48,7 +48,7 @@ def usage(
         if style.word in ("json", "yaml"):
             style.print(found)
             return
-        style.show(found["rows"], _columns(by), "No tasks ran since then")
+        style.show(found["rows"], _columns(by, found["rows"]), "No tasks ran since then")
         if style.is_table and found["rows"]:
             _print_total(found)
             if sys.stdout.isatty():
@@ -77,10 +77,12 @@ def _draw(found: dict[str, Any], period: str) -> None:
 _ROWS = Kind("usage.figures.UsageRowView", lambda row: str(row["name"]))
 
 
-def _columns(by: str) -> list[Column]:
+def _columns(by: str, rows: list[dict[str, Any]]) -> list[Column]:
+    lends = any(row.get("lent_gpu_hours") for row in rows)
     return [
         Column(by.upper(), lambda row: row["name"], flexible=True),
         Column("GPU-HOURS", lambda row: f"{row['gpu_hours']:,.2f}", right=True),
+        Column("LENT", lambda row: f"{row['lent_gpu_hours']:,.2f}" if lends else "", right=True),
         Column("TASKS", lambda row: str(row["tasks"]), right=True),
         Column("SHARE", lambda row: _percent(row["share"]), right=True),
         Column("UTIL", lambda row: or_dash(row["utilization_pct"], "%"), right=True),

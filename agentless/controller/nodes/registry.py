@@ -25,6 +25,7 @@ from agentless.ports import Clock
 from agentless.rules.nodes.survey import survey, without_container
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.tasks.identity import called
+from agentless.rules.usage.idle import lent_by
 from agentless.rules.views.nearest import nearest
 
 FIRST_ANSWER = 8.0
@@ -106,6 +107,7 @@ class Nodes:
             self._reservations.known.values(),
             self._called,
             self._homes.known,
+            lent_by(tasks.idle, self._clock.now()),
         )
 
     def twin(self, node: str) -> str:

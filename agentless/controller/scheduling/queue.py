@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
@@ -21,6 +22,7 @@ from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.obstacles import asked, brief, never, refusal
+from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
@@ -55,6 +57,7 @@ class Queue:
         self._run_history = run_history
         self._clock = clock
         self._used: Mapping[str, float] = {}
+        self._lent: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
         self._seen: Cluster | None = None
@@ -86,9 +89,10 @@ class Queue:
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         cluster = self._nodes.cluster(asking=asking)
-        self._used = self._run_history.used()
+        self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
-        queue, placed = order([*waiting, *self._blocked(), *others], self._used), self._tasks.live.values()
+        queue = order([*waiting, *self._blocked(), *others], self._used, self._lent)
+        placed = self._tasks.live.values()
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def look_again(self) -> Plan:
@@ -123,7 +127,9 @@ class Queue:
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
-            found = self._held_back(task) or self._brief(task, self._seen)
+            place = task.kept_place
+            found = awaited(place, self._tasks.live) if place else self._held_back(task)
+            found = found or self._brief(task, self._seen)
             fits = (
                 "free resources are promised to tasks ahead of it"
                 if position > 1 or self._tasks.waiters
@@ -150,8 +156,10 @@ class Queue:
             why = f": {task.status.reason}" if task.status.reason else ""
             words = f"task {task.id} has ended ({task.state}{code}{why})"
             return ExplainView(task.id, f"{words}; to see its output, run: agentless logs {task.id}", None, (), {})
+        lent = may_be_preempted(task, self._clock.now())
         if not isinstance(task.status, Pending):
-            return ExplainView(task.id, f"task {task.id} is {task.state}, not pending", None, (), {})
+            words = f"task {task.id} is {task.state}, not pending"
+            return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         cluster = self._nodes.cluster()
         mates = self._mates(task)
         task = next((each for each in mates if brief(cluster, each.spec, each.owner)), mates[0])
@@ -159,12 +167,14 @@ class Queue:
         held_back = self._held_back(task)
         coming = when(promise, cluster, task.spec, held_back=bool(held_back), where=self._where(mates, self.plan))
         summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
+        coming = "; ".join(filter(None, (coming, lent)))
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
-        return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
+        found = explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
+        return replace(found, preemption=preempts(cluster, task, promise, self._tasks.live))
 
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
@@ -184,11 +194,12 @@ class Queue:
         place, promise = self.waiting(*mates).index(task) + 1, found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, where=self._where(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
-        return explanation(cluster, task, summary, promise, self._ahead(task, found))
+        explained = explanation(cluster, task, summary, promise, self._ahead(task, found))
+        return replace(explained, preemption=preempts(cluster, task, promise, self._tasks.live))
 
     def waiting(self, *others: Task) -> list[Task]:
         """The pending tasks and these others, in their order."""
-        return order([*self._waiting(), *others], self._used)
+        return order([*self._waiting(), *others], self._used, self._lent)
 
     # ------------------------------------------------------------------ inside
 
@@ -211,7 +222,7 @@ class Queue:
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """The tasks before it in the queue."""
         others = [] if task.id in self._tasks.live else [task]
-        queue = order([*self._waiting(), *self._blocked(), *others], self._used)
+        queue = order([*self._waiting(), *self._blocked(), *others], self._used, self._lent)
         mates = task.spec.gang.of_try(task.id) if task.spec.gang else ()
         before = [each for each in queue[: [each.id for each in queue].index(task.id)] if each.id not in mates]
         promises = {key: promise for key, promise in looked.promises.items() if key in self._tasks.live}

@@ -33,6 +33,7 @@ class RunHistory:
         self._half_life = half_life
         self.trouble: str | None = None
         self._hours: dict[str, float] = {}
+        self._lent: dict[str, float] = {}
         self._took: dict[Kind, list[float]] = {}
         self._at = self._clock.now()
         self._read()
@@ -46,13 +47,17 @@ class RunHistory:
 
     def used(self) -> dict[str, float]:
         """The decayed GPU-hours of each owner, including those expected of running tasks: the base of fair share."""
-        now, tasks = self._clock.now(), self._tasks.live.values()
-        return sum_by_owner(self._until(now), used_hours(live_uses(tasks, now), now, self._half_life))
+        return self._used(lent=False)
+
+    def lent(self) -> dict[str, float]:
+        """The same of preemptible tasks: the base of fair share among these."""
+        return self._used(lent=True)
 
     def shares(self) -> list[ShareView]:
         """The same, as it is published."""
         now, tasks = self._clock.now(), self._tasks.live.values()
-        return shares(self._until(now), live_uses(tasks, now), tasks, now, self._half_life)
+        self._until(now)
+        return shares(self._hours, live_uses(tasks, now), tasks, now, self._half_life, self._lent)
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
         """Expected seconds of the live tasks and these others that have no time limit, where known."""
@@ -69,7 +74,9 @@ class RunHistory:
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"cannot read the earlier usage of owners: {error}", []
-        self._hours = used_hours(map(use_of, runs), self._at, self._half_life)
+        uses = [use_of(run) for run in runs]
+        self._hours = used_hours([use for use in uses if not use.lent], self._at, self._half_life)
+        self._lent = used_hours([use for use in uses if use.lent], self._at, self._half_life)
         self._took.clear()
         for run in runs:
             self._learn(run)
@@ -80,10 +87,17 @@ class RunHistory:
             took.append(run.end - run.begin)
             del took[:-RUNS]
 
-    def _until(self, now: float) -> dict[str, float]:
+    def _used(self, *, lent: bool) -> dict[str, float]:
+        now = self._clock.now()
+        self._until(now)
+        live = [use for use in live_uses(self._tasks.live.values(), now) if use.lent is lent]
+        return sum_by_owner(self._lent if lent else self._hours, used_hours(live, now, self._half_life))
+
+    def _until(self, now: float) -> None:
         if now > self._at:
-            self._hours, self._at = decayed(self._hours, now - self._at, self._half_life), now
-        return self._hours
+            self._hours = decayed(self._hours, now - self._at, self._half_life)
+            self._lent = decayed(self._lent, now - self._at, self._half_life)
+            self._at = now
 
     def _changed(self, change: TaskChanged) -> None:
         """Count a run that is over: its task has ended, or waits again."""
@@ -92,4 +106,9 @@ class RunHistory:
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)
         if over:
             self._learn(over)
-            self._hours = sum_by_owner(self._until(now), used_hours([use_of(over)], now, self._half_life))
+            self._until(now)
+            used = used_hours([use_of(over)], now, self._half_life)
+            if over.lent:
+                self._lent = sum_by_owner(self._lent, used)
+            else:
+                self._hours = sum_by_owner(self._hours, used)

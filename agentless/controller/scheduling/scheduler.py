@@ -17,7 +17,8 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
-from agentless.model.tasks.task_event import Assigned, Moved
+from agentless.model.tasks.task_event import Assigned, Moved, Preempts
+from agentless.rules.explain.preemption import named
 from agentless.rules.scheduling.rank import ranks_after_move
 from agentless.rules.tasks.gangs import members_together
 
@@ -117,6 +118,14 @@ class Scheduler:
             self._assign(starts, "its turn in the queue")
         for task in starts:
             self._starts.begin(task, self.elsewhere)
+        if places := self._queue.plan.places:
+            # In one write, before anybody is asked: from here on, nobody else gets these places.
+            self._ledger.apply_all(
+                {
+                    task: (Preempts(place), f"preempts {named(place.victims, self._ledger.tasks.live)}")
+                    for task, place in places.items()
+                }
+            )
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
         """Assign tasks to their places in one write; their launches count as in progress from here on."""

@@ -23,7 +23,7 @@ from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.retry import another_try, fresh_try
+from agentless.rules.tasks.retry import another_try, fresh_try, is_last_try, is_requeued
 from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
@@ -157,8 +157,9 @@ class Ledger:
         else:
             self._keep(changes, now)
         for change, again in zip(changes, tries, strict=True):
+            word = "requeued" if is_requeued(change.new) else "retried"
             for task in again:
-                self.tell(self._news(task, "retried", f"{change.new.id} is {change.new.state}", now), task.id)
+                self.tell(self._news(task, word, f"{change.new.id} is {change.new.state}", now), task.id)
             if again and change.new.live:
                 self.apply(change.new.id, StopAsked("kill"), f"retried as {next_try(change.new.id)}")
         return [self.tasks.live.get(change.new.id, change.new) for change in changes]
@@ -191,7 +192,7 @@ class Ledger:
         for change in changes:
             self.tasks.put(change.new)
             self._bus.emit(TaskChanged(change.old, change.new))
-            if change.new.container and change.new.attempt > change.new.spec.terms.retries:
+            if change.new.container and is_last_try(change.new):
                 self.stores.secrets.remove(change.new.id)  # no launch of it will ever need them again
             if isinstance(change.event, _QUIET):
                 self._unsaved.add(change.new.id)

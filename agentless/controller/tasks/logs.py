@@ -21,6 +21,7 @@ from agentless.model.tasks.task_id import next_try, numbered
 from agentless.model.text import Excerpt
 from agentless.ports import Clock, Reading
 from agentless.rules.tasks.reconcile import container_of
+from agentless.rules.tasks.retry import is_last_try
 from agentless.stores.files.logs import LogStore
 
 END_WITHIN = 2.0
@@ -58,18 +59,25 @@ class TaskLogs:
         is_one_try = not query.follow or reference == numbered(task.id)
         async for frame in self._log_of_try(task, query, is_one_try=is_one_try):
             yield frame
-        while query.follow and reference != numbered(task.id) and task.attempt <= task.spec.terms.retries:
+        while query.follow and reference != numbered(task.id) and self._may_go_on(task):
             await self._until_over(partial(self._lookup.task, task.id), None)
             if not self._tasks.knows(next_try(task.id)):
                 return
+            before = self._lookup.task(task.id)
             task = await self._started(self._lookup.task(next_try(task.id)))
             if task.container:
-                yield 3, f"try {task.attempt} of {task.spec.terms.retries + 1}, task {task.id}".encode()
+                preempted = f"task {before.id} was preempted; " if before.state == "preempted" else ""
+                yield 3, f"{preempted}try {task.tries} of {task.spec.terms.retries + 1}, task {task.id}".encode()
                 again = LogQuery(follow=True, timestamps=query.timestamps, resumable=query.resumable)
                 async for frame in self._log_of_try(task, again, is_one_try=False):
                     yield frame
 
     # ------------------------------------------------------------------ inside
+
+    def _may_go_on(self, task: Task) -> bool:
+        """Whether another try may follow."""
+        now = self._lookup.task(task.id)
+        return not is_last_try(now) or now.stop == "preempt"
 
     async def _log_of_try(self, task: Task, query: LogQuery, *, is_one_try: bool) -> AsyncIterator[Frame]:
         """The log of one try. If it cannot be had, that is an error unless there is a next try, as after a reboot."""

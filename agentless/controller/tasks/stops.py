@@ -75,6 +75,11 @@ class Stops:
                 raise
             raise Unreachable(f"{error}; agentless ends task {task.id} when {task.node} answers") from None
 
+    async def preempt(self, task: Task, reason: str) -> Task:
+        """Let a task give way: SIGTERM, its grace time, SIGKILL. It must not be stopping already."""
+        task = self._ledger.apply(task.id, StopAsked("preempt", reason=reason), f"preempted: {reason}")
+        return await self._end(task, "preempt", None)
+
     def resume(self) -> list[Coroutine[Any, Any, Task]]:
         """The work left for stops that were requested but not carried out.
 

@@ -21,6 +21,7 @@ from agentless.model.tasks.spec import on_targets
 from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.model.tasks.task_event import Launched, NotStarted, StartAsked
 from agentless.rules.explain.obstacles import refusal
+from agentless.rules.tasks.preemptible import awaited_by
 
 SETTLED = 10.0
 MOST_SHORT = 3
@@ -61,6 +62,8 @@ class VpsStarts:
         [exact] = on_targets(exact, [str(placement)])
         if error := refusal(self._nodes.cluster([placement.node], asking=task), exact, task.owner):
             raise error
+        if other := awaited_by(self._tasks.live.values(), placement):
+            raise Refused(f"{placement} is kept for {other}, for which others give way; start it when that has ended")
         self._tasks.launching.add(task.id)
         try:
             self._ledger.revive(task, StartAsked(), cause)

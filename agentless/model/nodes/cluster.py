@@ -37,11 +37,24 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Yields:
+    """On which terms a task gives way: not asked before `since` (Unix seconds), and gone `within` seconds then.
+
+    `began` is when it started.
+    """
+
+    since: float
+    within: float
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What a task of any controller holds of a node.
 
     `memory` is in bytes. `since` is its start (Unix seconds) and `limit` its time limit in seconds, None if unknown.
     `numa` is the NUMA node to which it is pinned, or None. `parents` are the GPUs of parts, as in `Placement`.
+    `yields`: it gives way to tasks that need its place.
     """
 
     task: str
@@ -55,6 +68,7 @@ class Allocation:
     sharing: Sharing = ALONE
     numa: int | None = None
     parents: tuple[str, ...] = ()
+    yields: Yields | None = None
 
     @property
     def ends_at(self) -> float | None:

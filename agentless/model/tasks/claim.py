@@ -90,6 +90,7 @@ class _Whole:
     numa: Annotated[int, Field(ge=0, lt=10**6)] | None = None
     version: int = 1
     vendor: Annotated[str, Field(max_length=64)] | None = None
+    preemptions: Annotated[int, Field(ge=0, lt=10**4)] | None = None
 
 
 _WHOLE = TypeAdapter(_Whole)
@@ -151,6 +152,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         placement.numa,
         version=2,
         vendor=placement.vendor,
+        preemptions=task.preemptions or None,
     )
     spec = task.spec
     words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within, NUMA: placement.numa}
@@ -248,4 +250,5 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
         created_at=submitted,
         status=status,
         signed=container.signed,
+        preemptions=whole.preemptions or 0,
     )

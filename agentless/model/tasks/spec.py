@@ -23,7 +23,7 @@ from agentless.model.tasks.job import Job, check_job
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.requirement import check_requirements
-from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
+from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_on_preempt, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
@@ -264,6 +264,7 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
             time_limit=terms.time_limit or None,
             signal_before=terms.signal_before or None,
             max_parallel=terms.max_parallel or None,
+            min_run=terms.min_run or None,
             expires=terms.expires or None,
             idle_stop=terms.idle_stop or None,
         ),
@@ -321,6 +322,8 @@ def _check_vps(spec: TaskSpec) -> None:
         raise UsageError("a VPS has no end, so it cannot have --output, --time-limit or --max-parallel")
     if spec.terms.requires:
         raise UsageError("a VPS starts at once, so it cannot have --after or --after-batch")
+    if spec.terms.preemptible or spec.terms.min_run or spec.terms.on_preempt != "requeue":
+        raise UsageError("a VPS stays until it is stopped, so it cannot be preemptible; submit a task instead")
     if spec.public_keys and spec.no_ssh:
         raise UsageError("--no-ssh admits nobody, so it cannot be combined with public keys; use one of them")
     parse_public_keys(spec.public_keys)
@@ -341,6 +344,8 @@ def _check_gang(spec: TaskSpec, gang: Gang) -> None:
         raise UsageError("--retries and --on-member-failure continue cannot be combined; use one of them")
     if spec.terms.max_parallel is not None:
         raise UsageError("--nodes and --max-parallel cannot be combined; use one of them")
+    if spec.terms.preemptible:
+        raise UsageError("--nodes and --preemptible cannot be combined, because a gang is never preempted; omit one")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:
@@ -561,9 +566,22 @@ def _check_terms(terms: Terms) -> None:
     check_requirements(terms.requires, terms.if_impossible)
     if terms.requires and terms.wait_for == 0:
         raise UsageError("--no-queue cannot be combined with --after or --after-batch; use one of them")
+    _check_preemptible(terms)
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
         raise UsageError(f"--backoff {terms.backoff:g}: use a duration of 0 or more")
+
+
+def _check_preemptible(terms: Terms) -> None:
+    parse_on_preempt(terms.on_preempt)
+    if not terms.preemptible:
+        if terms.min_run is not None or terms.on_preempt != "requeue":
+            raise UsageError("--min-run and --on-preempt need --preemptible")
+        return
+    if terms.min_run is not None and not 0 < terms.min_run < math.inf:
+        raise UsageError(f"--min-run {terms.min_run:g}: use a duration of 0 or more")
+    if terms.wait_for == 0 and terms.on_preempt == "requeue":
+        raise UsageError("--no-queue with --preemptible needs --on-preempt end, because a preempted task waits again")
 
 
 def _whole_numbers(value: object) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
-`pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`,
+`pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped | preempted`,
 `blocked → scheduled → pending`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back.
 Transitions are in `rules/tasks/lifecycle`.
 """
@@ -16,8 +16,8 @@ from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import attempt_of, first_try
 
-Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
-StopKind = Literal["stop", "kill", "timeout"]
+Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled", "preempted"]
+StopKind = Literal["stop", "kill", "timeout", "preempt"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The failed outcomes."""
@@ -104,11 +104,28 @@ class Scheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptPlace:
+    """A place that a pending task waits for, and nobody else gets: its `victims`, by id, give way there.
+
+    They are gone `until` then at the latest (Unix seconds), if nothing goes wrong.
+    """
+
+    node: str
+    gpu_uuids: tuple[str, ...]
+    victims: tuple[str, ...]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
-    """In the queue. `reason` is the latest refusal of a node, `since` its time (Unix seconds)."""
+    """In the queue. `reason` is the latest refusal of a node, `since` its time (Unix seconds).
+
+    `place` is kept for it while others give way.
+    """
 
     reason: str = ""
     since: float | None = None
+    place: KeptPlace | None = None
     state: Literal["pending"] = "pending"
 
 
@@ -196,6 +213,8 @@ class Task:
     requested seconds between SIGTERM and SIGKILL, and `stop_reason` the reason of its end, None if a person asked.
     `rank` is its position in the queue if it was set by hand. `signed`: its latest launch writes a signature (launches
     of early versions did not). `request` is the name of the request that submitted it, if the client gave one.
+    `victims` are the tasks that give or gave way for it: it preempts no others. `preemptions` of its tries were
+    preempted, which costs it none of its retries.
     """
 
     id: str
@@ -211,6 +230,8 @@ class Task:
     queued_at: float | None = None
     signed: bool = False
     request: str | None = None
+    victims: tuple[str, ...] = ()
+    preemptions: int = 0
 
     @property
     def state(self) -> str:
@@ -252,9 +273,20 @@ class Task:
         """The keys of requirements that this task is a part of."""
         return (False, first_try(self.id)), (True, self.batch)
 
+    @property
+    def tries(self) -> int:
+        """How many of its tries count, this one included: all but those that were preempted."""
+        return self.attempt - self.preemptions
+
+    @property
+    def kept_place(self) -> KeptPlace | None:
+        """The place that is kept for it while others give way."""
+        return self.status.place if isinstance(self.status, Pending) else None
+
     def afresh(self, status: TaskStatus) -> Task:
         """The task in this state, without requested stops and ranks."""
-        return replace(self, status=status, stop=None, grace=None, rank=None, stop_reason=None, queued_at=None)
+        fresh = replace(self, status=status, stop=None, grace=None, rank=None, stop_reason=None, queued_at=None)
+        return replace(fresh, victims=())
 
     @property
     def container_ref(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.task import Ended, Placement, Rank, StopKind
+from agentless.model.tasks.task import Ended, KeptPlace, Placement, Rank, StopKind
 from agentless.model.tasks.terms import Terms
 
 
@@ -77,6 +77,20 @@ class Met:
     """The members of its gang know how they reach each other."""
 
     gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Preempts:
+    """Other tasks are to give way for it, and their place is kept for it."""
+
+    place: KeptPlace
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLost:
+    """Its place did not become free in time. It waits like any other task."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +219,8 @@ TaskEvent = (
     | Moved
     | Assigned
     | Met
+    | Preempts
+    | PlaceLost
     | Step
     | Launched
     | StartAsked

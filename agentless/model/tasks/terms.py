@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
 from agentless.errors import UsageError
 from agentless.model.tasks.requirement import Requirement
@@ -15,6 +16,9 @@ MAX_RETRIES = 1000
 
 RETRY_ON = ("failed", "oom")
 """The outcomes after which a task is retried, by default."""
+
+OnPreempt = Literal["requeue", "end"]
+"""What follows when a task was preempted: back into the queue, or its end."""
 
 _KINDS = ("failed", "oom", "timeout", "lost")
 _EXIT = re.compile(r"exit:([0-9]{1,3})")
@@ -38,6 +42,9 @@ class Terms:
     It waits for the tasks that it `requires`. If that becomes impossible, it is cancelled, or waits on
     (`if_impossible` is `wait`).
 
+    A `preemptible` task runs where nobody else wants to, and gives way when another task needs its place, but not
+    before it has run for `min_run` (None: at any time). `on_preempt` is what follows.
+
     Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
     many of the snapshots are kept that are made when it stops.
     """
@@ -57,6 +64,9 @@ class Terms:
     snapshot_on_stop: int = 0
     requires: tuple[Requirement, ...] = ()
     if_impossible: str | None = None
+    preemptible: bool = False
+    min_run: float | None = None
+    on_preempt: OnPreempt = "requeue"
 
 
 def parse_signal(text: str) -> str:
@@ -65,6 +75,14 @@ def parse_signal(text: str) -> str:
     if name not in SIGNALS:
         raise UsageError(f"--signal {text[:80]!r}: use one of {', '.join(SIGNALS)}")
     return name
+
+
+def parse_on_preempt(text: str) -> OnPreempt:
+    """`requeue` or `end`."""
+    for known in get_args(OnPreempt):
+        if text == known:
+            return cast(OnPreempt, known)
+    raise UsageError(f"--on-preempt {text[:80]!r}: use {' or '.join(get_args(OnPreempt))}")
 
 
 def parse_retry_on(text: str) -> tuple[str, ...]:

@@ -71,7 +71,8 @@ class UsageRowView:
     """GPU usage of one owner, node or batch in a time span.
 
     `tasks` ran in the span, a VPS once for each of its starts; `share` is the fraction of all GPU time.
-    `utilization_pct` is the average GPU utilization of the tasks, None if unknown.
+    `utilization_pct` is the average GPU utilization of the tasks, None if unknown. `lent_gpu_hours` are those of
+    `gpu_hours` that preemptible tasks used.
     """
 
     name: str
@@ -79,6 +80,7 @@ class UsageRowView:
     tasks: int
     share: float | None
     utilization_pct: float | None
+    lent_gpu_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

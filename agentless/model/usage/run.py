@@ -16,7 +16,7 @@ Kind = tuple[str, str, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The begin and end of a run (Unix seconds), its GPUs, and whether it succeeded."""
+    """The begin and end of a run (Unix seconds), its GPUs, whether it succeeded, and whether it was preemptible."""
 
     owner: str
     begin: float
@@ -24,6 +24,7 @@ class Run:
     gpus: int
     kind: Kind
     completed: bool
+    lent: bool = False
 
 
 def kind_of(owner: str, image: str | None, gpus: int, command: Sequence[str]) -> Kind:
@@ -48,4 +49,5 @@ def run_of(task: Task, now: float) -> Run | None:
         case _:
             return None
     gpus = len(placement.gpu_uuids) if placement else 0
-    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), task.state == "completed")
+    lent = task.spec.terms.preemptible
+    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), task.state == "completed", lent)

@@ -18,7 +18,10 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """GPUs held by a task between two times (Unix seconds). `seen` and `busy` as in `GpuActivity`."""
+    """GPUs held by a task between two times (Unix seconds). `seen` and `busy` as in `GpuActivity`.
+
+    `lent`: the task was preemptible.
+    """
 
     task: str
     owner: str
@@ -29,6 +32,7 @@ class Spent:
     end: float
     seen: float
     busy: float
+    lent: bool = False
 
 
 def spent_of(task: Task, load: GpuActivity, now: float) -> Spent | None:
@@ -37,4 +41,4 @@ def spent_of(task: Task, load: GpuActivity, now: float) -> Spent | None:
     if run is None:
         return None
     node = task.node or ""
-    return Spent(task.id, task.owner, node, task.batch, run.gpus, run.begin, run.end, load.seen, load.busy)
+    return Spent(task.id, task.owner, node, task.batch, run.gpus, run.begin, run.end, load.seen, load.busy, run.lent)

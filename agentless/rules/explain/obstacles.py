@@ -71,7 +71,8 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
         found.append(Obstacle(f"needs {node.name} to itself; {_tasks(node)} there"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
         found.append(Obstacle(f"{alone} has {node.name} to itself"))
-    barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.ends_within or math.inf))]
+    end = now + (spec.ends_within or math.inf)
+    barring = [each for each in node.reservations if shape.is_barred(each, now, end)]
     for each in barring:
         if shape.exclusive or not each.gpus:
             what = f"needs {node.name} to itself; {each.target}" if each.gpus else node.name

@@ -142,13 +142,13 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
     over: list[Allocation] = []
     for allocation in soonest[:MOST_ENDS]:
         over.append(allocation)
-        if trial.succeeds(_without(node, over), spec):
+        if trial.succeeds(without_tasks(node, over), spec):
             break
     else:
         return
     for allocation in list(over):
         fewer = [each for each in over if each is not allocation]
-        if trial.succeeds(_without(node, fewer), spec):
+        if trial.succeeds(without_tasks(node, fewer), spec):
             over = fewer
     left = max((each.ends_at or math.inf for each in over), default=trial.now) - trial.now
     when = "" if left == math.inf else f", within {format_duration(left)}" if left >= 1 else ", any moment now"
@@ -156,7 +156,7 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
     yield Remedy(f"when {', '.join(map(str, over))} {end}{when}", ends=tuple(over))
 
 
-def _without(node: Node, over: Iterable[Allocation]) -> Node:
+def without_tasks(node: Node, over: Iterable[Allocation]) -> Node:
     """The node without these tasks."""
     gone = {allocation.task for allocation in over}
     allocations = tuple(each for each in node.allocations if each.task not in gone)

@@ -9,6 +9,7 @@ from agentless.model.tasks.task import Assigning, Paused, Running, Task
 from agentless.model.units import format_duration
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.tasks.dependencies import Standing
+from agentless.rules.tasks.retry import is_last_try
 
 MOST = 3
 """The most tasks and batches that are named."""
@@ -47,7 +48,7 @@ def coming(task: Task | None, promise: Promise | None, now: float) -> str:
     if end is None:
         endless = task.spec.ends_within is None and isinstance(task.status, Running | Paused)
         return words + (" without a time limit" if endless else "")
-    again = "" if task.attempt > task.spec.terms.retries else ", unless it is retried"
+    again = "" if is_last_try(task) else ", unless it is retried"
     return f"{words}, at the latest in {format_duration(max(0.0, end - now))}{again}"
 
 

@@ -24,6 +24,7 @@ from agentless.rules.nodes.parts import marked, why_divided, with_parts
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
 from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
+from agentless.rules.tasks.preemptible import yields_of
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded."""
@@ -38,17 +39,19 @@ def survey(
     reservations: Iterable[Reservation] = (),
     called: Callable[[Container, Claim], str] = lambda _, claim: claim.task,
     homes: Mapping[str, str] = MappingProxyType({}),
+    lent: Mapping[str, float] = MappingProxyType({}),
 ) -> Cluster:
     """The current cluster. An unknown reading makes an unknown GPU, never a free one.
 
     `records` have drained nodes and excluded GPUs. `called` returns the task id of a container. `homes` maps GPUs that
-    several nodes report to one node.
+    several nodes report to one node. `lent` are tasks that give way because they leave their GPUs idle, with the time
+    from which on they do.
     """
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     starting: set[str] = set()
     for task in tasks:
         if task.live and task.placement:
-            held[task.placement.node][task.id] = _allocation(task, task.placement)
+            held[task.placement.node][task.id] = _allocation(task, task.placement, lent.get(task.id))
             if isinstance(task.status, Assigning):
                 starting.add(task.placement.node)
     reserved: dict[str, list[Reservation]] = defaultdict(list)
@@ -86,7 +89,7 @@ def without_container(seen: Observation, container: str) -> Observation:
     return replace(seen, engine=engine, sample=sample)
 
 
-def _allocation(task: Task, placement: Placement) -> Allocation:
+def _allocation(task: Task, placement: Placement, lent: float | None) -> Allocation:
     spec, began = task.spec, None
     match task.status:
         case Running(started_at=moment) | Assigning(since=moment):
@@ -103,6 +106,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.needs.sharing,
         placement.numa,
         placement.parents,
+        yields_of(task, lent),
     )
 
 

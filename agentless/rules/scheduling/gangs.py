@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agentless.model.tasks.task import Placement, Task
 from agentless.rules.scheduling.gpu_timeline import FAR
+from agentless.rules.scheduling.preemption import Preemption
 from agentless.rules.scheduling.promise import Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Searches
 from agentless.rules.scheduling.together import Spot, Together, Want
+from agentless.rules.scheduling.wants import Wants
 from agentless.rules.tasks.gangs import by_gang, gang_key
 
 
@@ -43,12 +45,14 @@ class GangPlan:
         self,
         searches: Searches,
         together: Together,
+        giving: Preemption,
         kept: dict[str, Place],
         weak: dict[str, Place],
         queue: Sequence[Task],
     ) -> None:
         self._searches = searches
         self._together = together
+        self._giving = giving
         self._kept = kept
         self._weak = weak
         self._hopeless = set[tuple[Want, ...]]()  # not even in place of all that wait
@@ -56,8 +60,9 @@ class GangPlan:
             task.id: tuple(mate.id for mate in unit) for unit in units(queue) if len(unit) > 1 for task in unit
         }
 
-    def place(self, unit: Sequence[Task], wants: Sequence[Want], *, may_wait: bool, unsure: bool) -> Told:
+    def place(self, unit: Sequence[Task], needs: Wants, *, may_wait: bool, unsure: bool) -> Told:
         """The starts of the members, or their promises: all of them, or none."""
+        wants = [needs.of(task) for task in unit]
         mine = [self._kept.pop(task.id) for task in unit if task.id in self._kept]
         self._take_back(mine)
         if found := self._together.now(wants, anew=bool(mine)):
@@ -107,7 +112,7 @@ class GangPlan:
 
     def _take_back(self, places: Sequence[Place]) -> None:
         for place in places:
-            place.node.take_back(place.gpus, place.load)
+            self._giving.leave(place)
             self._searches.changed(place.node)
 
     def _weaker(self, owner: str) -> Mapping[str, Place]:
@@ -139,6 +144,8 @@ class GangPlan:
 
     def _again(self, group: Mapping[str, Place], *, surely: bool) -> None:
         """Put promises back where they were, unless one of them does not fit there any more."""
+        for place in group.values():
+            self._giving.ask_all(place)
         fit = surely or all(
             place.node.fit(place.shape, place.amounts, place.load.begin, place.gpus) is not None
             for place in group.values()
@@ -146,8 +153,8 @@ class GangPlan:
         for task, place in group.items():
             there = self._kept if task in self._kept else self._weak
             if fit:
-                load = place.node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
-                there[task] = replace(place, load=load)
-                self._searches.changed(place.node)
+                there[task] = self._giving.enter(place)
             else:
+                self._giving.spare(place.node, place.promise.victims)
                 del there[task]
+            self._searches.changed(place.node)

@@ -10,6 +10,7 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from agentless.model.nodes.cluster import Allocation, Node
@@ -38,7 +39,7 @@ class NodeTimeline:
 
     `cores` and `memory` (bytes) are the totals, `free_cores` and `free_memory` what is free now. `lengths` are the
     estimated seconds of tasks without a limit, by task id. While another task was promised a certain time here, an
-    estimated length counts as endless.
+    estimated length counts as endless. `yielding` are the tasks there that give way to others, by id.
     """
 
     def __init__(self, node: Node, order: int, now: float, lengths: Mapping[str, float] = NOTHING) -> None:
@@ -72,13 +73,17 @@ class NodeTimeline:
         counts = Counter([gpu.rated for gpu in self.gpus])
         self.kinds: Kinds = tuple([(*rated, count) for rated, count in counts.items()])
         by_uuid = {gpu.uuid: gpu for gpu in self.gpus}
+        self.yielding = {each.task: each for each in node.allocations if each.yields}
+        self._there: dict[str, tuple[int, list[GpuTimeline], Load]] = {}  # by task: where its load is, GPUs, load
         for allocation in node.allocations:
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
             gpus = self._held(allocation, by_uuid)
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
-            self._put(gpus, Load(-math.inf, end, *wants, sure=learned is None))
+            load = Load(-math.inf, end, *wants, sure=learned is None)
+            self._there[allocation.task] = len(self.loads), gpus, load
+            self._put(gpus, load)
 
     def _held(self, allocation: Allocation, by_uuid: Mapping[str, GpuTimeline]) -> list[GpuTimeline]:
         """The GPUs of an allocation, with the parts of those and the GPUs of its parts: nobody else can have these."""
@@ -164,11 +169,13 @@ class NodeTimeline:
         """The GPUs with these UUIDs that still exist."""
         return [gpu for gpu in self.gpus if gpu.uuid in uuids]
 
+    def gpus_of(self, task: str) -> list[GpuTimeline]:
+        """The GPUs that nobody else can have because of a task that is on the node now."""
+        return self._there[task][1]
+
     def load_of(self, task: str) -> Load | None:
         """The load of a task that is on the node now."""
-        # The first loads are those of the allocations.
-        found = zip(self.node.allocations, self.loads, strict=False)
-        return next((load for allocation, load in found if allocation.task == task), None)
+        return self.loads[self._there[task][0]] if task in self._there else None
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
         """When each GPU opens from now on, sorted. So no three GPUs are open before the third of these times."""
@@ -252,6 +259,21 @@ class NodeTimeline:
         self.loads.remove(load)
         self._count(load, -1)
 
+    def ends(self, task: str, moment: float) -> None:
+        """Let a task that is here now end at this time, or at its own end if that is earlier."""
+        if task not in self._there:
+            return
+        at, gpus, own = self._there[task]
+        before = self.loads[at]
+        load = own if own.end <= moment else replace(own, end=moment, sure=True)
+        for gpu in gpus:
+            # The first entry of a foreign GPU stands for its processes.
+            entry = gpu.taken.index((before.begin, before.end, before.sharing), int(gpu.foreign))
+            gpu.taken[entry] = load.begin, load.end, load.sharing
+        self.loads[at] = load
+        self._count(before, -1)
+        self._count(load, 1)
+
     def _put(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
         for gpu in gpus:
             gpu.taken.append((load.begin, load.end, load.sharing))
@@ -290,7 +312,7 @@ class NodeTimeline:
 
     def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task from `begin` to `end`, and not reserved for others."""
-        if any(each.covers(gpu.number) and each.bars(shape.owner, begin, end) for each in self.reservations):
+        if any(each.covers(gpu.number) and shape.is_barred(each, begin, end) for each in self.reservations):
             return False
         return gpu.is_open(begin, end, shape.sharing)
 

@@ -11,6 +11,7 @@ from agentless.model.tasks.task import Blocked, Lost, Scheduled, Task
 from agentless.model.tasks.task_id import first_try
 from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.tasks.retry import is_last_try
 
 
 class Prerequisites:
@@ -32,8 +33,7 @@ class Prerequisites:
 
     def add(self, task: Task, stay: Stay) -> None:
         """Note the place that a task has, or is promised. If it may be tried again, its end is not certain."""
-        terms, first = task.spec.terms, first_try(task.id)
-        certain = task.attempt > terms.retries and not isinstance(task.status, Lost)
+        first, certain = first_try(task.id), is_last_try(task) and not isinstance(task.status, Lost)
         stay = stay if certain else replace(stay, sure=False)
         if first in self._stays:
             self._stays[first] = stay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
@@ -14,18 +14,36 @@ from agentless.rules.scheduling.shape import Amounts, Shape
 class Promise:
     """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
 
-    `about`: the time is an estimate, from earlier runs of tasks without a limit.
+    `about`: the time is an estimate, from earlier runs of tasks without a limit. `victims` are tasks, by id, that give
+    way for it.
     """
 
     node: str
     start: float | None
     gpu_uuids: tuple[str, ...] = ()
     about: bool = False
+    victims: tuple[str, ...] = ()
 
     @property
     def firm(self) -> bool:
         """Whether it names a certain time."""
         return self.start is not None and not self.about
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A place for a task at a time (Unix seconds), where these tasks give way, by id."""
+
+    moment: float
+    node: NodeTimeline
+    gpus: list[GpuTimeline]
+    victims: tuple[str, ...] = ()
+
+    def promise(self, *, about: bool = False) -> Promise:
+        """The place as it is told."""
+        start = None if self.moment >= FAR else self.moment
+        uuids = tuple(gpu.uuid for gpu in self.gpus)
+        return Promise(self.node.name, start, uuids, about and start is not None, self.victims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,11 @@ class Place:
     gpus: list[GpuTimeline]
     load: Load
     promise: Promise
+
+    @property
+    def coming(self) -> Coming:
+        """The same as a place that is found."""
+        return Coming(self.load.begin, self.node, self.gpus, self.promise.victims)
 
 
 def is_afterwards(place: Place, owner: str) -> bool:

@@ -51,12 +51,16 @@ def check_reservation(new: Reservation, others: Iterable[Reservation], node: Nod
 
 
 def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
-    """The tasks of others that may still run when it begins, in words. They are not stopped."""
+    """The tasks of others that may still run when it begins, in words. They are not stopped.
+
+    Preemptible ones are not in the way of an owner: they give way when that owner's tasks come.
+    """
     reserved = {gpu.reading.uuid for gpu in node.gpus if reservation.covers(gpu.reading.number)}
     return tuple(
         _may_stay(allocation)
         for allocation in node.allocations
         if not reservation.lets(allocation.owner)
+        and not (allocation.yields and reservation.owner)
         and (not reservation.gpus or allocation.exclusive or not reserved.isdisjoint(allocation.gpu_uuids))
         and (allocation.ends_at is None or allocation.ends_at > reservation.begin)
     )

@@ -17,8 +17,8 @@ class Shape:
     """The needs of a task as a key for lookups: `on` are pairs, `gpu_memory` is 0 for any.
 
     Cores, memory and time are `Amounts`: a node with capacity for more has capacity for less. `bare` is a task that
-    runs on the node itself, `slices` one that can have a slice of a GPU. `owner` is only set for owners with a
-    reservation, since it makes no difference for others.
+    runs on the node itself, `slices` one that can have a slice of a GPU, `preemptible` one that gives way to
+    others. `owner` is only set for owners with a reservation, since it makes no difference for others.
     """
 
     gpus: int
@@ -36,6 +36,7 @@ class Shape:
     env: bool = False
     bare: bool = False
     slices: bool = False
+    preemptible: bool = False
 
     @property
     def share(self) -> bool:
@@ -72,7 +73,12 @@ class Shape:
 
         A task that wants the node alone is blocked by a reservation of any GPU.
         """
-        return (self.exclusive or not reservation.gpus) and reservation.bars(self.owner, begin, end)
+        return (self.exclusive or not reservation.gpus) and self.is_barred(reservation, begin, end)
+
+    def is_barred(self, reservation: Reservation, begin: float, end: float) -> bool:
+        """Whether what is reserved is not for the task between these times. It is lent to one that gives way."""
+        lent = self.preemptible and reservation.owner is not None
+        return not lent and reservation.bars(self.owner, begin, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +116,5 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         spec.image_id is not None,
         spec.on_node_itself,
         needs.slices,
+        spec.terms.preemptible,
     )

@@ -18,7 +18,7 @@ from agentless.model.scheduling.needs import parse_gpu_types
 from agentless.model.tasks.port import Port, parse_port
 from agentless.model.tasks.requirement import Requirement, parse_requirements
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
-from agentless.model.tasks.terms import parse_retry_on, parse_signal
+from agentless.model.tasks.terms import OnPreempt, parse_on_preempt, parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
 from agentless.rules.files.file_options import parse_output, parse_upload
 
@@ -60,6 +60,10 @@ def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
 
 def _events(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return parse_events(",".join(texts(value, option)))
+
+
+def _on_preempt(value: str, option: str) -> OnPreempt:
+    return parse_on_preempt(_text(value, option))
 
 
 def _owner(value: str, option: str) -> str:
@@ -142,6 +146,7 @@ Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Events = Annotated[str | Iterable[str] | None, _events]
 Policy = Annotated[str | None, _policy]
+OnPreempts = Annotated[str | None, _on_preempt]
 Owner = Annotated[str | None, _owner]
 Texts = Annotated[str | Iterable[str] | None, texts]
 Nodes = Annotated[str | Iterable[str] | None, _nodes]

@@ -24,6 +24,7 @@ from agentless.rules.submit.kinds import (
     Memory,
     Mounts,
     Nodes,
+    OnPreempts,
     Outputs,
     Owner,
     Pairs,
@@ -153,7 +154,10 @@ class Options(TypedDict, total=False):
     signal_before: Annotated[
         Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME", only="task")
     ]
-    stop_grace: Annotated[Time, Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s")]
+    stop_grace: Annotated[
+        Time,
+        Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s", flags=("--stop-grace", "--grace")),
+    ]
     at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
     after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
     requires: Annotated[
@@ -197,6 +201,24 @@ class Options(TypedDict, total=False):
     priority: Annotated[
         int | None,
         Option(WHEN, "Higher priorities start first; -1000 to 1000", "N", default=0, hint="-1000 to 1000"),
+    ]
+    preemptible: Annotated[
+        bool,
+        Option(
+            WHEN,
+            "Run where nobody else wants to, and give way when another task needs the place",
+            only="task",
+            hint="yes: gives way to tasks that need its place",
+        ),
+    ]
+    min_run: Annotated[
+        Time, Option(WHEN, "With --preemptible: do not give way before this time has passed", "TIME", only="task")
+    ]
+    on_preempt: Annotated[
+        OnPreempts,
+        Option(
+            WHEN, "With --preemptible: requeue (wait for another place) or end", "WHAT", default="requeue", only="task"
+        ),
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
     wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]

@@ -24,6 +24,7 @@ _WORDS: Mapping[str, str] = {
     "timeout": "reached its time limit",
     "stopped": "was stopped",
     "cancelled": "was cancelled",
+    "preempted": "was preempted",
     "refused": "was refused",
     REMOVED: "was removed",
 }

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
-from agentless.model.tasks.task_event import GaveUp, Queued, StopAsked, TaskEvent
+from agentless.model.tasks.task import KeptPlace, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task_event import GaveUp, PlaceLost, Queued, StopAsked, TaskEvent
 from agentless.model.units import format_duration
+
+PLACE_LATE = 60.0
+"""Seconds for which a place is kept longer than its victims should need."""
 
 A_LOOK = 2.0
 """Seconds after which a new task has been planned once."""
@@ -26,6 +29,10 @@ def due(task: Task) -> Due | None:
     match task.status:
         case Scheduled(until=until):
             return Due(until, Queued(), "its start time has come")
+        case Pending(place=KeptPlace() as place):
+            # Whoever gave way did so for this task, so it does not give up now.
+            cause = f"its place on {place.node} did not become free in time"
+            return Due(place.until + PLACE_LATE, PlaceLost(cause), cause)
         case Pending() if (wait := task.spec.terms.wait_for) is not None:
             since = task.created_at if task.queued_at is None else task.queued_at
             words = f"gave up after {format_duration(wait)} in the queue (--wait-for)"

@@ -10,6 +10,7 @@ from agentless.model.tasks.task import (
     Assigning,
     Blocked,
     Ended,
+    KeptPlace,
     Lost,
     Outcome,
     Paused,
@@ -37,6 +38,8 @@ from agentless.model.tasks.task_event import (
     Met,
     Moved,
     NotStarted,
+    PlaceLost,
+    Preempts,
     Queued,
     RequirementMet,
     Resized,
@@ -67,8 +70,10 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(replace(was, reason=reason))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
-        case status, StopAsked(how=how) if isinstance(status, Waiting):
+        case status, StopAsked(how=how) if isinstance(status, Waiting) and how != "preempt":
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
+        case _, StopAsked(how="preempt") if task.stop or task.placement is None:
+            raise IllegalMove(f"task {task.id} is {task.state}: it cannot be preempted")
         case _, StopAsked(how=how, grace=grace, reason=reason):
             why = task.stop_reason if task.stop else reason
             return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace, stop_reason=why)
@@ -84,6 +89,10 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task
         case Pending(), Moved(rank=rank):
             return replace(task, rank=rank)
+        case Pending(place=None) as status, Preempts(place=place) if not task.victims:
+            return replace(task, status=replace(status, place=place), victims=place.victims)
+        case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
+            return replace(task, status=replace(status, place=None, reason=reason))
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
@@ -169,7 +178,12 @@ def _over(
     )
 
 
-_OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "timeout": "timeout"}
+_OUTCOMES: Mapping[StopKind, Outcome] = {
+    "stop": "stopped",
+    "kill": "killed",
+    "timeout": "timeout",
+    "preempt": "preempted",
+}
 
 
 def outcome(task: Task, exited: Exited) -> Outcome:

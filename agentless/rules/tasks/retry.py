@@ -9,28 +9,44 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agentless.model.tasks.task import Ended, Lost, Pending, Task
-from agentless.model.tasks.task_event import Delayed
-from agentless.model.tasks.task_id import next_try
+from agentless.model.tasks.task_event import Delayed, Queued
+from agentless.model.tasks.task_id import is_task_id, next_try
 
 LONGEST = 3600.0
 """The longest pause between two tries in seconds, unless the first one is longer."""
 
 
-def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] | None:
+def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed | Queued] | None:
     """The next try and its first event, after `before` has ended or was lost as `after`. None if there is no retry."""
     terms = after.spec.terms
-    if (
-        not after.spec.traits.is_retried
-        or not before.live
-        or after.stop in ("stop", "kill")
-        or before.attempt > terms.retries
-    ):
+    if not after.spec.traits.is_retried or not before.live or not is_task_id(next_try(after.id)):
+        return None
+    if is_requeued(after):
+        return _requeued(after, now), Queued()
+    if after.stop in ("stop", "kill") or before.tries > terms.retries:
         return None
     if (word := _why(after)) is None:
         return None
-    pause = min(max(LONGEST, terms.backoff), terms.backoff * 2 ** min(before.attempt - 1, 20))
+    pause = min(max(LONGEST, terms.backoff), terms.backoff * 2 ** min(before.tries - 1, 20))
     new = fresh_try(after, now)
-    return new, Delayed(now + pause, f"try {new.attempt} of {terms.retries + 1}: {word}")
+    return new, Delayed(now + pause, f"try {new.tries} of {terms.retries + 1}: {word}")
+
+
+def is_requeued(ended: Task) -> bool:
+    """Whether a task that has ended goes back to the queue, because it was preempted."""
+    return ended.state == "preempted" and ended.spec.terms.on_preempt == "requeue"
+
+
+def is_last_try(task: Task) -> bool:
+    """Whether no other try can follow by itself."""
+    terms = task.spec.terms
+    return task.tries > terms.retries and not (terms.preemptible and terms.on_preempt == "requeue")
+
+
+def _requeued(task: Task, now: float) -> Task:
+    """The next try of a preempted task. It waits since it was submitted, and this costs it none of its retries."""
+    new = fresh_try(task, now)
+    return replace(new, created_at=task.created_at, rank=task.rank, queued_at=now, preemptions=task.preemptions + 1)
 
 
 def fresh_try(task: Task, now: float) -> Task:

@@ -3,6 +3,8 @@
 Past use decays with a half-life; the expected use of live tasks counts in full. The queue (`rules/scheduling/order`)
 sorts by the sum, and counts pending tasks in front by the same measure. So the start of a task changes the order of no
 other task.
+
+What preemptible tasks use is lent: nobody else wanted it. It counts for the order of preemptible tasks only.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.usage.run import Run
@@ -29,12 +32,16 @@ AHEAD = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """GPUs held by an owner between two times (Unix seconds), which may be in the future."""
+    """GPUs held by an owner between two times (Unix seconds), which may be in the future.
+
+    `lent`: by a preemptible task.
+    """
 
     owner: str
     gpus: float
     begin: float
     end: float
+    lent: bool = False
 
 
 def weight(gpus: int) -> float:
@@ -71,7 +78,7 @@ def sum_by_owner(one: Mapping[str, float], other: Mapping[str, float]) -> dict[s
 
 def use_of(run: Run) -> Use:
     """The use of an ended run."""
-    return Use(run.owner, weight(run.gpus), run.begin, run.end)
+    return Use(run.owner, weight(run.gpus), run.begin, run.end, run.lent)
 
 
 def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
@@ -80,35 +87,45 @@ def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
     Tasks of other controllers do not count: their owner is whatever their labels say.
     """
     return [
-        _use(task.owner, len(held.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now)
+        _use(task, len(held.gpu_uuids), _since(task, now), now)
         for task in tasks
         if (held := task.placement) and task.live
     ]
 
 
 def shares(
-    before: Mapping[str, float], live: Iterable[Use], tasks: Iterable[Task], now: float, half_life: float
+    before: Mapping[str, float],
+    live: Iterable[Use],
+    tasks: Iterable[Task],
+    now: float,
+    half_life: float,
+    lent_before: Mapping[str, float] = MappingProxyType({}),
 ) -> list[ShareView]:
-    """The recent use, live and pending tasks of each owner. The owner who comes first at equal priority is first."""
+    """The recent use, live and pending tasks of each owner. The owner who comes first at equal priority is first.
+
+    `lent_before` is what preemptible tasks have used, which `before` does not have.
+    """
     live = list(live)
     until_now = [replace(use, end=min(use.end, now)) for use in live]
-    used = sum_by_owner(before, used_hours(until_now, now, half_life))
-    counted = sum_by_owner(before, used_hours(live, now, half_life))
+    used = sum_by_owner(before, used_hours([use for use in until_now if not use.lent], now, half_life))
+    lent = sum_by_owner(lent_before, used_hours([use for use in until_now if use.lent], now, half_life))
+    counted = sum_by_owner(before, used_hours([use for use in live if not use.lent], now, half_life))
     waiting = [task.owner for task in tasks if isinstance(task.status, Pending)]
     found = []
-    for owner in {**counted, **dict.fromkeys(waiting)}:
+    for owner in {**counted, **lent, **dict.fromkeys(waiting)}:
         held = [use.gpus for use in live if use.owner == owner]
-        hours = used.get(owner, 0.0)
-        if held or owner in waiting or hours >= 0.005:
+        hours, borrowed = used.get(owner, 0.0), lent.get(owner, 0.0)
+        if held or owner in waiting or max(hours, borrowed) >= 0.005:
             gpus = int(sum(n for n in held if n >= 1))
-            counts = round(counted.get(owner, 0.0), 3)
-            found.append(ShareView(owner, round(hours, 3), len(held), gpus, waiting.count(owner), counts))
+            counts, waits = round(counted.get(owner, 0.0), 3), waiting.count(owner)
+            found.append(ShareView(owner, round(hours, 3), len(held), gpus, waits, counts, round(borrowed, 3)))
     return sorted(found, key=lambda share: (share.counted, share.owner))
 
 
-def _use(owner: str, gpus: int, begin: float, limit: float | None, now: float) -> Use:
-    begin = min(begin, now)  # the clock of the node may be ahead
-    return Use(owner, weight(gpus), begin, max(now, min(begin + (limit or TURN), now + AHEAD)))
+def _use(task: Task, gpus: int, begin: float, now: float) -> Use:
+    terms, begin = task.spec.terms, min(begin, now)  # the clock of the node may be ahead
+    end = max(now, min(begin + (terms.time_limit or TURN), now + AHEAD))
+    return Use(task.owner, weight(gpus), begin, end, terms.preemptible)
 
 
 def _since(task: Task, now: float) -> float:

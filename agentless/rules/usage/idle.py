@@ -74,22 +74,38 @@ def judge(
         report, what = IdleReport(frozenset(long), policy, now), "report"
     else:
         report, what = replace(report, gpus=report.gpus.intersection(long)), "nothing"
-    stop_at = None
-    if all_since is not None and policy.stop is not None:
-        # The warning precedes the stop by as much as the policy says, even if the policy is new.
-        stop_at = max(all_since + policy.stop, report.at + policy.stop - policy.report)
+    stop_at, lent_at = (_due(all_since, report, after) for after in (policy.stop, policy.preempt))
+    idle = IdleGpus(long, all_since, stop_at, lent_at)
     if stop_at is not None and now >= stop_at:
-        return Verdict("stop", IdleGpus(long, all_since, stop_at), report)
-    return Verdict("report" if what == "report" else "nothing", IdleGpus(long, all_since, stop_at), report)
+        return Verdict("stop", idle, report)
+    return Verdict("report" if what == "report" else "nothing", idle, report)
+
+
+def _due(all_since: float | None, report: IdleReport, after: float | None) -> float | None:
+    """When something follows that the policy has after so many seconds. The report was as long before as it says.
+
+    Even if the policy is new.
+    """
+    if all_since is None or after is None:
+        return None
+    return max(all_since + after, report.at + after - report.policy.report)
 
 
 def words(idle: IdleGpus, held: Placement, now: float) -> str:
     """`idle for 45m 0s, stops in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
     if idle.all_since is not None:
         text = f"idle for {format_duration(now - idle.all_since)}"
+        if idle.lent_at is not None:
+            left = idle.lent_at - now
+            text += f", may be preempted in {format_duration(left)}" if left > 0 else ", may be preempted"
         return text if idle.stop_at is None else f"{text}, stops in {format_duration(idle.stop_at - now)}"
     gpus = [pair for pair in zip(held.gpus, held.gpu_uuids, strict=False) if pair[1] in idle.since]
     return "; ".join(f"GPU {index} idle for {format_duration(now - idle.since[uuid])}" for index, uuid in gpus)
+
+
+def lent_by(idle: Mapping[str, IdleGpus], now: float) -> dict[str, float]:
+    """The tasks that give way now because their GPUs are idle, with the time from which on they do."""
+    return {task: each.lent_at for task, each in idle.items() if each.lent_at is not None and each.lent_at <= now}
 
 
 def farewell(idle: IdleGpus, now: float) -> str:

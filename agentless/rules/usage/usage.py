@@ -31,6 +31,7 @@ class _Row:
     tasks: int = 0
     seen: float = 0.0
     busy: float = 0.0
+    lent: float = 0.0
 
 
 class Tally:
@@ -53,6 +54,7 @@ class Tally:
         row = self._rows[self._name(spent)]
         row.tasks += 1
         row.seconds += spent.gpus * (end - begin)
+        row.lent += spent.gpus * (end - begin) * spent.lent
         row.seen += spent.seen * part
         row.busy += spent.busy * part
         period = bisect_right(edges, begin) - 1
@@ -68,6 +70,7 @@ class Tally:
         for row in self._rows.values():
             total.tasks += row.tasks
             total.seconds += row.seconds
+            total.lent += row.lent
             total.seen += row.seen
             total.busy += row.busy
         most = nsmallest(ROWS, self._rows.items(), lambda named: (-named[1].seconds, -named[1].tasks, named[0]))
@@ -112,4 +115,5 @@ def _row_view(name: str, row: _Row, capacity: float) -> UsageRowView:
         tasks=row.tasks,
         share=round(row.seconds / capacity, 4) if capacity else None,
         utilization_pct=round(100 * row.busy / row.seen, 1) if row.seen else None,
+        lent_gpu_hours=round(row.lent / 3600, 3),
     )

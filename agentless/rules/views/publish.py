@@ -96,6 +96,9 @@ def task_view(
         waits_for=status.on if isinstance(status, Blocked) else (),
         workflow=task.spec.job.workflow if task.spec.job else None,
         job=task.spec.job.name if task.spec.job else None,
+        preemptible=task.spec.terms.preemptible,
+        preemptions=task.preemptions,
+        victims=task.victims,
     )
 
 
@@ -104,7 +107,7 @@ def seen_by(caller: Caller, view: TaskView) -> TaskView:
     return replace(view, mine=view.owner == caller.name)
 
 
-_STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit"}
+_STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit", "preempt": "giving way"}
 
 
 def _reason(task: Task) -> str | None:

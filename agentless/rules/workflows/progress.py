@@ -23,7 +23,7 @@ def state_of(tasks: Iterable[Task]) -> str:
         return "pending" if is_new else "running"
     if states & {*FAILED}:
         return "failed"
-    if states & {"stopped", "killed"} or any(task.state == "cancelled" and task.stop for task in found):
+    if states & {"stopped", "killed", "preempted"} or any(task.state == "cancelled" and task.stop for task in found):
         return "stopped"
     return "completed" if "completed" in states else "cancelled"
 

@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS spent (
 ) WITHOUT ROWID
 """,
     "CREATE INDEX IF NOT EXISTS spent_ended ON spent (ended, task)",
+    # Apart from the table above, whose columns earlier versions count.
+    "CREATE TABLE IF NOT EXISTS lent (task TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS loads (task TEXT PRIMARY KEY, seen REAL NOT NULL, busy REAL NOT NULL) WITHOUT ROWID",
 )
 _MISSED = """
@@ -39,7 +41,7 @@ FROM (SELECT id, owner, batch, CAST(document AS TEXT) AS document FROM tasks
 """
 """Ended tasks that early versions, which lack this table, have added since."""
 _PAGE = """
-SELECT task, owner, node, batch, gpus, began, ended, seen, busy FROM spent
+SELECT task, owner, node, batch, gpus, began, ended, seen, busy, task IN (SELECT task FROM lent) FROM spent
 WHERE (ended, task) > (?, ?) ORDER BY ended, task LIMIT ?
 """
 
@@ -58,7 +60,9 @@ class Accounts:
     def keep(self, spent: Spent) -> None:
         """Add the usage of an ended task, in the open transaction. Raises sqlite3.Error."""
         self._prepare()
-        self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(spent))
+        self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(spent)[:9])
+        if spent.lent:
+            self._db.execute("INSERT OR IGNORE INTO lent VALUES (?)", (spent.task,))
         self._db.execute("DELETE FROM loads WHERE task = ?", (spent.task,))
 
     def set_aside(self, task_id: str) -> None:

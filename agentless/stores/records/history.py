@@ -56,7 +56,7 @@ WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
 """
 _RUNS = """
 SELECT owner, json_extract(CAST(document AS TEXT), '$.status.started_at', '$.status.ended_at', '$.status.state',
-  '$.status.placement.gpu_uuids', '$.spec.image', '$.spec.command')
+  '$.status.placement.gpu_uuids', '$.spec.image', '$.spec.command', '$.spec.terms.preemptible')
 FROM tasks WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
   AND json_extract(CAST(document AS TEXT), '$.status.ended_at') > ?
 ORDER BY json_extract(CAST(document AS TEXT), '$.status.ended_at') DESC LIMIT ?
@@ -135,9 +135,10 @@ class History:
         """The last `limit` runs that ended after `since` (Unix seconds), the oldest first."""
         found = []
         for owner, document in reversed(self._rows(_RUNS, (since, limit))):
-            began, ended, state, uuids, image, command = orjson.loads(document)
+            began, ended, state, uuids, image, command, lent = orjson.loads(document)
             gpus = len(uuids or ())
-            found.append(Run(owner, began, ended, gpus, kind_of(owner, image, gpus, command), state == "completed"))
+            kind = kind_of(owner, image, gpus, command)
+            found.append(Run(owner, began, ended, gpus, kind, state == "completed", bool(lent)))
         return found
 
     def remove(self, task_id: str, events: Iterable[EventRow] = ()) -> None:

@@ -67,7 +67,9 @@ TASK = FormKind(
     "Submit",
     "Submitting",
     (_WHERE, ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep")),
-    _options("image", "name", "node", "cores", "memory", "time_limit", "priority", "requires", "retries"),
+    _options(
+        "image", "name", "node", "cores", "memory", "time_limit", "priority", "requires", "retries", "preemptible"
+    ),
     ("target", "command"),
 )
 VPS = FormKind(
@@ -90,8 +92,9 @@ _LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kin
 }
 _OWN_TERMS = (
     "priority", "time_limit", "retries", "start_at", "max_parallel", "expires", "idle_stop", "requires",
-    "if_impossible",
+    "if_impossible", "preemptible",
 )  # fmt: skip
+_ANSWERS = {"yes": True, "no": False}
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
@@ -129,6 +132,10 @@ def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = 
 def _read(option: Option, text: str) -> Any:
     if option.many:
         return text.split()
+    if option.argument_type is bool:
+        if text.lower() not in _ANSWERS:
+            raise UsageError(f"{option.name}: {text!r} is neither yes nor no")
+        return _ANSWERS[text.lower()]
     try:
         return option.argument_type(text)
     except ValueError:
@@ -150,6 +157,8 @@ def request_of(kind: FormKind, asked: TaskRequest, like: Mapping[str, Any] | Non
     if like:
         wanted = request["spec"]
         own = {name: wanted["terms"][name] for name in _OWN_TERMS}
+        if not own["preemptible"]:
+            own |= {name: wanted["terms"][name] for name in ("min_run", "on_preempt")}
         request["spec"] = wanted | {name: like[name] for name in kind.taken} | {"terms": like["terms"] | own}
     return request
 
@@ -176,6 +185,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
         "requires": ",".join(
             f"{each['on']}:{each['state']}" for each in task.get("waits_for") or () if not each["batch"]
         ),
+        "preemptible": "yes" if task.get("preemptible") else "",
         "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
     }
 

@@ -51,6 +51,8 @@ def explained(found: Any) -> list[Part]:
     if isinstance(found, str):
         return [f"  {found}\n"]
     parts: list[Part] = [f"{printable(found['summary'])}\n"]
+    if preemption := found.get("preemption"):
+        parts.append(f"  {printable(preemption)}\n")
     for nodes, obstacles, helps in explanations(found):
         for text, details in obstacles:
             parts += [(f"  {all_named(nodes)}: ", "$text-primary"), f"{printable(text)}\n"]

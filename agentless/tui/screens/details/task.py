@@ -10,10 +10,12 @@ from agentless.client.words import (
     happened,
     local,
     ports,
+    preempted,
     process_words,
     ran,
     short_target,
     state,
+    tries,
     where,
 )
 from agentless.model.moment import format_moment
@@ -70,7 +72,10 @@ class TaskDetails(Details):
             ("ports", ports(task)),
             ("forwarded", ", ".join(self.app.forwards.of(task))),  # type: ignore[attr-defined]
             ("labels", ", ".join(f"{key}={value}" for key, value in task["labels"].items())),
-            ("try", f"{task['attempt']} of {task['retries'] + 1}" if task["retries"] else None),
+            ("try", tries(task)),
+            ("preemptible", "gives way to tasks that need its place" if task.get("preemptible") else None),
+            ("preempted", preempted(task)),
+            ("preempts", ", ".join(task.get("victims") or ())),
             ("created", local(task["created_at"])),
             ("started", local(task["started_at"])),
             ("ended", local(task["ended_at"])),

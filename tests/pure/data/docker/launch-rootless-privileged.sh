@@ -341,7 +341,7 @@ clear_up() {
   }
 }
 create_1() {
-  docker --host unix:///run/user/1000/docker.sock create --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"requires":[]},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:bda1315f3756383ea5f33c43ca570a61ab8b632bc94754a1b037c1ed9e73a3fc --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --privileged --stop-timeout 1 busybox true
+  docker --host unix:///run/user/1000/docker.sock create --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"requires":[],"preemptible":false,"on_preempt":"requeue"},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:b5078af614c3d71c8ce40edc64ce54413cc797ddb62c5850f8a1165f35959fd8 --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --privileged --stop-timeout 1 busybox true
 }
 # Create launch `number`, and become what starts it.
 create() {
@@ -493,7 +493,7 @@ $name||Up|$claimed"
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
 held=''
-launch 1 agentless-t4 1:bda1315f3756383ea5f33c43ca570a61ab8b632bc94754a1b037c1ed9e73a3fc '' 1 0 0 '' '||||t4|me@here'
+launch 1 agentless-t4 1:b5078af614c3d71c8ce40edc64ce54413cc797ddb62c5850f8a1165f35959fd8 '' 1 0 0 '' '||||t4|me@here'
 exec 9<&-
 wait "$!"
 code=$?

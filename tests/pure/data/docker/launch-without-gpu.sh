@@ -341,7 +341,7 @@ clear_up() {
   }
 }
 create_1() {
-  docker create --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"requires":[]},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:fce319d48ea33ade4be92f190acdc08f19a8c70c1a26986b551d8cd66bb8a9ac --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --stop-timeout 10 busybox true
+  docker create --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0,"snapshot_on_stop":0,"requires":[],"preemptible":false,"on_preempt":"requeue"},"ports":[],"public_keys":[],"no_ssh":false},"version":2}' --label agentless.signature=1:77b49b554efaea5933c045197ec2f4980066604bb217573f4d0fabf84650ee77 --env NVIDIA_VISIBLE_DEVICES=void --env AMD_VISIBLE_DEVICES=none --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --env AGENTLESS_LOCAL_TEMP=/tmp --env AGENTLESS_SHARED= --stop-timeout 10 busybox true
 }
 # Create launch `number`, and become what starts it.
 create() {
@@ -493,7 +493,7 @@ $name||Up|$claimed"
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
 held=''
-launch 1 agentless-t1 1:fce319d48ea33ade4be92f190acdc08f19a8c70c1a26986b551d8cd66bb8a9ac '' 1 0 0 '' '||||t1|me@here'
+launch 1 agentless-t1 1:77b49b554efaea5933c045197ec2f4980066604bb217573f4d0fabf84650ee77 '' 1 0 0 '' '||||t1|me@here'
 exec 9<&-
 wait "$!"
 code=$?

@@ -1,0 +1,105 @@
+"""The promises of the previous pass, entered again. Preemptible tasks that are there by now give way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentless.model.tasks.task import Blocked, Task
+from agentless.rules.scheduling.batches import Turns
+from agentless.rules.scheduling.gangs import units
+from agentless.rules.scheduling.gpu_timeline import FAR
+from agentless.rules.scheduling.node_timeline import NodeTimeline
+from agentless.rules.scheduling.preemption import Preemption
+from agentless.rules.scheduling.promise import Coming, Place, Promise
+from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.scheduling.together import Want
+from agentless.rules.scheduling.wants import Wants
+
+LATE = 5.0
+"""The most seconds by which a promise is delayed if a task is over its time and its end is not seen yet."""
+
+
+class Kept:
+    """Enters the promises that were given `before`."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeTimeline],
+        before: Mapping[str, Promise | None],
+        now: float,
+        wants: Wants,
+        giving: Preemption,
+    ) -> None:
+        self._nodes = nodes
+        self._before = before
+        self._now = now
+        self._wants = wants
+        self._giving = giving
+
+    def places(self, queue: Sequence[Task], turns: Turns) -> dict[str, Place]:
+        """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
+
+        The tasks behind that one must not take a place that it could have.
+        """
+        kept: dict[str, Place] = {}
+        for unit in units(queue):
+            ahead, is_blocked = turns.before(unit[0]), isinstance(unit[0].status, Blocked)
+            if is_blocked and (ahead is UNKNOWN or len(unit) > 1):
+                continue
+            if any(task.id not in self._before for task in unit):
+                break
+            if any(self._before[task.id] is None for task in unit):
+                continue
+            places = self._of(unit, ahead)
+            if places is None and is_blocked:
+                continue
+            if places is None:
+                break
+            kept |= places
+            for task in unit:
+                place = places[task.id]
+                turns.add(task, Stay(place.load.end, place.node, place.gpus))
+        return kept
+
+    # ------------------------------------------------------------------ inside
+
+    def _of(self, unit: Sequence[Task], ahead: Stay | None) -> dict[str, Place] | None:
+        """The earlier promise of a task, or those of all members of a gang at one time; None if not kept."""
+        promises = [promise for task in unit if (promise := self._before[task.id])]
+        start = promises[0].start
+        begin = FAR if start is None else max(start, self._now)
+        moment, last = (max(begin, ahead.end) if ahead else begin), -math.inf
+        spots = list[tuple[Want, Coming]]()
+        while moment > last:
+            last, spots = moment, []
+            for task, promise in zip(unit, promises, strict=True):
+                want = self._wants.of(task)
+                coming = self._again(task, want, promise, last)
+                if coming is None or coming.moment > begin + LATE:
+                    return None
+                moment = max(moment, coming.moment)
+                spots.append((want, coming))
+        kept = {}
+        for task, promise, ((shape, amounts), coming) in zip(unit, promises, spots, strict=True):
+            for victim in coming.victims:
+                self._giving.ask(coming.node, victim, moment)
+            load = coming.node.put(shape, amounts, coming.gpus, moment, firm=promise.firm)
+            shifted = replace(promise, start=None if start is None else moment, victims=coming.victims)
+            kept[task.id] = Place(coming.node, shape, amounts, coming.gpus, load, shifted)
+        return kept
+
+    def _again(self, task: Task, want: Want, promise: Promise, since: float) -> Coming | None:
+        """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to."""
+        node = self._nodes.get(promise.node)
+        if node is None:
+            return None
+        these = node.these(promise.gpu_uuids)
+        found = node.earliest(*want, since, these)
+        if found and found[0] <= since + LATE:
+            return Coming(found[0], node, found[1])
+        for late in (0.0, LATE) if self._giving.may_ask(task) else ():
+            if coming := self._giving.keeping(node, *want, since + late, these):
+                return coming
+        return None
