@@ -337,7 +337,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "container": values.filter(bool),
     },
     "docker-undo.sh.j2": {
-        **ENGINE,
+        **{name: value for name, value in ENGINE.items() if name != "many"},
         "lock_wait": st.just(60),
         "name": values.filter(bool),
         "signature": SIGNATURES,
