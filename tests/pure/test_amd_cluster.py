@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from agentless.gpus.amd.vendor import Amd
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import ForeignPolicy
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Placement, Running, Task
+from agentless.rules.nodes.desktop import program
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack
-from tests.lab.amd import use
+from tests.lab.amd import use, write
 from tests.pure.build import CID, NOW, cluster, seen, spec, task
 from tests.pure.test_amd import ONE, SPLIT, asked, sample, tool
 
@@ -150,3 +153,18 @@ def test_a_process_on_a_partition_that_is_not_listed_hides_all(part: int, known:
     (tmp_path / "process.json").write_text(json.dumps(used))
     tool(tmp_path, "amd-smi", f"cat {tmp_path}/$1.json || echo []")
     assert (Amd().parse(asked(tmp_path)).processes is not None) is known
+
+
+@pytest.mark.parametrize(("used", "own", "state"), [(600, 0, "unknown"), (600, 200, "free"), (400, 0, "free")])
+def test_a_card_with_memory_in_use_that_no_process_of_kfd_has_is_not_free(
+    used: int, own: int, state: str, tmp_path: Path
+) -> None:
+    """Vulkan and OpenGL do not use the compute driver; up to `foreign: below` it may be a desktop."""
+    write(tmp_path, [replace(ONE, files={"mem_info_vram_used": str(used << 20)})])
+    if own:
+        use(tmp_path, os.getpid(), {1: own << 20})
+    found = Amd().parse(asked(tmp_path))
+    desktop = ForeignPolicy(ignore=frozenset(program(each) for each in found.processes or ()))
+    now = cluster(seen(sample=found), foreign=desktop)
+    assert states(now) == {0: state}
+    assert ("in use by no process that its driver lists" in reason(now, 0)) is (state == "unknown")

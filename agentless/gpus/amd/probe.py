@@ -121,7 +121,7 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
     processes = _processes(found, devices, owners(rest), tools, as_root=as_root)
     why = _UNCLEAR if found.unclear else _NOT_ROOT if tools and not as_root else _NO_PROCESSES
     error = None if processes is not None or not gpus else said or why
-    return GpuSample(gpus, processes if gpus else (), error, lister=LISTER if gpus else "")
+    return GpuSample(_explained(gpus, processes or ()), processes if gpus else (), error, lister=LISTER if gpus else "")
 
 
 def lines_of(answer: Result) -> list[str]:
@@ -306,6 +306,17 @@ def _processes(
     return tuple(
         _process(each.reading.uuid, pid, None, name, who) for each in devices for pid, name in running[:PROCESSES]
     )
+
+
+def _explained(gpus: Sequence[GpuReading], processes: Sequence[GpuProcess]) -> tuple[GpuReading, ...]:
+    """The GPUs, with the memory that is in use without a process. Vulkan and OpenGL do not use the compute driver."""
+    used = {gpu.uuid: gpu.memory_used_mib for gpu in gpus if gpu.parent is None}
+    cards = {gpu.uuid: gpu.gpu for gpu in gpus}
+    for process in processes:
+        card = cards[process.gpu_uuid]
+        before = used.get(card)
+        used[card] = None if before is None or process.memory_mib is None else max(0, before - process.memory_mib)
+    return tuple(replace(gpu, unexplained_mib=used.get(gpu.gpu)) for gpu in gpus)
 
 
 def _place(reading: GpuReading) -> tuple[str, int]:
