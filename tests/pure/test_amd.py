@@ -132,6 +132,12 @@ def test_a_bracket_in_every_line_ends_the_search() -> None:
     assert first_json(text) == (None, text)
 
 
+def test_json_that_has_no_end_is_not_read_again_from_each_line() -> None:
+    text = "".join(f"[{'1,' * size}\n" for size in (1 << 20, 1 << 20, 1 << 20)) + "{}\n"
+    assert first_json(text) == (None, text)
+    assert first_json("[WARN]\n" + text[1 << 22 :])[0] == {}
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
