@@ -56,10 +56,12 @@ class GpuVendors:
         samples = [vendor.parse(sections) for vendor in self._vendors]
         having = [sample for sample in samples if sample.gpus]
         broken = next((sample for sample in (*having, *samples) if sample.error), None)
+        if not having:
+            return replace(broken, processes=None) if broken else samples[0]
         if len(having) < 2:
-            found = having[0] if having else samples[0]
+            found = having[0]
             # Without the GPUs of a vendor before it, its numbers are not known.
-            before = samples[: samples.index(found)] if having else []
+            before = samples[: samples.index(found)]
             lost = next((sample for sample in before if sample.error), None)
             found = replace(found, processes=None) if lost else found
             return replace(found, error=broken.error, hung=broken.hung) if broken and broken is not found else found

@@ -132,6 +132,12 @@ def test_a_bracket_in_every_line_ends_the_search() -> None:
     assert first_json(text) == (None, text)
 
 
+def test_json_that_has_no_end_is_not_read_again_from_each_line() -> None:
+    text = "".join(f"[{'1,' * size}\n" for size in (1 << 20, 1 << 20, 1 << 20)) + "{}\n"
+    assert first_json(text) == (None, text)
+    assert first_json("[WARN]\n" + text[1 << 22 :])[0] == {}
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -331,6 +337,49 @@ def test_memory_that_cannot_be_read_of_one_process_makes_all_unknown(tmp_path: P
     use(tmp_path, 1, {1: 0})
     (tmp_path / "class/kfd/kfd/proc/1/vram_50001").write_text("")
     assert Amd().parse(asked(tmp_path)).processes is None
+
+
+@pytest.mark.parametrize("there", [["pasid"], []], ids=["only its pasid", "nothing"])
+def test_a_process_of_which_the_kernel_does_not_say_what_it_uses_makes_all_unknown(
+    there: list[str], tmp_path: Path
+) -> None:
+    """As Linux 5.3 to 5.7 and a folder that cannot be read; whatever a tool says."""
+    write(tmp_path, [LESS])
+    folder = tmp_path / "class/kfd/kfd/proc/4711"
+    folder.mkdir(parents=True)
+    for name in there:
+        (folder / name).write_text("32769")
+    shapes = dict(zip(("list", "static", "metric"), SIX, strict=True)) | {"process": idle(LISTED)}
+    for name, answer in shapes.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(answer))
+    tool(tmp_path, "amd-smi", f"cat {tmp_path}/$1.json")
+    found = Amd().parse(asked(tmp_path))
+    assert found.processes is None
+    assert "does not say which AMD GPUs each process uses" in (found.error or "")
+
+
+def idle(listed: list[Any]) -> list[Any]:
+    said = [{"process_info": "No running processes detected"}]
+    return [{"gpu": each["gpu"], "process_list": said} for each in listed]
+
+
+@pytest.mark.parametrize(("uid", "known"), [(0, True), (1000, False)])
+@pytest.mark.parametrize("program", ["amd-smi", "rocm-smi"])
+def test_a_tool_that_shows_no_processes_is_believed_as_root_only(
+    program: str, uid: int, known: bool, tmp_path: Path
+) -> None:
+    write(tmp_path, [ONE])
+    shutil.rmtree(tmp_path / "class/kfd/kfd/proc")
+    listed, none, cards = json.dumps(LISTED), json.dumps(idle(LISTED)), DATA / "mi100_rocm602.json"
+    said = {
+        "amd-smi": f"case $1 in process) echo '{none}' ;; list) echo '{listed}' ;; *) echo '[]' ;; esac",
+        "rocm-smi": f'case "$*" in *pids*) echo No KFD PIDs currently running ;; *) cat {cards} ;; esac',
+    }
+    tool(tmp_path, program, said[program])
+    tool(tmp_path, "id", f"echo {uid}")
+    found = Amd().parse(asked(tmp_path))
+    assert (found.processes is not None) is known
+    assert ("to root only" in (found.error or "")) is not known
 
 
 def test_a_machine_without_amdgpu_is_asked_for_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,18 @@ import pytest
 
 from agentless.gpus.amd.vendor import Amd
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.gpu import GpuReading, GpuSample
+from agentless.model.nodes.node import ForeignPolicy
+from agentless.model.nodes.node_record import GpuRecord, NodeRecord, Trouble
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Placement, Running, Task
+from agentless.rules.nodes.desktop import program
+from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies import pack
-from tests.lab.amd import use
+from tests.lab.amd import use, write
 from tests.pure.build import CID, NOW, cluster, seen, spec, task
-from tests.pure.test_amd import ONE, SPLIT, asked, sample, tool
+from tests.pure.test_amd import ONE, PLAIN, SPLIT, asked, sample, tool
 
 
 def on(found: GpuSample, *tasks: Task) -> Cluster:
@@ -150,3 +155,38 @@ def test_a_process_on_a_partition_that_is_not_listed_hides_all(part: int, known:
     (tmp_path / "process.json").write_text(json.dumps(used))
     tool(tmp_path, "amd-smi", f"cat {tmp_path}/$1.json || echo []")
     assert (Amd().parse(asked(tmp_path)).processes is not None) is known
+
+
+@pytest.mark.parametrize(("used", "own", "state"), [(600, 0, "unknown"), (600, 200, "free"), (400, 0, "free")])
+def test_a_card_with_memory_in_use_that_no_process_of_kfd_has_is_not_free(
+    used: int, own: int, state: str, tmp_path: Path
+) -> None:
+    """Vulkan and OpenGL do not use the compute driver; up to `foreign: below` it may be a desktop."""
+    write(tmp_path, [replace(ONE, files={"mem_info_vram_used": str(used << 20)})])
+    if own:
+        use(tmp_path, os.getpid(), {1: own << 20})
+    found = Amd().parse(asked(tmp_path))
+    desktop = ForeignPolicy(ignore=frozenset(program(each) for each in found.processes or ()))
+    now = cluster(seen(sample=found), foreign=desktop)
+    assert states(now) == {0: state}
+    assert ("in use by no process that its driver lists" in reason(now, 0)) is (state == "unknown")
+
+
+def test_where_numbers_are_excluded_no_gpu_is_free_while_the_compute_driver_lacks_a_card(tmp_path: Path) -> None:
+    """The second card is the first one of kfd then, and would be taken for it."""
+    found = sample(tmp_path, replace(PLAIN, kfd=False), ONE)
+    assert states(cluster(seen(sample=found), exclude_gpus=(1,))) == {0: "unknown", 1: "excluded"}
+    assert "the compute driver lacks an AMD card" in reason(cluster(seen(sample=found), exclude_gpus=(1,)), 0)
+    assert states(cluster(seen(sample=found))) == {0: "free", 1: "unknown"}
+
+
+def test_where_numbers_are_excluded_no_gpu_is_free_while_one_that_was_there_is_missing(tmp_path: Path) -> None:
+    gone, _ = sample(tmp_path, PLAIN, ONE).gpus
+    record = NodeRecord(
+        gpus={gone.uuid: GpuRecord(GpuReading(0, gone.uuid), troubles=(Trouble("gone", "disappeared", NOW),))}
+    )
+    now = seen(sample=sample(tmp_path, ONE))
+    node = gated(cluster(now, exclude_gpus=(1,)).nodes["node1"], record)
+    assert [gpu.state for gpu in node.gpus if gpu.reading.uuid != gone.uuid] == ["unknown"]
+    node = gated(cluster(now).nodes["node1"], record)
+    assert [gpu.state for gpu in node.gpus if gpu.reading.uuid != gone.uuid] == ["free"]

@@ -19,6 +19,7 @@ from agentless.model.tasks.spec import Mount, TaskSpec, Volume, check_devices_ar
 from agentless.rules.nodes.gpu_findings import find_faults
 from tests.engines import RENDERER
 from tests.fleet.acme import Acme
+from tests.pure.build import cluster, seen
 
 BOTH = GpuVendors((Nvidia(), Acme()))
 NONE = Result(0, b"@gpus none\n")
@@ -39,6 +40,13 @@ def test_what_another_vendors_driver_could_not_do_is_said_of_the_node() -> None:
 
 def test_a_node_without_gpus_has_none_of_any_vendor() -> None:
     assert BOTH.parse({"nvidia": NONE, "acme": Result(127)}).gpus == ()
+
+
+def test_a_node_whose_only_vendor_with_gpus_lists_none_is_degraded_for_that_reason() -> None:
+    found = GpuVendors((Acme(), Nvidia())).parse({"acme": Result(127), "nvidia": HANGS})
+    assert (found.gpus, found.processes, found.hung) == ((), None, True)
+    now = cluster(seen(sample=found)).nodes["node1"]
+    assert (now.state, now.reason) == ("degraded", found.error)
 
 
 def test_every_vendor_is_asked_in_one_script() -> None:

@@ -314,6 +314,24 @@ def test_a_container_whose_start_came_through_after_all_is_not_started_again(nod
     assert node.containers()["agentless-t1"]["state"] == "exited"
 
 
+@in_each_shell
+def test_a_container_that_was_never_started_gets_the_devices_that_its_amd_gpu_has_now(
+    node: Node, tmp_path: Path
+) -> None:
+    """The launch died, and the node was rebooted: the render nodes have other numbers."""
+    given = tmp_path / "amd-give.sh.j2"
+    node.engine = docker_engine(NodeConfig("node1", "h"), Renderer([tmp_path, template_dir()]), SIGNER)
+    at = Placement("node1", (0,), ("AMD-79ccd55167a2124a",), vendor="amd")
+    given.write_text("echo '--device /dev/dri/renderD128'")
+    running = node.start(assigning(), at=at, FAKE_BREAK="create", PATH=_without_rm(node))
+    assert node.result(running).exit_code == launch_script.UNCLEAR
+    given.write_text("echo '--device /dev/dri/renderD129'")
+    found = node.engine.parse_launch(assigning(), node.result(node.start(assigning(), at=at)))
+    assert node.containers()["agentless-t1"]["id"] == found
+    assert [run[1] for run in node.runs()] == ["/dev/dri/renderD128", "/dev/dri/renderD129"]
+    assert node.started() == ["agentless-t1"]
+
+
 def _without_rm(node: Node) -> str:
     """A PATH whose docker cannot remove: the launcher dies before it could."""
     other = node.bin.with_name("without-rm")

@@ -300,8 +300,20 @@ def test_a_slice_that_was_removed_is_not_given_and_its_holder_is_named() -> None
     cluster = on(slice_, node1=seen(sample=replace(left, gpus=left.gpus[:-1])))
     assert given(cluster, "node1::0/3") is None
     assert cluster.nodes["node1"].gpus[0].reason == (
-        "in MIG mode: task t2 of ann@a still holds a slice that was removed, 3 free; ask for a slice, like node1::0/0"
+        "in MIG mode: task t2 of ann@a still holds a slice that was removed, 3 unknown; ask for a slice"
     )
+
+
+def test_no_slice_of_a_gpu_that_was_divided_anew_is_free_while_an_old_one_is_held() -> None:
+    slice_ = holds("t2", "0/3")
+    before = sample("h100")
+    anew = [replace(gpu, uuid=f"MIG-{gpu.part}") if gpu.parent else gpu for gpu in before.gpus]
+    now = on(slice_, node1=seen(sample=replace(before, gpus=tuple(anew))))
+    left = [gpu for gpu in now.nodes["node1"].gpus if gpu.reading.parent]
+    assert {(gpu.state, gpu.reason) for gpu in left} == {
+        ("unknown", "task t2 of ann@a still holds a slice of its GPU that was removed")
+    }
+    assert given(now, "node1::0/0") is None
 
 
 def test_the_inventory_a_drain_and_an_ill_gpu_hold_for_the_slices() -> None:

@@ -19,8 +19,12 @@ import pytest
 from agentless.errors import StateError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
+from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.job import Job
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import Mount
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Blocked, Task
+from agentless.model.tasks.terms import Terms
 from agentless.stores.state import tinydb
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
@@ -297,6 +301,24 @@ def test_a_slice_raises_the_version_so_that_a_controller_without_slices_says_tha
     assert version(file) == 3  # it may be in the history now
     store.save(held)
     assert TaskStore(file).load() == {"t1": task("t1", "node1::0"), "t2": held}
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        replace(task("t2"), status=Blocked((Requirement("t1"),))),
+        task("t2", spec=spec(terms=Terms(requires=(Requirement("t1"),)))),
+        task("t2", spec=spec(gang=Gang(2))),
+        task("t2", spec=spec(job=Job("train", "flow"))),
+    ],
+    ids=["blocked", "requires", "gang", "job"],
+)
+def test_a_task_that_depends_on_others_raises_the_version_too(file: Path, new: Task) -> None:
+    store = saved(file, task("t1"))
+    assert version(file) == 2
+    store.save(new)
+    assert version(file) == 3
+    assert TaskStore(file).load()["t2"] == new
 
 
 def test_a_reservation_of_a_slice_raises_the_version_too(file: Path) -> None:

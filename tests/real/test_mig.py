@@ -91,7 +91,7 @@ def test_a_slice_that_is_removed_under_its_task_is_given_to_nobody(agentless: Cl
     until(lambda: "still holds a slice that was removed" in slices(agentless)[0]["reason"])
     owner = agentless.task(task)["owner"]
     assert slices(agentless)[0]["reason"].startswith(
-        f"in MIG mode: task {task} of {owner} still holds a slice that was removed, 3 free; "
+        f"in MIG mode: task {task} of {owner} still holds a slice that was removed, 3 unknown; "
     )
     events = agentless("events", "--since", "1h", "--json").out
     assert "GPU 0/3: disappeared; its GPU was reconfigured" in events

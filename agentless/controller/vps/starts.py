@@ -14,6 +14,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable
+from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import unreachable
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.container import DOWN
@@ -56,10 +57,11 @@ class VpsStarts:
             raise Refused(f"VPS {task.spec.name} was started by somebody else meanwhile")
         if not link.online:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
+        now = _renumbered(task, placement, link.observation.sample)
         needs, shared = task.spec.needs, task.spec.needs.gpu_share > 1
         memory = needs.gpu_memory if shared else None
         exact = replace(task.spec, needs=Needs(exclusive=needs.exclusive, gpu_share=needs.gpu_share, gpu_memory=memory))
-        [exact] = on_targets(exact, [str(placement)])
+        [exact] = on_targets(exact, [str(now)])
         if error := refusal(self._nodes.cluster([placement.node], asking=task), exact, task.owner):
             raise error
         if other := awaited_by(self._tasks.live.values(), placement):
@@ -143,3 +145,14 @@ class VpsStarts:
                 return
         _log.warning("VPS %s: starting it again: %s", task.spec.name, problem)
         self._ledger.publish(task, "not-started", problem)
+
+
+def _renumbered(task: Task, placement: Placement, sample: GpuSample | None) -> Placement:
+    """Where it was, with the numbers that its GPUs have now. Raises Refused if one of them is gone."""
+    if sample is None or sample.processes is None:
+        return placement  # nothing can start there
+    numbers = {gpu.uuid: gpu.number for gpu in sample.gpus}
+    if gone := [uuid for uuid in placement.gpu_uuids if uuid not in numbers]:
+        where = f"{placement.node} does not list any more"
+        raise Refused(f"VPS {task.spec.name} had GPU {gone[0]}, which {where}; restore it there")
+    return replace(placement, gpus=tuple(numbers[uuid] for uuid in placement.gpu_uuids))

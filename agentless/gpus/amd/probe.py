@@ -6,6 +6,7 @@ One section. Its output, line by line:
     driver 6.8.5          what `sysfs` describes, up to `@whole`
     @tool static          an answer of a tool: `list`, `static`, `metric` and `process` of amd-smi; `rocm` and `pids` of
     >[{"gpu": 0, …        rocm-smi; each of its lines
+    @root                 the tools were asked as root
     @owner 4711 1000 alice     who runs a process, see `owners`
     @amd 0                nothing was cut off; `hung` if /sys did not answer
 
@@ -46,6 +47,14 @@ _TOO_LONG = f"the AMD driver or amd-smi prints more than {ANSWER >> 10} KiB; che
 _NO_PROCESSES = (
     "the processes on AMD GPUs cannot be read in /sys/class/kfd/kfd/proc; install amd-smi or rocm-smi on the node, or "
     "a newer kernel"
+)
+_UNCLEAR = (
+    "/sys/class/kfd/kfd/proc does not say which AMD GPUs each process uses; install Linux 5.8 or newer on the node, or "
+    "the amdgpu driver of ROCm (amdgpu-dkms)"
+)
+_NOT_ROOT = (
+    "amd-smi and rocm-smi show all processes to root only, and /sys/class/kfd/kfd/proc cannot be read; install Linux "
+    "5.8 or newer on the node, or log in there as root"
 )
 _NO_KFD = "there is no /dev/kfd for it, so nothing can compute on it (install the amdgpu driver of ROCm: amdgpu-dkms)"
 _PARTLY = (
@@ -108,9 +117,11 @@ def parse(sections: Mapping[str, Result]) -> GpuSample:
         return GpuSample((), None, _TWICE)
     if hidden := _hidden(found):
         return GpuSample(gpus, None, hidden, lister=LISTER)
-    processes = _processes(found, devices, owners(rest), tools)
-    error = None if processes is not None or not gpus else said or _NO_PROCESSES
-    return GpuSample(gpus, processes if gpus else (), error, lister=LISTER if gpus else "")
+    as_root = "@root" in rest
+    processes = _processes(found, devices, owners(rest), tools, as_root=as_root)
+    why = _UNCLEAR if found.unclear else _NOT_ROOT if tools and not as_root else _NO_PROCESSES
+    error = None if processes is not None or not gpus else said or why
+    return GpuSample(_explained(gpus, processes or ()), processes if gpus else (), error, lister=LISTER if gpus else "")
 
 
 def lines_of(answer: Result) -> list[str]:
@@ -263,9 +274,11 @@ def _hidden(found: Sysfs) -> str:
 
 
 def _processes(
-    found: Sysfs, devices: Sequence[_Found], who: Mapping[str, Owner], tools: Mapping[str, str]
+    found: Sysfs, devices: Sequence[_Found], who: Mapping[str, Owner], tools: Mapping[str, str], *, as_root: bool
 ) -> tuple[GpuProcess, ...] | None:
-    """Who uses the GPUs; None if any may be missing."""
+    """Who uses the GPUs; None if any may be missing. What is idle to others than root may not be."""
+    if found.unclear:
+        return None
     if found.processes is not None and len(found.processes) < PROCESSES:
         by_gpu = {each.gpu: each.reading.uuid for each in devices if each.gpu is not None}
         return tuple(
@@ -280,18 +293,30 @@ def _processes(
             return None
         by_place = {_place(each.reading): each.reading.uuid for each in devices}
         on = [(_placed(each.place, found), each) for each in listed]
-        if not {place for place, _ in on} <= by_place.keys() | {(bus, 0) for bus in found.ids}:
+        used = {place for place, _ in on}
+        if not used <= by_place.keys() | {(bus, 0) for bus in found.ids} or not (as_root or by_place.keys() <= used):
             return None
         return tuple(
             _process(by_place[place], each.pid, each.memory, each.name, who) for place, each in on if place in by_place
         )
     running = rocm_smi.pids(tools["pids"]) if "pids" in tools else None
-    if running is None:
+    if running is None or not (running or as_root):
         return None
     # It does not say on which GPU each is, so all are in use.
     return tuple(
         _process(each.reading.uuid, pid, None, name, who) for each in devices for pid, name in running[:PROCESSES]
     )
+
+
+def _explained(gpus: Sequence[GpuReading], processes: Sequence[GpuProcess]) -> tuple[GpuReading, ...]:
+    """The GPUs, with the memory that is in use without a process. Vulkan and OpenGL do not use the compute driver."""
+    used = {gpu.uuid: gpu.memory_used_mib for gpu in gpus if gpu.parent is None}
+    cards = {gpu.uuid: gpu.gpu for gpu in gpus}
+    for process in processes:
+        card = cards[process.gpu_uuid]
+        before = used.get(card)
+        used[card] = None if before is None or process.memory_mib is None else max(0, before - process.memory_mib)
+    return tuple(replace(gpu, unexplained_mib=used.get(gpu.gpu)) for gpu in gpus)
 
 
 def _place(reading: GpuReading) -> tuple[str, int]:

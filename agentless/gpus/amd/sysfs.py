@@ -15,6 +15,7 @@
     @process 4711                       a process of /sys/class/kfd/kfd/proc
     vram 53458 1048576                  bytes that it has on a GPU, by `gpu_id`; `?` if that cannot be read
     queue 53458                         it has a queue there
+    ended                               it has ended meanwhile
     @processes                          these were all processes
     @whole                              nothing was cut off
 
@@ -72,7 +73,7 @@ class KfdProcess:
 class Sysfs:
     """All of it. `cards` and `ids` are by PCI address. `processes` is None if they cannot be read.
 
-    `partial`: what is said of a GPU of the compute driver makes no sense.
+    `partial`: what is said of a GPU of the compute driver makes no sense. `unclear`: nor is what a process uses.
     """
 
     driver: str | None = None
@@ -83,6 +84,7 @@ class Sysfs:
     processes: list[KfdProcess] | None = None
     whole: bool = False
     partial: bool = False
+    unclear: bool = False
 
 
 def parse(lines: Iterable[str]) -> Sysfs:
@@ -103,15 +105,20 @@ def parse(lines: Iterable[str]) -> Sysfs:
                 if bus and bus not in found.cards and _ID.fullmatch(values.get("id", "")):
                     card = _card(values, [text for key, text in body if key == "ue"])
                     found.cards[bus], found.ids[bus] = replace(card, driver=found.driver), values["id"]
+            case "@process" if ("ended", "") in body:
+                pass
             case "@process" if pid := whole(value):
                 processes.append(process := KfdProcess(pid))
                 readable &= all(_use(process, key, text) for key, text in body)
+                # Linux before 5.8 does not say which GPUs it has.
+                readable &= any(key == "vram" for key, _ in body)
             case "@processes":
                 complete = True
             case "@whole":
                 found.whole = True
     found.nodes.sort(key=lambda each: each.node)
     found.processes = processes if complete and readable else None
+    found.unclear = not readable
     return found
 
 

@@ -29,7 +29,8 @@ class GpuReading:
     `unlisted` is the platform whose driver does not list the processes on it, empty if it does. `unified`: its memory
     is that of the machine, of which the driver says nothing. `removable`: it is external, and may be unplugged.
     `hidden` says in words why its processes are not known, where those on GPUs of another vendor are. `divided`: parts
-    of it are listed, so it is only given in parts.
+    of it are listed, so it is only given in parts. `unexplained_mib` is the memory in use, of the whole GPU, that its
+    processes do not have; None where a driver lists every process that has memory.
     """
 
     index: int
@@ -65,6 +66,7 @@ class GpuReading:
     removable: bool = False
     hidden: str = ""
     divided: bool = False
+    unexplained_mib: int | None = None
 
     @property
     def device(self) -> Device:

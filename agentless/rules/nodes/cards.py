@@ -45,6 +45,12 @@ _MAKERS = {
 """By PCI id, in the order in which their GPUs have numbers."""
 _GIVEN_AWAY = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
 """Drivers that hold a card for a virtual machine."""
+BY_KFD = "amd"
+SHIFTED = (
+    "its number may be another one, and the inventory excludes GPUs by number (exclude_gpus): {}; repair that card, or "
+    "change exclude_gpus"
+)
+"""Why nobody gets a GPU where others before it are missing: AMD's are counted as the compute driver lists them."""
 CARDS = tuple(f"{maker}:{kind}" for maker, about in _MAKERS.items() for kind in about.classes)
 """How /sys describes such cards: the maker, a colon, and how the class begins."""
 
@@ -85,6 +91,9 @@ def numbered(config: NodeConfig, seen: Observation) -> tuple[GpuReading, ...]:
     A card without a driver may never have been listed. It is missed only where the inventory counts on numbers.
     """
     gpus, host = seen.sample.gpus if seen.sample else (), seen.host
+    if config.exclude_gpus and any(gpu.vendor == BY_KFD and gpu.barred for gpu in gpus):
+        why = SHIFTED.format("the compute driver lacks an AMD card")
+        gpus = tuple(replace(gpu, hidden=why) if gpu.vendor == BY_KFD and not gpu.barred else gpu for gpu in gpus)
     count = Counter(gpu.vendor for gpu in gpus if gpu.parent is None)
     if host is None or not host.cards or not count:
         return gpus

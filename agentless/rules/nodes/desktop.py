@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.nodes.gpu import GpuProcess, GpuReading
 from agentless.model.nodes.node import ForeignPolicy
 from agentless.model.text import program_of
 from agentless.model.units import format_size, short_size
@@ -44,10 +44,24 @@ def desktop_processes(processes: Iterable[GpuProcess], policy: ForeignPolicy) ->
         return (), "the GPU memory of a desktop program is not known"
     if found and sum(known) << 20 >= policy.below:
         used = sum(known) << 20
-        enough = f"'foreign: {{below: {short_size(1 << used.bit_length())}}}'"
         words = f"desktop programs use {format_size(used)} of GPU memory"
-        return (), f"{words}; to run tasks beside them, set {enough} for the node in the inventory"
+        return (), f"{words}; to run tasks beside them, set {_enough(used)} for the node in the inventory"
     return found, ""
+
+
+def why_unexplained(reading: GpuReading, policy: ForeignPolicy) -> str:
+    """Why nobody knows who uses a GPU that seems idle: more memory than a desktop's is in use. Empty if it is not."""
+    used = (reading.unexplained_mib or 0) << 20
+    if used < policy.below:
+        return ""
+    return (
+        f"{format_size(used)} of its memory are in use by no process that its driver lists, as by Vulkan or OpenGL; to "
+        f"run tasks beside it, set {_enough(used)} for the node in the inventory"
+    )
+
+
+def _enough(used: int) -> str:
+    return f"'foreign: {{below: {short_size(1 << used.bit_length())}}}'"
 
 
 def is_listed(process: GpuProcess, policy: ForeignPolicy) -> bool:

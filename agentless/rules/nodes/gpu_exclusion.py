@@ -17,6 +17,7 @@ from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample
 from agentless.model.nodes.node import HostFacts
 from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
+from agentless.rules.nodes.cards import BY_KFD, SHIFTED
 from agentless.rules.nodes.gpu_findings import Faults, Finding, Kind, find_faults, kind_of
 
 OUT_FOR = 60.0
@@ -93,6 +94,9 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
         # If the driver reports no GPU at all, a missing one is not shown.
         gpus = (*node.gpus, *(vanished if node.observation.sample else ()))
         node = replace(node, gpus=tuple([_out(gpu, ill.get(gpu.reading.gpu)) for gpu in gpus]))
+        if node.config.exclude_gpus and any(gpu.reading.uuid.startswith("AMD-") for gpu in vanished):
+            why = SHIFTED.format("an AMD GPU disappeared")
+            node = replace(node, gpus=tuple([_shifted(gpu, why) for gpu in node.gpus]))
     if record.drain is None:
         return node
     words = drain_words(record.drain)
@@ -101,6 +105,11 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
         return replace(node, reason=f"{node.reason}; drained: {words}", gpus=tuple(free), drained=True)
     reason = f"{words}; {node.reason}" if node.reason else words
     return replace(node, state="drained", reason=reason, gpus=tuple(free), drained=True, trial=None)
+
+
+def _shifted(gpu: Gpu, why: str) -> Gpu:
+    is_one = gpu.reading.vendor == BY_KFD and gpu.state == "free"
+    return replace(gpu, state="unknown", reason=why, closed=why) if is_one else gpu
 
 
 def resumed(

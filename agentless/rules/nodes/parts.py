@@ -16,18 +16,17 @@ from agentless.model.units import format_indices
 def marked(gpus: Sequence[GpuReading], held: Mapping[str, Mapping[str, Sequence[Allocation]]]) -> Iterator[GpuReading]:
     """The GPUs, those `divided` of which parts are listed. `held` are holders by GPU and by part.
 
-    A card that was divided anew under a task has other partitions with the same memory, so none of them is free. MIG
-    slices in use cannot be removed.
+    A GPU that was divided anew under a task has other parts with the same memory, so none of them is free.
     """
     there = {gpu.uuid for gpu in gpus}
     whole = {gpu.parent for gpu in gpus}
     for gpu in gpus:
-        parts = held.get(gpu.parent or "", {}) if gpu.kind == "partition" else {}
+        parts = held.get(gpu.parent or "", {})
         gone = next((several[0] for uuid, several in parts.items() if uuid not in there), None)
         if gpu.uuid in whole:
             yield replace(gpu, divided=True)
         elif gone:
-            yield replace(gpu, barred=f"{gone} still holds a partition of its GPU that was removed")
+            yield replace(gpu, barred=f"{gone} still holds a {gpu.kind} of its GPU that was removed")
         else:
             yield gpu
 

@@ -17,7 +17,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.nodes.cards import numbered
-from agentless.rules.nodes.desktop import sorted_processes
+from agentless.rules.nodes.desktop import sorted_processes, why_unexplained
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.parts import marked, why_divided, with_parts
@@ -276,6 +276,8 @@ def _gpu(
         # This includes a container of ours that uses a GPU that it does not claim.
         state, reason = "foreign", f"used by {describe(others[0])}" + _more(len(others) - 1)
         reason += f"; {too_much}" if too_much else ""
+    elif unexplained := why_unexplained(reading, config.foreign):
+        state, reason = "unknown", unexplained
     else:
         state, reason = ("excluded", no_container) if no_container else ("free", "")
     intruders = strangers if state == "allocated" and found and not beside else ()

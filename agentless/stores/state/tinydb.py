@@ -2,8 +2,8 @@
 
 TinyDB's own storage truncates in place. Here, every write makes a new file, which replaces the old one once it is
 synced to disk. The previous file is kept as `<name>.last`. Reads come from memory. The file has a schema version; older
-versions load for ever (`UPGRADES`). A file gets version `WITH_PARTS` with the first part of a GPU in it, so that a
-version that cannot read it says so.
+versions load for ever (`UPGRADES`). A file gets version `NEWEST` with the first thing in it that an older agentless
+cannot read, or would drop, so that it says so: a part of a GPU, a gang, a requirement, a workflow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tinydb.table import Document, Table
 
 from agentless.errors import StateError
 from agentless.model.nodes.device import any_parts
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Blocked, Task
 from agentless.stores import private
 from agentless.stores.state.upgrades import with_needs
 
@@ -39,8 +39,8 @@ def _from_1(tables: Tables) -> Tables:
 
 
 VERSION = 2
-WITH_PARTS = 3
-"""Like `VERSION`, and numbers of GPUs may be those of parts: `"0/1"`."""
+NEWEST = 3
+"""Like `VERSION`; numbers of GPUs may be those of parts (`"0/1"`), and tasks may depend on others."""
 UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _from_1}
 """By version: converts a whole document to the next version."""
 
@@ -123,9 +123,9 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
         version = None
     if not isinstance(version, int) or version < 1:
         raise StateError(f"{path} is not a state file of agentless; move it away and restart")
-    if version > WITH_PARTS:
+    if version > NEWEST:
         raise StateError(
-            f"{path} is from a newer agentless (state version {version}, this one supports {WITH_PARTS}); upgrade "
+            f"{path} is from a newer agentless (state version {version}, this one supports {NEWEST}); upgrade "
             "agentless, or set XDG_STATE_HOME to another folder"
         )
     for old in range(version, VERSION):
@@ -194,11 +194,11 @@ class TaskStore:
         return _Tasks(self._storage, name)
 
     def rise(self) -> None:
-        """Give the file the version that can have parts of GPUs. It keeps it: the history has them, too."""
+        """Give the file the newest version. It keeps it: the history has such tasks, too."""
         tables = self._storage.read() or {}
         about = tables["meta"]["1"]
-        if about["version"] < WITH_PARTS:
-            self._storage.write({**tables, "meta": {"1": {**about, "version": WITH_PARTS}}})
+        if about["version"] < NEWEST:
+            self._storage.write({**tables, "meta": {"1": {**about, "version": NEWEST}}})
 
     def load(self) -> dict[str, Task]:
         """All live tasks. Raises StateError for an invalid one."""
@@ -213,7 +213,7 @@ class TaskStore:
 
     def save(self, *tasks: Task, gone: Iterable[str] = ()) -> None:
         """Save tasks and remove others, in one write, synced to disk."""
-        if any(map(_has_parts, tasks)):
+        if any(map(_is_new, tasks)):
             self.rise()
         self._tasks.put({t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}, gone)  # type: ignore[arg-type]
 
@@ -223,6 +223,9 @@ class TaskStore:
             self.save(gone=task_ids)
 
 
-def _has_parts(task: Task) -> bool:
-    placement = task.placement
-    return any_parts(task.spec.needs.indices) or bool(placement and (placement.parents or any_parts(placement.gpus)))
+def _is_new(task: Task) -> bool:
+    """Whether an older agentless cannot read this task, or would start it as one that depends on no other."""
+    spec, placement = task.spec, task.placement
+    depends = isinstance(task.status, Blocked) or bool(spec.terms.requires or spec.gang or spec.job)
+    has_parts = bool(placement and (placement.parents or any_parts(placement.gpus)))
+    return depends or has_parts or any_parts(spec.needs.indices)
