@@ -19,7 +19,7 @@ class Job:
 
     `workflow` is the workflow's id: that of its first task, and of its batch. `of` is the workflow's name. `on_failure`
     says what a failure of this task means for the others. `artifacts` are paths in its container that jobs which
-    require it get. `packed` is the whole workflow, in labels only: see `rules/workflows/carried`.
+    require it get.
     """
 
     name: str
@@ -27,7 +27,6 @@ class Job:
     on_failure: OnFailure = "continue"
     workflow: str = ""
     artifacts: tuple[str, ...] = ()
-    packed: str | None = None
 
 
 def check_job(job: Job) -> None:
