@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from agentless.controller.files import artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.errors import NotFound, Refused
 from agentless.rules.submit.task_request import Outside
@@ -240,3 +241,17 @@ async def test_a_task_is_submitted_from_a_file_and_what_is_typed_wins(agentless,
     (task,) = json.loads((await asyncio.to_thread(agentless, *words))[0])
     assert (task["name"], task["target"], task["cores"], task["memory_bytes"]) == ("method", "1x", 0.5, 10**9)
     assert task["command"] == ["true"]
+
+
+async def test_a_job_whose_artifacts_cannot_be_fetched_fails_with_the_reason(desk, monkeypatch):
+    # The simulated engine does not tell the working folder, and answers like Go's templates.
+    monkeypatch.setattr(artifacts, "PATIENCE", 0.5)
+    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
+    text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, gpus: 1, node: n1}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert "artifacts of job a cannot be fetched: n1 does not tell the working folder of" in shown["b"].reason
+        steps = [str(event) for _, event in controller.tasks.history.events(0, -1, shown["b"].id)]
+        assert any("waiting for artifacts of job a: n1 does not tell" in step for step in steps)

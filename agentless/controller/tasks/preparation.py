@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
@@ -48,7 +49,8 @@ class Preparation:
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
         if task.spec.job and task.spec.terms.requires:
-            given = await self._unless_stopped(task, self._artifacts.given_to(task))
+            waiting = self._artifacts.given_to(task, partial(self._tell, task.id))
+            given = await self._unless_stopped(task, waiting)
             task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))
         if not task.spec.uploads:
             return None
