@@ -10,7 +10,11 @@ import pytest
 
 from agentless.controller.files import artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
+from agentless.controller.submit.request import Submit
 from agentless.errors import NotFound, Refused
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
 from tests.fleet.client import until
@@ -255,3 +259,14 @@ async def test_a_job_whose_artifacts_cannot_be_fetched_fails_with_the_reason(des
         assert "artifacts of job a cannot be fetched: n1 does not tell the working folder of" in shown["b"].reason
         steps = [str(event) for _, event in controller.tasks.history.events(0, -1, shown["b"].id)]
         assert any("waiting for artifacts of job a: n1 does not tell" in step for step in steps)
+
+
+async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: 'true', requires: a}}")
+        await ended(controller, workflow)
+        terms = Terms(requires=(Requirement(workflow, "failed"),), if_impossible="wait")
+        await controller.submission.submit(Submit((TaskSpec(("true",), terms=terms),), {}, me(controller)))
+        with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == {"a": "completed", "b": "completed"}
