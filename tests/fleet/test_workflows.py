@@ -11,9 +11,11 @@ import pytest
 from agentless.controller.files import artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.controller.submit.request import Submit
-from agentless.errors import NotFound, Refused
+from agentless.errors import NotFound, Refused, UsageError
+from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
@@ -270,3 +272,33 @@ async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(des
         with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
             await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
         assert states(controller, workflow) == {"a": "completed", "b": "completed"}
+
+
+async def test_a_request_is_checked_like_a_file(desk):
+    def job(**more):
+        return {"name": "a", "spec": {"command": ["true"]}, "target": "n1", **more}
+
+    async with desk.running() as controller:
+        for paths in (["/"], [".."], ["a:b"], [""], ["x/m", "m"]):
+            asked = WorkflowRequest.model_validate({"name": "w", "jobs": [job(artifacts=paths)]})
+            try:
+                found = await controller.workflows.run(asked.submit(me(controller)), "w", "")
+                assert found.starts[0].exit_code == 2, paths
+            except UsageError:
+                pass
+        gang = WorkflowRequest.model_validate(
+            {"name": "w", "jobs": [job(spec={"command": ["a"], "gang": {"size": 2}})]}
+        )
+        with pytest.raises(UsageError, match="several nodes is not supported in workflows"):
+            gang.submit(me(controller))
+        assert not controller.tasks.live
+
+
+def test_each_task_of_a_matrix_has_a_folder_of_its_own():
+    def target(values):
+        return artifacts._target(Task("a", TaskSpec(("x",), parameters=values, job=Job("train", "w")), "b", "o", 1.0))
+
+    assert target({"lr": "0.1"}) == "/artifacts/train/lr=0.1"
+    odd = [{"d": "a/b"}, {"d": "a_b"}, {"d": "a b"}, {"d": "1,e=2"}, {"d": "1", "e": "2"}, {"d": "é" * 300}]
+    assert len({target(each) for each in odd}) == len(odd)
+    assert max(len(name.encode()) for each in odd for name in target(each).split("/")) < 255

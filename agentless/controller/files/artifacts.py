@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import posixpath
 import re
 import shutil
@@ -28,6 +30,10 @@ TOP = "/artifacts"
 PATIENCE = 300.0
 """Seconds for which a job waits for artifacts that cannot be fetched: its GPUs are held meanwhile."""
 LOOK_EVERY = 2.0
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
+_LONGEST = 200
+"""Characters of the name of a folder, which may have 255 bytes."""
 
 Tell = Callable[[str], None]
 """Tells what a job waits for."""
@@ -122,7 +128,17 @@ class Artifacts:
 
 
 def _target(before: Task) -> str:
-    """The folder for the artifacts of a job; one of several tasks of it has its own below."""
-    values = ",".join(f"{key}={value}" for key, value in before.spec.parameters.items())
+    """The folder for the artifacts of a job; one of several tasks of it has its own below.
+
+    Values that cannot be read from the name as they are make it end with a digest of them.
+    """
+    values = before.spec.parameters
     name = before.spec.job.name if before.spec.job else ""
-    return posixpath.join(TOP, name, re.sub(r"[^\w.=,+-]", "_", values)) if values else posixpath.join(TOP, name)
+    if not values:
+        return posixpath.join(TOP, name)
+    folder = ",".join(f"{key}={value}" for key, value in values.items())
+    plain = all(_PLAIN.fullmatch(word) for word in (*values, *values.values())) and len(folder) <= _LONGEST
+    if not plain:
+        digest = hashlib.sha256(json.dumps(list(values.items())).encode()).hexdigest()[:8]
+        folder = f"{re.sub(r'[^A-Za-z0-9_.=,+-]', '_', folder)[:_LONGEST]}-{digest}"
+    return posixpath.join(TOP, name, folder)
