@@ -64,7 +64,6 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.submission import Submission
-from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
@@ -228,8 +227,7 @@ class Controller:
         tasks, nodes, ledger, lookup, bus, clock = (
             self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
         )  # fmt: skip
-        carried = CarriedWorkflows(tasks, self.workflow_store)
-        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
+        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
@@ -251,7 +249,7 @@ class Controller:
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.dependencies, self.uploads, clock)
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
-        self.recovery = Recovery(nodes, self.envs, self.dependencies, ledger, self.views, clock)
+        self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
         self._build_vps()
         self._build_workflows()

@@ -405,8 +405,7 @@ class RecoveryView:
     """Tasks that you can take over. `silent` are nodes that did not list their tasks, with the reason.
 
     By task, `specs` are read from the labels of its container, and `digests` identify the container and its labels.
-    `envs` are envs whose current version is assumed, with that version. `jobs` counts, by workflow, jobs that have not
-    started, and that go on with any recovered task of the workflow.
+    `envs` are envs whose current version is assumed, with that version.
     """
 
     tasks: tuple[TaskView, ...]
@@ -414,7 +413,6 @@ class RecoveryView:
     specs: dict[str, TaskSpec] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     envs: dict[str, int] = field(default_factory=dict)
-    jobs: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

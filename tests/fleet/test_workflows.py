@@ -8,8 +8,15 @@ import shutil
 
 import pytest
 
+from agentless.controller.files import artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
-from agentless.errors import NotFound, Refused
+from agentless.controller.submit.request import Submit
+from agentless.errors import NotFound, Refused, UsageError
+from agentless.model.tasks.job import Job
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
 from tests.fleet.client import until
@@ -184,26 +191,20 @@ def dies(*_, **__):
     raise RuntimeError("killed here")
 
 
-async def test_jobs_that_had_not_started_go_on_after_the_state_was_lost(desk):
-    text = (
-        "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]},"
-        " c: {command: 'true', requires: b}, d: {command: 'true', requires: [{b: failed}]}}"
-    )
+async def test_only_what_runs_is_taken_back_after_the_state_was_lost(desk):
+    """Anybody can write labels: nothing in them may start a job."""
+    text = "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]}}"
     async with desk.running() as controller:
         workflow = await run(controller, text)
         await until(lambda: states(controller, workflow)["a"] == "running")
-        assert "packed" not in str(controller.tasks.live[workflow].spec.job).replace("packed=None", "")
     shutil.rmtree(desk.state)
     desk.state.mkdir(mode=0o700)
     async with desk.running() as controller:
         await until(lambda: controller.recovery.unremembered(me(controller)))
         offer = await controller.recovery.offer(me(controller))
-        assert (len(offer.tasks), offer.jobs) == (1, {workflow: 3})
-        controller.recovery.recover([workflow], {}, by=me(controller))
-        assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
-        await controller.stops.stop(workflow, "kill", by=me(controller))
-        assert await ended(controller, workflow)
-        assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed", "d": "cancelled"}
+        controller.recovery.recover([workflow], offer.digests, by=me(controller))
+        assert states(controller, workflow) == {"a": "running"}
+        assert list(controller.tasks.live) == [workflow]
 
 
 @pytest.mark.slow
@@ -246,3 +247,58 @@ async def test_a_task_is_submitted_from_a_file_and_what_is_typed_wins(agentless,
     (task,) = json.loads((await asyncio.to_thread(agentless, *words))[0])
     assert (task["name"], task["target"], task["cores"], task["memory_bytes"]) == ("method", "1x", 0.5, 10**9)
     assert task["command"] == ["true"]
+
+
+async def test_a_job_whose_artifacts_cannot_be_fetched_fails_with_the_reason(desk, monkeypatch):
+    # The simulated engine does not tell the working folder, and answers like Go's templates.
+    monkeypatch.setattr(artifacts, "PATIENCE", 0.5)
+    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
+    text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, gpus: 1, node: n1}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert "artifacts of job a cannot be fetched: n1 does not tell the working folder of" in shown["b"].reason
+        steps = [str(event) for _, event in controller.tasks.history.events(0, -1, shown["b"].id)]
+        assert any("waiting for artifacts of job a: n1 does not tell" in step for step in steps)
+
+
+async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: 'true', requires: a}}")
+        await ended(controller, workflow)
+        terms = Terms(requires=(Requirement(workflow, "failed"),), if_impossible="wait")
+        await controller.submission.submit(Submit((TaskSpec(("true",), terms=terms),), {}, me(controller)))
+        with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == {"a": "completed", "b": "completed"}
+
+
+async def test_a_request_is_checked_like_a_file(desk):
+    def job(**more):
+        return {"name": "a", "spec": {"command": ["true"]}, "target": "n1", **more}
+
+    async with desk.running() as controller:
+        for paths in (["/"], [".."], ["a:b"], [""], ["x/m", "m"]):
+            asked = WorkflowRequest.model_validate({"name": "w", "jobs": [job(artifacts=paths)]})
+            try:
+                found = await controller.workflows.run(asked.submit(me(controller)), "w", "")
+                assert found.starts[0].exit_code == 2, paths
+            except UsageError:
+                pass
+        gang = WorkflowRequest.model_validate(
+            {"name": "w", "jobs": [job(spec={"command": ["a"], "gang": {"size": 2}})]}
+        )
+        with pytest.raises(UsageError, match="several nodes is not supported in workflows"):
+            gang.submit(me(controller))
+        assert not controller.tasks.live
+
+
+def test_each_task_of_a_matrix_has_a_folder_of_its_own():
+    def target(values):
+        return artifacts._target(Task("a", TaskSpec(("x",), parameters=values, job=Job("train", "w")), "b", "o", 1.0))
+
+    assert target({"lr": "0.1"}) == "/artifacts/train/lr=0.1"
+    odd = [{"d": "a/b"}, {"d": "a_b"}, {"d": "a b"}, {"d": "1,e=2"}, {"d": "1", "e": "2"}, {"d": "é" * 300}]
+    assert len({target(each) for each in odd}) == len(odd)
+    assert max(len(name.encode()) for each in odd for name in target(each).split("/")) < 255

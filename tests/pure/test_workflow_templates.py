@@ -11,7 +11,15 @@ from agentless.rules.workflows.templates import MAX_TEXT, render, typed
 
 NAMES = {
     "params": typed(
-        {"epochs": "10", "lrs": ["0.1", "0.01"], "zip": "01234", "fast": "true", "items": "x", "text": "ab"}
+        {
+            "epochs": "10",
+            "lrs": ["0.1", "0.01"],
+            "zip": "01234",
+            "fast": "true",
+            "items": "x",
+            "text": "ab",
+            "long": "b" * 9000,
+        }
     )
 }
 
@@ -28,6 +36,10 @@ NAMES = {
         ("{{ 'a' if params.epochs > 5 else 'b' }}", "a"),
         ("{{ params.items }}{{ params['text'] | upper | replace('A', 'c') }}", "xcB"),
         ("{{ '{{' }}.Names}}", "{{.Names}}"),
+        ("{{ '{#' }}", "{#"),
+        ("{{--1}}", "-1"),
+        ("{{ params.text ~ '-' ~ params.epochs }}", "ab-10"),
+        ("x{{ params.text ~ params.fast }}", "xabtrue"),
     ],
 )
 def test_expressions_are_filled_in(text, found):
@@ -46,6 +58,9 @@ def test_expressions_are_filled_in(text, found):
         "{{ 'aaaaaaaaaa'" + " | replace('a', 'aaaaaaaaaaaaaaaaaaaa')" * 20 + " }}",
         "{{ params.lrs" + " | join('aaaaaaaaaaaaaaaaaaaaaaaaaaaa') | list" * 20 + " }}",
         "{{ '\"'" + " | tojson" * 200 + " }}",
+        '{# "#}{{ 1 }}{#" ~ 7**7 #}', '{# ["#}{{ 1 }}{#"].append(1) #}', "{# a #}{{ 1 }}",
+        "{{ params.text" + " ~ params.long" * 20 + " }}", "{{ params.text" + " + params.long" * 20 + " }}",
+        "{{ params.long }}" * 20, "a{{ params.text" + " ~ params.long" * 20 + " }}",
         "{{ 99999999999999999" + " * 99999999999999999" * 500 + " }}",
     ],
 )  # fmt: skip

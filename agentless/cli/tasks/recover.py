@@ -55,8 +55,6 @@ def recover(
     chosen = _chosen(found["tasks"], tasks or [])
     if chosen and style.is_table:
         _show(chosen, found["specs"], verbose=verbose)
-    for workflow, count in (found.get("jobs") or {}).items():
-        say(f"Workflow {workflow}: {counted(count, 'job')} that had not started will go on")
     if chosen and not yes:
         _confirm(len(chosen))
     taken = []

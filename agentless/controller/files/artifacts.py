@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import posixpath
 import re
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.files.file_spec import Output, Upload
-from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.requirement import Condition, Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try
@@ -24,6 +27,16 @@ from agentless.stores.files.snapshots import SnapshotStore
 
 TOP = "/artifacts"
 """Where a job finds the artifacts of others: below it, by the name of the job."""
+PATIENCE = 300.0
+"""Seconds for which a job waits for artifacts that cannot be fetched: its GPUs are held meanwhile."""
+LOOK_EVERY = 2.0
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
+_LONGEST = 200
+"""Characters of the name of a folder, which may have 255 bytes."""
+
+Tell = Callable[[str], None]
+"""Tells what a job waits for."""
 
 
 class Artifacts:
@@ -45,11 +58,11 @@ class Artifacts:
         outputs = tuple(Output(path, f"{self._folder}/{{id}}/") for path in map(posixpath.normpath, paths))
         return replace(spec, outputs=(*spec.outputs, *outputs)) if outputs else spec
 
-    async def given_to(self, task: Task) -> tuple[Upload, ...]:
+    async def given_to(self, task: Task, tell: Tell) -> tuple[Upload, ...]:
         """What a job gets of those that it requires, once it has arrived here. Raises RuntimeFailed."""
         if task.spec.job is None:
             return ()
-        found = [await self._given(task, each) for each in task.spec.terms.requires if not each.batch]
+        found = [await self._given(task, each, tell) for each in task.spec.terms.requires if not each.batch]
         return tuple(upload for upload in found if upload)
 
     def forget(self, task_id: str) -> None:
@@ -58,7 +71,7 @@ class Artifacts:
 
     # ------------------------------------------------------------------ inside
 
-    async def _given(self, task: Task, requirement: Requirement) -> Upload | None:
+    async def _given(self, task: Task, requirement: Requirement, tell: Tell) -> Upload | None:
         try:
             before = self._lookup.find(requirement.on)
         except NotFound:
@@ -66,7 +79,7 @@ class Artifacts:
         job = before.spec.job
         if job is None or not job.artifacts or before.batch != task.batch:
             return None
-        await self._bus.until(lambda: before.id not in self._expected)
+        await self._arrival(before, requirement.state, tell)
         self._check(before, requirement)
         place = self._place(before.id)
         if not place.is_dir():
@@ -77,6 +90,26 @@ class Artifacts:
             except (Refused, UsageError) as error:
                 raise RuntimeFailed(f"artifacts of job {job.name}: {error}") from None
         return Upload(str(place), _target(before), snapshot)
+
+    async def _arrival(self, before: Task, state: Condition, tell: Tell) -> None:
+        """Wait until the artifacts of a job are here; raises RuntimeFailed if they do not come, but are needed."""
+        clock, told = asyncio.get_running_loop().time, ""
+        since = clock()
+        while before.id in self._expected:
+            view, coming = next(iter(self._expected.view(before)), None), self._expected.arriving.get(before.id)
+            if view is None or view.state != "stuck" or (coming and coming.bytes):
+                since = clock()
+            elif clock() - since > PATIENCE or not self._expected.has_node(before):
+                if state != "completed":
+                    return
+                words = (
+                    f"artifacts of job {before.spec.name} cannot be fetched: {view.words.removesuffix('; retrying')}"
+                )
+                raise RuntimeFailed(f"{words}; once they can, run: agentless workflow retry {before.batch}")
+            elif view.words != told:  # not the bytes so far: each step is written to disk
+                told = view.words
+                tell(f"waiting for artifacts of job {before.spec.name}: {told}")
+            await self._bus.until(lambda: before.id not in self._expected, LOOK_EVERY)
 
     def _check(self, before: Task, requirement: Requirement) -> None:
         """Raise RuntimeFailed if an artifact is missing, unless the job was not required to complete."""
@@ -95,7 +128,17 @@ class Artifacts:
 
 
 def _target(before: Task) -> str:
-    """The folder for the artifacts of a job; one of several tasks of it has its own below."""
-    values = ",".join(f"{key}={value}" for key, value in before.spec.parameters.items())
+    """The folder for the artifacts of a job; one of several tasks of it has its own below.
+
+    Values that cannot be read from the name as they are make it end with a digest of them.
+    """
+    values = before.spec.parameters
     name = before.spec.job.name if before.spec.job else ""
-    return posixpath.join(TOP, name, re.sub(r"[^\w.=,+-]", "_", values)) if values else posixpath.join(TOP, name)
+    if not values:
+        return posixpath.join(TOP, name)
+    folder = ",".join(f"{key}={value}" for key, value in values.items())
+    plain = all(_PLAIN.fullmatch(word) for word in (*values, *values.values())) and len(folder) <= _LONGEST
+    if not plain:
+        digest = hashlib.sha256(json.dumps(list(values.items())).encode()).hexdigest()[:8]
+        folder = f"{re.sub(r'[^A-Za-z0-9_.=,+-]', '_', folder)[:_LONGEST]}-{digest}"
+    return posixpath.join(TOP, name, folder)

@@ -79,6 +79,10 @@ class ExpectedOutputs:
         state, words = self._state(task)
         return tuple(OutputView(output.path, output.local, state, words, 0, 0) for output in wanted.outputs)
 
+    def has_node(self, task: Task) -> bool:
+        """Whether the node that has the outputs of a task is in the inventory."""
+        return (task.node or "") in self._nodes.links
+
     def open(self, task: Task) -> bool:
         """Whether outputs of an ended task may still arrive."""
         return any(each.state in ("coming", "stuck") for each in self.view(task))

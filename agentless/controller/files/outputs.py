@@ -167,6 +167,10 @@ class Outputs:
         result = await link.run(command)
         if not result.ok and link.runtime.files.says_missing(result.err):
             raise Unusable(REMOVED)
+        if 'executing "' in result.err and " at <" in result.err:  # an answer of Go's templates
+            raise RuntimeFailed(
+                f"{link.node.name} does not tell the working folder of the container; use paths that begin with /"
+            )
         link.runtime.check(result)
         return result.out
 

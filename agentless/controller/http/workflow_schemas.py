@@ -44,6 +44,10 @@ class JobRequest(BaseModel):
         """The spec of the task; raises UsageError."""
         if late := next((each for each, _ in self.requires if not 0 <= each < number), None):
             raise UsageError(f"job {number} cannot wait for job {late}, which is not before it")
+        if self.spec.gang is not None:
+            raise UsageError(
+                f"job {number}: spec.gang: a job on several nodes is not supported in workflows yet; omit it"
+            )
         requires = tuple(Requirement(f"#{each + 1}", state) for each, state in self.requires)
         spec = without_zeros(self.spec)
         spec = replace(

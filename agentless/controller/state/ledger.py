@@ -231,8 +231,6 @@ class Ledger:
 
     def adopt(self, task: Task, cause: str) -> None:
         """Add a task that was found in a container's labels."""
-        if task.spec.job is not None and task.spec.job.packed is not None:
-            task = replace(task, spec=replace(task.spec, job=replace(task.spec.job, packed=None)))
         self.add(task, Adopted(), cause)
 
     def was_forgotten(self, task_id: str) -> bool:

@@ -215,8 +215,7 @@ class Launcher:
             raise AssertionError("a task needs a placement before its launch")
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
-        carrying = self._preparation.carrying(task)
-        launch = link.launch(carrying, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
+        launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
         launch = replace(launch, held=held)
         try:
             return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))

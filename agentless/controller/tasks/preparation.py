@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
@@ -12,7 +13,6 @@ from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
 from agentless.model.files.file_spec import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
@@ -37,7 +37,6 @@ class Preparation:
         moves: Moves,
         uploads: Uploads,
         artifacts: Artifacts,
-        carried: CarriedWorkflows,
         clock: Clock,
     ) -> None:
         self._ledger = ledger
@@ -45,22 +44,18 @@ class Preparation:
         self._moves = moves
         self._uploads = uploads
         self._artifacts = artifacts
-        self._carried = carried
         self._clock = clock
 
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
         if task.spec.job and task.spec.terms.requires:
-            given = await self._unless_stopped(task, self._artifacts.given_to(task))
+            waiting = self._artifacts.given_to(task, partial(self._tell, task.id))
+            given = await self._unless_stopped(task, waiting)
             task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))
         if not task.spec.uploads:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
         return await self._unless_stopped(task, work)
-
-    def carrying(self, task: Task) -> Task:
-        """The task with what only its labels have."""
-        return self._carried.carrying(task)
 
     def forget_files(self, link: NodeLink) -> None:
         """Check the images with files on this node again before the next launch."""

@@ -8,30 +8,23 @@ from agentless.controller.envs.envs import Envs
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.views import TaskViews
-from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import Refused
 from agentless.model.caller import Caller
 from agentless.model.tasks.claim import claim_of, task_of
 from agentless.model.tasks.container import Container
-from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_event import Queued
-from agentless.model.tasks.task_id import first_try, is_task_id
+from agentless.model.tasks.task_id import is_task_id
 from agentless.model.view import RecoveryView
 from agentless.ports import Clock
 from agentless.rules.tasks.identity import digest
-from agentless.rules.workflows.carried import joined, left
 
 
 class Recovery:
     """Shows the tasks that can be taken back, and takes back those that a person has confirmed."""
 
-    def __init__(
-        self, nodes: Nodes, envs: Envs, dependencies: Dependencies, ledger: Ledger, views: TaskViews, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: Nodes, envs: Envs, ledger: Ledger, views: TaskViews, clock: Clock) -> None:
         self._nodes = nodes
         self._envs = envs
-        self._dependencies = dependencies
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._views = views
@@ -47,7 +40,6 @@ class Recovery:
             {key: task.spec for key, (task, _) in found.items()},
             {key: digest(container) for key, (_, container) in found.items()},
             self._envs.assumed(),
-            {workflow: len(jobs) for workflow, (_, jobs) in self._waiting(found).items() if jobs},
         )
 
     def recover(self, tasks: Iterable[str], digests: Mapping[str, str], *, by: Caller) -> list[Task]:
@@ -57,34 +49,9 @@ class Recovery:
         for task in wanted:
             if digests.get(task.id) not in (None, digest(found[task.id][1])):
                 raise Refused(f"task {task.id} has changed since it was shown; run agentless recover again")
-        waiting = self._waiting(found)
         for task in wanted:
             self._ledger.adopt(task, f"agentless recover, by {by}")
-        for workflow in dict.fromkeys(task.spec.job.workflow for task in wanted if task.spec.job):
-            if workflow in waiting:
-                self._go_on(*waiting[workflow], by)
         return wanted
-
-    def _waiting(self, found: Mapping[str, tuple[Task, Container]]) -> dict[str, tuple[Task, dict[str, TaskSpec]]]:
-        """By workflow one of its tasks, and its jobs that have not started."""
-        carried: dict[str, list[Task]] = {}
-        for task, _ in found.values():
-            if task.spec.job and task.spec.job.packed:
-                carried.setdefault(task.spec.job.workflow, []).append(task)
-        there = {first_try(key) for key in found}
-        return {
-            workflow: (tasks[0], left(whole, workflow, {*there, *filter(self._tasks.knows, whole.jobs)}))
-            for workflow, tasks in carried.items()
-            if (whole := joined(task.spec.job.packed or "" for task in tasks if task.spec.job))
-        }
-
-    def _go_on(self, of: Task, jobs: Mapping[str, TaskSpec], by: Caller) -> None:
-        """Add jobs that have not started; `of` is a task of their workflow."""
-        now = self._clock.now()
-        tasks = [Task(key, spec, of.batch, of.owner, now) for key, spec in jobs.items()]
-        blocked = self._dependencies.first(tasks)
-        for task in tasks:
-            self._ledger.add(task, blocked.get(task.id, Queued()), f"agentless recover, by {by}")
 
     def unremembered(self, caller: Caller) -> dict[str, tuple[Task, Container]]:
         """Tasks on nodes that are unknown here, of this controller's owner and of the caller.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
@@ -66,8 +66,8 @@ class Removal:
             )
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; first run: agentless stop {live.id}, or use rm --force")
-        waiting = self._tasks.waiters.of_task(task)
-        if waiting and not force and not self._tasks.knows(next_try(task.id)):
+        waiting = self.waiting_for(task)
+        if waiting and not force:
             more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
             raise Refused(
                 f"task {waiting[0]}{more} waits for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
@@ -78,6 +78,14 @@ class Removal:
         gone = {first_try(view.id): view for view in views if first_try(view.id) != first_try(task.id)}
         self._with_others = dict([*self._with_others.items(), *gone.items()][-REMEMBERED:])
         return views[-1]
+
+    def waiting_for(self, task: Task) -> Sequence[str]:
+        """The tasks that wait for a task, and for no later try of it."""
+        return () if self._tasks.knows(next_try(task.id)) else self._tasks.waiters.of_task(task)
+
+    def has_open_outputs(self, task: Task) -> bool:
+        """Whether outputs of a task, or of an earlier try, may still arrive."""
+        return any(map(self._outputs.open, (*self._earlier(task), task)))
 
     # ------------------------------------------------------------------ inside
 

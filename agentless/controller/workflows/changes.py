@@ -77,13 +77,28 @@ class WorkflowChanges:
         view = self._now(tasks, by)
         if not force and (live := next((task for task in tasks.values() if task.live), None)):
             raise Refused(
-                f"job {live.spec.name} is {live.state}; first run: agentless workflow stop {view.id}, or use rm --force"
+                f"job {live.spec.name} is {live.state}; first run: agentless workflow stop {view.id}; or, to kill it: "
+                f"agentless workflow rm --force {view.id}"
             )
+        if not force:
+            self._check_removable(tasks, view.id)
         for key in sorted(tasks, reverse=True):
             await self._removal.remove(key, by=by, force=force)
             self._workflows.artifacts.forget(key)
         self._workflows.store.remove(view.id)
         return view
+
+    def _check_removable(self, tasks: dict[str, Task], workflow: str) -> None:
+        """Raise Refused if one of the tasks cannot be removed, before any is."""
+        hint = f"to remove the workflow all the same, run: agentless workflow rm --force {workflow}"
+        for task in tasks.values():
+            if self._removal.has_open_outputs(task):
+                raise Refused(
+                    f"outputs of job {task.spec.name} are not copied yet; to wait for them, run: agentless wait "
+                    f"{task.id}; {hint}"
+                )
+            if others := [each for each in self._removal.waiting_for(task) if first_try(each) not in tasks]:
+                raise Refused(f"task {others[0]} waits for job {task.spec.name} ({task.id}); {hint}")
 
     def _now(self, tasks: dict[str, Task], by: Caller) -> WorkflowView:
         workflow = next(iter(tasks.values())).batch

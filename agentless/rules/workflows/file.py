@@ -12,7 +12,7 @@ from typing import Any
 
 from agentless.errors import UsageError
 from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Where, read_yaml, shown
-from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure
+from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure, check_artifacts
 from agentless.rules.files.file_options import brought_to
 from agentless.rules.submit.spans import LIMIT, Combination, expand
 from agentless.rules.submit.task_request import Outside, task_request
@@ -290,14 +290,12 @@ class _File:
             self._reading.words(Value(self._reading.rendered(value, names), value.where), "[model]")
         ):
             where = (*value.where, at) if isinstance(value.data, list) else value.where
-            name = posixpath.basename(posixpath.normpath(path))
-            if ":" in path or name in ("", ".", ".."):
-                self._reading.wrong(
-                    where, f"{path[:60]!r} is not the path of a file or folder, like model or out/log.txt"
-                )
-            elif name in map(posixpath.basename, found):
-                self._reading.wrong(where, f"two artifacts have the name {name[:60]}; keep one")
-            found.append(posixpath.normpath(path))
+            try:
+                check_artifacts((*found, path))
+            except UsageError as error:
+                self._reading.wrong(where, str(error))
+            else:
+                found.append(posixpath.normpath(path))
         return tuple(found)
 
     # ------------------------------------------------------------------ what waits for what

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, nodes
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
+from jinja2.environment import TemplateExpression
 from jinja2.sandbox import SandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
 from agentless.errors import UsageError
 
@@ -93,6 +95,8 @@ class _Environment(SandboxedEnvironment):
         kinds = (int, float) if operator in "*%" else (int, float, str, list)
         if not isinstance(left, kinds) or not isinstance(right, kinds):
             raise UsageError(f"{left!r:.40} {operator} {right!r:.40}: not numbers")
+        if isinstance(left, (str, list)) and isinstance(right, (str, list)):
+            _bounded("", len(left) + len(right))
         found = super().call_binop(context, operator, left, right)
         if isinstance(found, int) and abs(found) > 2**63:
             raise UsageError("a number is too large")
@@ -149,6 +153,8 @@ _JINJA = _environment()
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
     """What fills in the text. Raises UsageError and TemplateSyntaxError."""
+    if any(kind == "comment_begin" for _, kind, _ in _JINJA.lex(text)):
+        raise UsageError(f"{_shown(text)}: comments are not possible in a value; {_LITERAL}")
     tree = _JINJA.parse(text)
     parts = [tree, *tree.find_all(nodes.Node)]
     if len(parts) > MAX_PARTS:
@@ -160,10 +166,30 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
             )
     only = _only_expression(tree)
     if only is None:
-        template = _JINJA.from_string(text)
-        return template.render
-    expression = _JINJA.compile_expression(text.strip()[2:-2].strip("-+"), undefined_to_none=False)
+        template = _JINJA.from_string(_BoundedJoins().visit(tree))
+        return lambda names: _filled(template, names)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), only, lineno=1)]
+    checked = _BoundedJoins().visit(nodes.Template(body, lineno=1).set_environment(_JINJA))
+    expression = TemplateExpression(_JINJA.from_string(checked), undefined_to_none=False)
     return lambda names: _plain(expression(**names))
+
+
+class _BoundedJoins(NodeTransformer):
+    """Makes `a ~ b` the filter `join`, whose results are bounded."""
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
+        parts = self.generic_visit(nodes.List(node.nodes, lineno=node.lineno))
+        joined = nodes.Filter(parts, "join", [], [], None, None, lineno=node.lineno)
+        joined.set_environment(_JINJA)
+        return joined
+
+
+def _filled(template: Template, names: Mapping[str, Any]) -> str:
+    found, size = list[str](), 0
+    for part in template.generate(names):
+        size += len(part)
+        found.append(_bounded(part, size))
+    return "".join(found)
 
 
 def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
