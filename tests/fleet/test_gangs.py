@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from agentless.controller.gangs.members import MemberNodes
 from agentless.controller.submit.request import Submit
-from agentless.demo.engine.engine import Complaint
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
 from agentless.demo.fleet import Fleet, NodePlan
+from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec, on_targets
-from agentless.model.tasks.task_id import first_try
+from agentless.model.tasks.task import Pending, Placement
+from agentless.model.tasks.task_id import first_try, new_task_id
 from agentless.model.tasks.terms import Terms
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 from tests.fleet.client import until
@@ -235,3 +239,19 @@ async def test_a_gang_without_a_state_is_recovered_from_its_labels(desk):
         await all_run(controller, ids)
         await controller.stops.stop(ids[0], "kill", by=me(controller))
         assert states(controller, ids) == ["killed", "killed"]
+
+
+async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(desk):
+    async with desk.running() as controller:
+        [victim] = await submit(controller, [replace(gang("n1::0", "n2::0")[0], gang=None)])
+        task = controller.lookup.find(victim)
+        forged = replace(task, id=new_task_id(1.0), status=Pending())
+        forged = replace(forged, spec=replace(task.spec, gang=Gang(2, 0, (forged.id, victim))))
+        engine = desk.fleet.nodes["n2"].engine
+        labels = labels_of(forged, Placement("n2", ()), "another")
+        engine.start(engine.create(Config("forged", DEFAULT_IMAGE, ["sh", "-c", "exit 3"], labels)))
+        await until(lambda: forged.id in controller.recovery.unremembered(me(controller)))
+        controller.recovery.recover([forged.id], {}, by=me(controller))
+        await until(lambda: not controller.lookup.find(forged.id).live)
+        controller.gang_ends._look(controller.lookup.find(forged.id))
+        assert controller.lookup.find(victim).stop is None

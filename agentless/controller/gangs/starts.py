@@ -23,7 +23,7 @@ from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Re
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.tasks.task_event import Launched, LaunchFailed, Met, TaskEvent, Unplaced
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import gang_key
+from agentless.rules.tasks.gangs import gang_key, is_mate
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)
@@ -109,12 +109,17 @@ class Starts:
         before = self._runs.get(key)
         if before and before[0] == since:
             return before[1]
-        ids = list(task.spec.gang.of_try(task.id)) if task.spec.gang else [task.id]
+        ids = self._ids(task)
         self._tasks.launching.update(ids)
         run = asyncio.create_task(self._guarded(ids, work, before[1] if before else None))
         self._runs[key] = since, run
         run.add_done_callback(lambda _: self._runs.pop(key) if self._runs.get(key) == (since, run) else None)
         return run
+
+    def _ids(self, task: Task) -> list[str]:
+        """The members of its gang by rank, without those that know nothing of it; a forged label may name any task."""
+        ids = task.spec.gang.of_try(task.id) if task.spec.gang else (task.id,)
+        return [each for each in ids if not (found := self._tasks.find(each)) or found == task or is_mate(task, found)]
 
     async def _guarded(self, ids: list[str], work: _Work, before: asyncio.Task[None] | None) -> None:
         if before:
@@ -144,7 +149,7 @@ class Starts:
     async def _together(self, ids: list[str]) -> None:
         """Create all members, then start all; what fails is undone."""
         members = self._assigned(ids)
-        if len(members) < len(ids):
+        if len(members) < max(len(ids), *(task.spec.gang_size for task in members), 1):
             return
         await self._nodes.ready(members)
         failure = await self._created(ids)
@@ -196,7 +201,7 @@ class Starts:
 
     async def _again(self, ids: list[str]) -> None:
         """Go on with a gang of which a node has no running container of a member."""
-        known = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in ids]
+        known = map(self._tasks.find, ids)
         mates, assigned = [task for task in known if task], self._assigned(ids)
         if len(assigned) == len(ids):
             await self._together(ids)

@@ -12,6 +12,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.ports import Clock
+from agentless.rules.tasks.gangs import mates
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
 
@@ -96,8 +97,7 @@ class Lookup:
         gang = task.spec.gang
         if gang is None or not self._tasks.knows(task.id):
             return [task]
-        found = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in gang.of_try(task.id)]
-        return [each for each in found if each and each.spec.gang and each.spec.gang.members == gang.members]
+        return mates(task, self._tasks.find) or [task]
 
     def find(self, reference: str) -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
