@@ -8,16 +8,19 @@ from dataclasses import replace
 import pytest
 
 from agentless.controller.gangs.members import MemberNodes
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.submit.request import Submit
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
 from agentless.demo.fleet import Fleet, NodePlan
+from agentless.errors import Unreachable
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.task import Pending, Placement
 from agentless.model.tasks.task_id import first_try, new_task_id
 from agentless.model.tasks.terms import Terms
+from agentless.rules.tasks.meeting import PORTS
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 from tests.fleet.client import until
 from tests.fleet.desk import me
@@ -195,7 +198,7 @@ async def test_a_node_that_is_cut_off_keeps_its_place_until_it_can_be_undone(des
         assert containers(desk) == {"n1": ["running"], "n2": ["running"], "n3": []}
 
 
-STEPS = ("meet", "hold", "start", "started")
+STEPS = ("look", "hold", "start", "started")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -204,7 +207,7 @@ async def test_another_controller_goes_on_wherever_the_last_one_was_killed(desk,
     reached, first = asyncio.Event(), getattr(MemberNodes, step.removesuffix("ed") if step == "started" else step)
 
     async def hang(self, task):
-        if step != "meet" and (step == "started" or task.node == "n1"):
+        if step != "look" and (step == "started" or task.node == "n1"):
             await first(self, task)
             if step != "started":
                 return await asyncio.Future()
@@ -255,3 +258,36 @@ async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(des
         await until(lambda: not controller.lookup.find(forged.id).live)
         controller.gang_ends._look(controller.lookup.find(forged.id))
         assert controller.lookup.find(victim).stop is None
+
+
+async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch):
+    look = MemberNodes.look
+
+    async def full(self, task):
+        found = await look(self, task)
+        return replace(found, used=frozenset(PORTS)) if task.node == "n1" else found
+
+    monkeypatch.setattr(MemberNodes, "look", full)
+    async with desk.running() as controller:
+        ids = await submit(controller, gang("1x"))
+        await all_run(controller, ids)
+        assert [controller.lookup.find(task).node for task in ids] == ["n2", "n3"]
+        fixed = await submit(controller, gang("n1::0", "n2::1"))
+        status = controller.lookup.find(fixed[0]).status
+        assert isinstance(status, Pending)
+        assert status.reason.startswith("rank 0 could not start on n1: n1: none of the ports")
+
+
+async def test_a_node_that_does_not_say_how_it_is_reached_is_named_and_left(desk, monkeypatch):
+    run = NodeLink.run
+
+    async def silent(self, command, heard=None):
+        if self.node.name == "n2" and "SSH_CONNECTION" in str(command):
+            raise Unreachable("n2 does not answer")
+        return await run(self, command, heard)
+
+    monkeypatch.setattr(NodeLink, "run", silent)
+    async with desk.running() as controller:
+        ids = await submit(controller, gang("1x"))
+        await all_run(controller, ids)
+        assert [controller.lookup.find(task).node for task in ids] == ["n1", "n3"]

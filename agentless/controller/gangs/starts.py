@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from agentless.controller.gangs.members import MemberNodes
 from agentless.controller.guarded import guarded_item
@@ -28,6 +28,7 @@ from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
 _Work = Callable[[list[str]], Coroutine[Any, Any, None]]
 
 
@@ -165,10 +166,15 @@ class Starts:
         members = self._assigned(ids)
         gang = members[0].spec.gang
         if gang and not gang.peers:  # else a member may have been created already
+            looks, errors = await _each(members, self._nodes.look)
+            if errors:
+                return replace(_failure(members, errors), unanswered=frozenset())  # nothing was created
             try:
-                gangs = await self._nodes.meet(members)
-            except (NoAnswer, Refused) as error:
-                return _Failure(members[0], error)
+                gangs = self._nodes.meet(members, looks)
+            except NodeUnfit as error:
+                first = members[0]
+                # Its ports will be free again: it waits if it can go nowhere else.
+                return _Failure(first, Refused(str(error)) if self._nodes.is_unfit_everywhere(first) else error)
             events: dict[str, tuple[TaskEvent, str]] = {
                 task.id: (Met(gang), "all members have places") for task, gang in zip(members, gangs, strict=True)
             }
@@ -263,18 +269,18 @@ class Starts:
 
 
 async def _each(
-    members: Sequence[Task], work: Callable[[Task], Awaitable[str]]
-) -> tuple[dict[str, str], dict[str, AgentlessError]]:
-    """Do it for all members at once; gives containers and errors by task."""
+    members: Sequence[Task], work: Callable[[Task], Awaitable[_Result]]
+) -> tuple[dict[str, _Result], dict[str, AgentlessError]]:
+    """Do it for all members at once; gives results and errors by task."""
     results = await asyncio.gather(*(work(task) for task in members), return_exceptions=True)
-    done, errors = dict[str, str](), dict[str, AgentlessError]()
+    done, errors = dict[str, _Result](), dict[str, AgentlessError]()
     for task, result in zip(members, results, strict=True):
-        if isinstance(result, str):
-            done[task.id] = result
-        elif isinstance(result, AgentlessError):
+        if isinstance(result, AgentlessError):
             errors[task.id] = result
-        else:
+        elif isinstance(result, BaseException):
             raise result
+        else:
+            done[task.id] = result
     return done, errors
 
 
