@@ -99,11 +99,12 @@ async def test_all_of_a_gang_are_tried_again_when_one_has_failed(desk):
 
 async def test_stop_retry_and_rm_mean_all(desk):
     async with desk.running() as controller:
-        ids = await submit(controller, gang("n1::0", "n2::0"))
+        ids = await submit(controller, [replace(one, name="pair") for one in gang("n1::0", "n2::0")])
         await controller.stops.stop(ids[1], "kill", by=me(controller))
         assert states(controller, ids) == ["killed", "killed"]
-        controller.retries.retry(ids[0], by=me(controller))
+        controller.retries.retry("pair", by=me(controller))
         await all_run(controller, ids)
+        assert controller.lookup.find("pair").id == f"{ids[0]}-2"
         for task in ids:  # the second is gone with the first
             await controller.removal.remove(task, force=True, by=me(controller))
         assert not controller.tasks.live

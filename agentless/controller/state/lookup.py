@@ -106,10 +106,11 @@ class Lookup:
         none of them. A retried task is found as its last try, unless the number of a try is given: `…-1` is the first.
         """
         task, *others = self._found(reference)
-        if others and {each.id for each in self.gang(task)} >= {task.id, *(each.id for each in others)}:
+        meant = {first_try(each.id) for each in (task, *others)}
+        if others and {first_try(each.id) for each in self.gang(task)} >= meant:
             [task, *others] = self.gang(task)[:1]
         if others:
-            ids = sorted({first_try(each.id) for each in (task, *others)})
+            ids = sorted(meant)
             raise NotFound(
                 f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}, "
                 f"or --batch {reference}"
