@@ -292,3 +292,28 @@ async def test_a_node_that_does_not_say_how_it_is_reached_is_named_and_left(desk
         ids = await submit(controller, gang("1x"))
         await all_run(controller, ids)
         assert [controller.lookup.find(task).node for task in ids] == ["n1", "n3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["continue", "stop"])
+async def test_nothing_runs_on_of_a_gang_whose_undoing_was_killed(desk, monkeypatch, failure):
+    """Rank 0 runs, and rank 1 was refused. The next controller ends the gang, or puts it back into the queue."""
+    reached = asyncio.Event()
+
+    async def hang(self, task, *, force):
+        reached.set()
+        return await asyncio.Future()
+
+    desk.fleet.nodes["n2"].engine.refusal = NO_TOOLKIT
+    spec = TaskSpec(("sleep", "600"), gang=Gang(2, on_member_failure=failure), stop_grace=0.2)
+    with monkeypatch.context() as killed:
+        killed.setattr(MemberNodes, "undo", hang)
+        async with desk.running() as controller:
+            work = asyncio.create_task(submit(controller, on_targets(spec, ("n1::0", "n2::0"))))
+            await reached.wait()
+            ids = list(controller.tasks.live)
+        work.cancel()
+    assert containers(desk)["n1"] == ["running"]
+    async with desk.running() as controller:
+        await until(lambda: "running" not in containers(desk)["n1"])
+        assert "running" not in states(controller, ids)

@@ -78,8 +78,10 @@ def why_all_end(members: Sequence[Task]) -> str | None:
 
 def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
     gang, status = member.spec.gang, member.status
-    if gang is None or gang.on_member_failure == "continue":
+    if gang is None:
         return None
+    if gang.on_member_failure == "continue" and not (isinstance(status, Ended) and status.container is None):
+        return None  # one that never started leaves no gang to go on
     who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
     if isinstance(status, Ended):
         if status.state == "completed":
