@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from agentless.controller.gangs.members import MemberNodes
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.submit.request import Submit
-from agentless.demo.engine.engine import Complaint
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
 from agentless.demo.fleet import Fleet, NodePlan
+from agentless.errors import Unreachable
+from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec, on_targets
-from agentless.model.tasks.task_id import first_try
+from agentless.model.tasks.task import Pending, Placement
+from agentless.model.tasks.task_id import first_try, new_task_id
 from agentless.model.tasks.terms import Terms
+from agentless.rules.tasks.meeting import PORTS
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 from tests.fleet.client import until
 from tests.fleet.desk import me
@@ -92,11 +99,12 @@ async def test_all_of_a_gang_are_tried_again_when_one_has_failed(desk):
 
 async def test_stop_retry_and_rm_mean_all(desk):
     async with desk.running() as controller:
-        ids = await submit(controller, gang("n1::0", "n2::0"))
+        ids = await submit(controller, [replace(one, name="pair") for one in gang("n1::0", "n2::0")])
         await controller.stops.stop(ids[1], "kill", by=me(controller))
         assert states(controller, ids) == ["killed", "killed"]
-        controller.retries.retry(ids[0], by=me(controller))
+        controller.retries.retry("pair", by=me(controller))
         await all_run(controller, ids)
+        assert controller.lookup.find("pair").id == f"{ids[0]}-2"
         for task in ids:  # the second is gone with the first
             await controller.removal.remove(task, force=True, by=me(controller))
         assert not controller.tasks.live
@@ -191,7 +199,7 @@ async def test_a_node_that_is_cut_off_keeps_its_place_until_it_can_be_undone(des
         assert containers(desk) == {"n1": ["running"], "n2": ["running"], "n3": []}
 
 
-STEPS = ("meet", "hold", "start", "started")
+STEPS = ("look", "hold", "start", "started")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -200,7 +208,7 @@ async def test_another_controller_goes_on_wherever_the_last_one_was_killed(desk,
     reached, first = asyncio.Event(), getattr(MemberNodes, step.removesuffix("ed") if step == "started" else step)
 
     async def hang(self, task):
-        if step != "meet" and (step == "started" or task.node == "n1"):
+        if step != "look" and (step == "started" or task.node == "n1"):
             await first(self, task)
             if step != "started":
                 return await asyncio.Future()
@@ -235,3 +243,77 @@ async def test_a_gang_without_a_state_is_recovered_from_its_labels(desk):
         await all_run(controller, ids)
         await controller.stops.stop(ids[0], "kill", by=me(controller))
         assert states(controller, ids) == ["killed", "killed"]
+
+
+async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(desk):
+    async with desk.running() as controller:
+        [victim] = await submit(controller, [replace(gang("n1::0", "n2::0")[0], gang=None)])
+        task = controller.lookup.find(victim)
+        forged = replace(task, id=new_task_id(1.0), status=Pending())
+        forged = replace(forged, spec=replace(task.spec, gang=Gang(2, 0, (forged.id, victim))))
+        engine = desk.fleet.nodes["n2"].engine
+        labels = labels_of(forged, Placement("n2", ()), "another")
+        engine.start(engine.create(Config("forged", DEFAULT_IMAGE, ["sh", "-c", "exit 3"], labels)))
+        await until(lambda: forged.id in controller.recovery.unremembered(me(controller)))
+        controller.recovery.recover([forged.id], {}, by=me(controller))
+        await until(lambda: not controller.lookup.find(forged.id).live)
+        controller.gang_ends._look(controller.lookup.find(forged.id))
+        assert controller.lookup.find(victim).stop is None
+
+
+async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch):
+    look = MemberNodes.look
+
+    async def full(self, task):
+        found = await look(self, task)
+        return replace(found, used=frozenset(PORTS)) if task.node == "n1" else found
+
+    monkeypatch.setattr(MemberNodes, "look", full)
+    async with desk.running() as controller:
+        ids = await submit(controller, gang("1x"))
+        await all_run(controller, ids)
+        assert [controller.lookup.find(task).node for task in ids] == ["n2", "n3"]
+        fixed = await submit(controller, gang("n1::0", "n2::1"))
+        status = controller.lookup.find(fixed[0]).status
+        assert isinstance(status, Pending)
+        assert status.reason.startswith("rank 0 could not start on n1: n1: none of the ports")
+
+
+async def test_a_node_that_does_not_say_how_it_is_reached_is_named_and_left(desk, monkeypatch):
+    run = NodeLink.run
+
+    async def silent(self, command, heard=None):
+        if self.node.name == "n2" and "SSH_CONNECTION" in str(command):
+            raise Unreachable("n2 does not answer")
+        return await run(self, command, heard)
+
+    monkeypatch.setattr(NodeLink, "run", silent)
+    async with desk.running() as controller:
+        ids = await submit(controller, gang("1x"))
+        await all_run(controller, ids)
+        assert [controller.lookup.find(task).node for task in ids] == ["n1", "n3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["continue", "stop"])
+async def test_nothing_runs_on_of_a_gang_whose_undoing_was_killed(desk, monkeypatch, failure):
+    """Rank 0 runs, and rank 1 was refused. The next controller ends the gang, or puts it back into the queue."""
+    reached = asyncio.Event()
+
+    async def hang(self, task, *, force):
+        reached.set()
+        return await asyncio.Future()
+
+    desk.fleet.nodes["n2"].engine.refusal = NO_TOOLKIT
+    spec = TaskSpec(("sleep", "600"), gang=Gang(2, on_member_failure=failure), stop_grace=0.2)
+    with monkeypatch.context() as killed:
+        killed.setattr(MemberNodes, "undo", hang)
+        async with desk.running() as controller:
+            work = asyncio.create_task(submit(controller, on_targets(spec, ("n1::0", "n2::0"))))
+            await reached.wait()
+            ids = list(controller.tasks.live)
+        work.cancel()
+    assert containers(desk)["n1"] == ["running"]
+    async with desk.running() as controller:
+        await until(lambda: "running" not in containers(desk)["n1"])
+        assert "running" not in states(controller, ids)

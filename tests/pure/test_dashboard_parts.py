@@ -237,5 +237,6 @@ def test_a_form_for_a_task_like_another_one_has_its_fields():
     fields = fields_of(task, {"env": {"A": "1", "B": "x y"}})
     assert fields == {
         "target": "8x", "node": "node1", "command": "sh -c 'echo $A'", "image": "i", "name": "", "cores": "0.5",
-        "memory": "1024B", "time_limit": "60s", "priority": "-3", "requires": "", "retries": "2", "preemptible": "", "env": "A=1\nB=x y",
+        "memory": "1024B", "time_limit": "60s", "priority": "-3", "requires": "", "retries": "2",
+        "preemptible": "", "env": "A=1\nB=x y",
     }  # fmt: skip

@@ -13,9 +13,9 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.gang import Gang, Peer
 from agentless.model.tasks.spec import TaskSpec, on_targets
-from agentless.model.tasks.task import Lost, Task
+from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.remote.gang_look import parse
-from agentless.rules.tasks.gangs import named_members, why_all_end
+from agentless.rules.tasks.gangs import is_mate, mates, named_members, why_all_end
 from agentless.rules.tasks.launchers import launched_command
 from agentless.rules.tasks.meeting import PORTS, Surroundings, met
 from tests.pure.build import NOW, placement, task
@@ -153,3 +153,26 @@ def test_the_loss_of_a_node_ends_a_gang_that_has_started() -> None:
     lost = replace(two, status=Lost(placement("node2::0"), NOW, "no answer"))
     assert why_all_end([one, lost]) is None
     assert why_all_end([replace(task("t0"), spec=one.spec), lost]) == "rank 1 on node2 is lost: no answer"
+
+
+def test_only_tasks_that_say_so_themselves_are_members() -> None:
+    """A forged label may name any task."""
+    one, two = members("node1::0", "node2::0")
+    stranger = task("x")
+    forged = replace(stranger, spec=replace(stranger.spec, gang=Gang(2, 0, ("x", "t1"))))
+    beside = replace(stranger, spec=two.spec)
+    known = {each.id: each for each in (one, two, forged)}
+    assert mates(two, known.get) == [one, two]
+    assert mates(forged, known.get) == [forged]
+    assert mates(beside, known.get) == []
+    assert not is_mate(one, replace(two, owner="mallory"))
+
+
+def test_a_member_that_never_started_ends_the_gang_whatever_was_asked_for() -> None:
+    one, two = members("node1::0", "node2::0")
+    gang = one.spec.gang
+    assert gang
+    spec = replace(one.spec, gang=replace(gang, rank=1, on_member_failure="continue"))
+    failed = replace(two, spec=spec, status=Ended("failed", NOW, reason="no toolkit"))
+    assert why_all_end([one, failed]) == "no toolkit"
+    assert why_all_end([one, replace(failed, status=Ended("failed", NOW, exit_code=7, container="c"))]) is None

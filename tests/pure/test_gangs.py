@@ -261,3 +261,17 @@ def test_a_gang_that_would_start_on_idle_nodes_starts_or_is_promised_a_time(on: 
         if plan(later(on, [], NOW), alone, NOW, POLICIES).starts:
             found = plan(on, alone, NOW, POLICIES)
             assert found.starts or all(found.promises.values())
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from([0.0, 10.0, 20.0, 30.0]), min_size=2, max_size=6), st.data())
+def test_a_gang_on_equal_nodes_is_promised_the_first_time_at_which_enough_are_free(
+    ends: list[float], data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(2, len(ends)))
+    busy = [runs(f"t{n}", f"node{n}::0", 0, end) for n, end in enumerate(ends, 1) if end]
+    found = look(nodes_of(len(ends), *busy, gpus=1), *gang("g", *["1x"] * size, limit=10))
+    if at := sorted(ends)[size - 1]:
+        assert {start for _, start in promises(found).values()} == {at}
+    else:
+        assert len(found.starts) == size

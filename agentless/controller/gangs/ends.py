@@ -12,7 +12,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.model.tasks.task_event import StopAsked
-from agentless.rules.tasks.gangs import gang_key, why_all_end
+from agentless.rules.tasks.gangs import gang_key, mates, why_all_end
 
 
 class GangEnds:
@@ -27,7 +27,7 @@ class GangEnds:
 
     def tick(self) -> None:
         """Look at all gangs: an earlier controller may have left one half way."""
-        gangs = {key: task for task in self._tasks.live.values() if (key := gang_key(task))}
+        gangs = {(gang.members, gang_key(task)): task for task in self._tasks.live.values() if (gang := task.spec.gang)}
         for task in gangs.values():
             with guarded_item(f"gang {gang_key(task)}"):
                 self._look(task)
@@ -52,9 +52,7 @@ class GangEnds:
     def _look(self, task: Task) -> None:
         if task.spec.gang is None:
             return
-        ids = task.spec.gang.of_try(task.id)
-        known = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in ids]
-        members = [each for each in known if each]
+        members = mates(task, self._tasks.find)
         why = why_all_end(members)
         asked = [each for each in members if why and each.live and not each.stop]
         for each in asked:

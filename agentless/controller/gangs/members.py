@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launcher import Launcher
-from agentless.errors import NoAnswer
+from agentless.errors import NoAnswer, NodeBroken
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.task import Task
 from agentless.remote import gang_look
 from agentless.render import Renderer
-from agentless.rules.tasks.meeting import met
+from agentless.rules.tasks.meeting import Surroundings, met
 
 
 class MemberNodes:
@@ -29,14 +29,23 @@ class MemberNodes:
         """Wait until their nodes have answered, or are known not to."""
         await asyncio.gather(*(self._nodes.link_of(task).ready() for task in members))
 
-    async def meet(self, members: Sequence[Task]) -> list[Gang]:
-        """How the members reach each other, by rank. Raises NoAnswer or Refused."""
-        links = {task.node: self._nodes.link_of(task) for task in members}
-        command = gang_look.look(self._renderer)
-        results = await asyncio.gather(*(link.run(command) for link in links.values()))
-        looks = {link.node.name: gang_look.parse(result) for link, result in zip(links.values(), results, strict=True)}
-        nodes = {link.node.name: link.node for link in links.values()}
-        return met(members, nodes, looks, self._ledger.tasks.live.values())
+    async def look(self, task: Task) -> Surroundings:
+        """How others reach the node of a member. Raises NoAnswer, or NodeBroken if the node answers other things."""
+        link = self._nodes.link_of(task)
+        try:
+            return gang_look.parse(await link.run(gang_look.look(self._renderer)))
+        except NoAnswer as error:
+            if not link.online:
+                raise
+            broken = NodeBroken(str(error))
+            link.breakdowns.failed(task, broken)
+            raise broken from error
+
+    def meet(self, members: Sequence[Task], looks: Mapping[str, Surroundings]) -> list[Gang]:
+        """How the members reach each other, by rank; `looks` are by task. Raises NodeUnfit for the node of rank 0."""
+        nodes = {link.node.name: link.node for link in map(self._nodes.link_of, members)}
+        by_node = {task.node or "": looks[task.id] for task in members}
+        return met(members, nodes, by_node, self._ledger.tasks.live.values())
 
     async def hold(self, task: Task) -> str:
         """Create the container of a member, which claims its GPUs; gives its id."""

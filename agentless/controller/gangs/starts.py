@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from agentless.controller.gangs.members import MemberNodes
 from agentless.controller.guarded import guarded_item
@@ -23,11 +23,12 @@ from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Re
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.tasks.task_event import Launched, LaunchFailed, Met, TaskEvent, Unplaced
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import gang_key
+from agentless.rules.tasks.gangs import gang_key, is_mate
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
 _Work = Callable[[list[str]], Coroutine[Any, Any, None]]
 
 
@@ -109,12 +110,17 @@ class Starts:
         before = self._runs.get(key)
         if before and before[0] == since:
             return before[1]
-        ids = list(task.spec.gang.of_try(task.id)) if task.spec.gang else [task.id]
+        ids = self._ids(task)
         self._tasks.launching.update(ids)
         run = asyncio.create_task(self._guarded(ids, work, before[1] if before else None))
         self._runs[key] = since, run
         run.add_done_callback(lambda _: self._runs.pop(key) if self._runs.get(key) == (since, run) else None)
         return run
+
+    def _ids(self, task: Task) -> list[str]:
+        """The members of its gang by rank, without those that know nothing of it; a forged label may name any task."""
+        ids = task.spec.gang.of_try(task.id) if task.spec.gang else (task.id,)
+        return [each for each in ids if not (found := self._tasks.find(each)) or found == task or is_mate(task, found)]
 
     async def _guarded(self, ids: list[str], work: _Work, before: asyncio.Task[None] | None) -> None:
         if before:
@@ -144,7 +150,7 @@ class Starts:
     async def _together(self, ids: list[str]) -> None:
         """Create all members, then start all; what fails is undone."""
         members = self._assigned(ids)
-        if len(members) < len(ids):
+        if len(members) < max(len(ids), *(task.spec.gang_size for task in members), 1):
             return
         await self._nodes.ready(members)
         failure = await self._created(ids)
@@ -160,10 +166,15 @@ class Starts:
         members = self._assigned(ids)
         gang = members[0].spec.gang
         if gang and not gang.peers:  # else a member may have been created already
+            looks, errors = await _each(members, self._nodes.look)
+            if errors:
+                return replace(_failure(members, errors), unanswered=frozenset())  # nothing was created
             try:
-                gangs = await self._nodes.meet(members)
-            except (NoAnswer, Refused) as error:
-                return _Failure(members[0], error)
+                gangs = self._nodes.meet(members, looks)
+            except NodeUnfit as error:
+                first = members[0]
+                # Its ports will be free again: it waits if it can go nowhere else.
+                return _Failure(first, Refused(str(error)) if self._nodes.is_unfit_everywhere(first) else error)
             events: dict[str, tuple[TaskEvent, str]] = {
                 task.id: (Met(gang), "all members have places") for task, gang in zip(members, gangs, strict=True)
             }
@@ -196,7 +207,7 @@ class Starts:
 
     async def _again(self, ids: list[str]) -> None:
         """Go on with a gang of which a node has no running container of a member."""
-        known = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in ids]
+        known = map(self._tasks.find, ids)
         mates, assigned = [task for task in known if task], self._assigned(ids)
         if len(assigned) == len(ids):
             await self._together(ids)
@@ -258,18 +269,18 @@ class Starts:
 
 
 async def _each(
-    members: Sequence[Task], work: Callable[[Task], Awaitable[str]]
-) -> tuple[dict[str, str], dict[str, AgentlessError]]:
-    """Do it for all members at once; gives containers and errors by task."""
+    members: Sequence[Task], work: Callable[[Task], Awaitable[_Result]]
+) -> tuple[dict[str, _Result], dict[str, AgentlessError]]:
+    """Do it for all members at once; gives results and errors by task."""
     results = await asyncio.gather(*(work(task) for task in members), return_exceptions=True)
-    done, errors = dict[str, str](), dict[str, AgentlessError]()
+    done, errors = dict[str, _Result](), dict[str, AgentlessError]()
     for task, result in zip(members, results, strict=True):
-        if isinstance(result, str):
-            done[task.id] = result
-        elif isinstance(result, AgentlessError):
+        if isinstance(result, AgentlessError):
             errors[task.id] = result
-        else:
+        elif isinstance(result, BaseException):
             raise result
+        else:
+            done[task.id] = result
     return done, errors
 
 

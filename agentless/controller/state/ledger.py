@@ -22,6 +22,7 @@ from agentless.model.tasks.task_id import next_try
 from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
+from agentless.rules.tasks.gangs import is_mate, mates
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.retry import another_try, fresh_try, is_last_try, is_requeued
 from agentless.stores.records.history import EventRow
@@ -226,11 +227,13 @@ class Ledger:
 
     def _next_of_gang(self, ended: Task, gang: Gang, now: float) -> list[Task]:
         """The next tries of all members; none if one of them was removed."""
-        known = [self.tasks.live.get(mate) or self.tasks.history.get(mate) for mate in gang.of_try(ended.id)]
-        return [fresh_try(mate, now) for mate in known if mate] if all(known) else []
+        known = mates(ended, self.tasks.find)
+        return [fresh_try(mate, now) for mate in known] if len(known) == gang.size else []
 
     def adopt(self, task: Task, cause: str) -> None:
         """Add a task that was found in a container's labels."""
+        if task.spec.gang is not None and not is_mate(task, task):  # forged: it is in a gang of others
+            task = replace(task, spec=replace(task.spec, gang=None))
         self.add(task, Adopted(), cause)
 
     def was_forgotten(self, task_id: str) -> bool:

@@ -12,6 +12,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.ports import Clock
+from agentless.rules.tasks.gangs import mates
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
 
@@ -96,8 +97,7 @@ class Lookup:
         gang = task.spec.gang
         if gang is None or not self._tasks.knows(task.id):
             return [task]
-        found = [self._tasks.live.get(each) or self._tasks.history.get(each) for each in gang.of_try(task.id)]
-        return [each for each in found if each and each.spec.gang and each.spec.gang.members == gang.members]
+        return mates(task, self._tasks.find) or [task]
 
     def find(self, reference: str) -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
@@ -106,10 +106,11 @@ class Lookup:
         none of them. A retried task is found as its last try, unless the number of a try is given: `…-1` is the first.
         """
         task, *others = self._found(reference)
-        if others and {each.id for each in self.gang(task)} >= {task.id, *(each.id for each in others)}:
+        meant = {first_try(each.id) for each in (task, *others)}
+        if others and {first_try(each.id) for each in self.gang(task)} >= meant:
             [task, *others] = self.gang(task)[:1]
         if others:
-            ids = sorted({first_try(each.id) for each in (task, *others)})
+            ids = sorted(meant)
             raise NotFound(
                 f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}, "
                 f"or --batch {reference}"

@@ -51,6 +51,10 @@ class Tasks:
         """Whether this controller has the task, live or ended."""
         return task_id in self.live or self.history.has(task_id)
 
+    def find(self, task_id: str) -> Task | None:
+        """The task with exactly this id, live or ended, if this controller has it."""
+        return self.live.get(task_id) or self.history.get(task_id)
+
     def is_vps(self, task: Task) -> bool:
         """Whether this is what a VPS is now, not a container that was replaced by another."""
         return task.spec.traits.comes_back and self.vps.get(task.spec.name or "") == task.id

@@ -16,8 +16,9 @@ Want = tuple[Shape, Amounts]
 
 Spot = tuple[NodeTimeline, list[GpuTimeline]]
 
-_Entry = tuple[float, Later, bool, int, NodeTimeline, list[GpuTimeline]]
-"""When a node may have capacity for this kind of member, its order, and whether that is no more than a bound."""
+_Entry = tuple[float, Later, bool, int, int, NodeTimeline, list[GpuTimeline]]
+"""When a node may have capacity, in which order it is asked, whether that is no more than a bound, the kind of member,
+and the order of the node, so that no two are equal."""
 
 
 class Together:
@@ -82,13 +83,13 @@ class Together:
                 ahead = next(coming, None)
             if not heap:
                 return
-            moment, order, is_bound, kind, node, gpus = heapq.heappop(heap)
+            moment, order, is_bound, kind, _, node, gpus = heapq.heappop(heap)
             shape, amounts = kinds[kind]
             if is_bound:
                 bound = max(moment, at, node.now, node.soonest(shape, amounts))
                 found = node.earliest(shape, amounts, bound) if bound <= FAR else None
                 if found and found[0] <= FAR:
-                    heapq.heappush(heap, (found[0], order, False, kind, node, found[1]))
+                    heapq.heappush(heap, (found[0], order, False, kind, node.order, node, found[1]))
                 continue
             if moment > at:
                 yield moment, kind, node, gpus  # whoever listens decides with what was ready before
@@ -96,14 +97,16 @@ class Together:
                     for before, _ in list(spots.values()):
                         if (other, before) != (kind, node):
                             del spots[before.name]
-                            heapq.heappush(heap, (moment, order, True, other, before, []))
+                            heapq.heappush(heap, (moment, order, True, other, before.order, before, []))
                 at = moment
             else:
                 yield moment, kind, node, gpus
 
     def _bounds(self, kind: int, shape: Shape) -> Iterator[_Entry]:
         """The nodes for members of a kind, by when they may have capacity."""
-        return ((order[0], order, True, kind, node, []) for order, node in self._searches.of(shape).soonest())
+        return (
+            (order[0], order, True, kind, node.order, node, []) for order, node in self._searches.of(shape).soonest()
+        )
 
     def _chosen(
         self, wants: Sequence[Want], kinds: Sequence[Want], found: Sequence[Mapping[str, Spot]]

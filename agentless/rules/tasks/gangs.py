@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -32,6 +32,21 @@ def gang_key(task: Task) -> str | None:
     return task.spec.gang.key(task.id) if task.spec.gang else None
 
 
+def is_mate(task: Task, other: Task) -> bool:
+    """Whether another task is in the same try of the same gang, and says so itself: labels may name any task."""
+    gang, its = task.spec.gang, other.spec.gang
+    if gang is None or its is None or gang.members != its.members or task.owner != other.owner:
+        return False
+    ids = gang.of_try(task.id)
+    return ids[gang.rank : gang.rank + 1] == (task.id,) and ids[its.rank] == other.id
+
+
+def mates(task: Task, find: Callable[[str], Task | None]) -> list[Task]:
+    """The members of a task's gang, itself included, that are found, in the same try and by rank."""
+    found = map(find, task.spec.gang.of_try(task.id) if task.spec.gang else ())
+    return [each for each in found if each and is_mate(task, each)]
+
+
 def by_gang(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     """The members among these tasks by the name of their gang's try, by rank."""
     found: dict[str, list[Task]] = {}
@@ -53,8 +68,7 @@ def is_to_be_undone(task: Task, live: Mapping[str, Task]) -> bool:
     gang = task.spec.gang
     if gang is None or task.stop or not isinstance(task.status, (Assigning, Lost)) or task.container:
         return False
-    mates = [live.get(mate) for mate in gang.of_try(task.id)]
-    return any(mate and isinstance(mate.status, (Pending, Scheduled)) for mate in mates)
+    return any(isinstance(mate.status, (Pending, Scheduled)) for mate in mates(task, live.get))
 
 
 def why_all_end(members: Sequence[Task]) -> str | None:
@@ -64,8 +78,10 @@ def why_all_end(members: Sequence[Task]) -> str | None:
 
 def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
     gang, status = member.spec.gang, member.status
-    if gang is None or gang.on_member_failure == "continue":
+    if gang is None:
         return None
+    if gang.on_member_failure == "continue" and not (isinstance(status, Ended) and status.container is None):
+        return None  # one that never started leaves no gang to go on
     who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
     if isinstance(status, Ended):
         if status.state == "completed":

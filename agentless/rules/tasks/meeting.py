@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
-from agentless.errors import Refused
+from agentless.errors import NodeUnfit
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.gang import Gang, Peer
 from agentless.model.tasks.task import Task
@@ -48,7 +48,7 @@ def met(
     }
     port = _port(members[0].id, {*looks[first].used, *filter(None, taken)})
     if port is None:
-        raise Refused(f"{first}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free")
+        raise NodeUnfit(f"{first}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free")
     return [replace(task.spec.gang, peers=tuple(peers), port=port) for task in members if task.spec.gang]
 
 
