@@ -302,3 +302,13 @@ def test_each_task_of_a_matrix_has_a_folder_of_its_own():
     odd = [{"d": "a/b"}, {"d": "a_b"}, {"d": "a b"}, {"d": "1,e=2"}, {"d": "1", "e": "2"}, {"d": "é" * 300}]
     assert len({target(each) for each in odd}) == len(odd)
     assert max(len(name.encode()) for each in odd for name in target(each).split("/")) < 255
+
+
+async def test_what_never_started_has_no_output_to_point_to(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: ls, requires: [{a: failed}]}}")
+        await ended(controller, workflow)
+        jobs = {each.job: each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs}
+        words = {job: controller.queue.explain(controller.lookup.find(key)).summary for job, key in jobs.items()}
+        assert "agentless logs" in words["a"]
+        assert "agentless logs" not in words["b"]
