@@ -302,3 +302,26 @@ def test_each_task_of_a_matrix_has_a_folder_of_its_own():
     odd = [{"d": "a/b"}, {"d": "a_b"}, {"d": "a b"}, {"d": "1,e=2"}, {"d": "1", "e": "2"}, {"d": "é" * 300}]
     assert len({target(each) for each in odd}) == len(odd)
     assert max(len(name.encode()) for each in odd for name in target(each).split("/")) < 255
+
+
+async def test_what_never_started_has_no_output_to_point_to(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: ls, requires: [{a: failed}]}}")
+        await ended(controller, workflow)
+        jobs = {each.job: each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs}
+        words = {job: controller.queue.explain(controller.lookup.find(key)).summary for job, key in jobs.items()}
+        assert "agentless logs" in words["a"]
+        assert "agentless logs" not in words["b"]
+
+
+async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_inventory(desk, monkeypatch):
+    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
+    text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, node: n2}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: any(getattr(task.status, "step", "") for task in controller.tasks.live.values()))
+        with monkeypatch.context() as gone:
+            gone.delitem(controller.nodes.links, "n1")
+            assert await ended(controller, workflow) == "failed"
+        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert "cannot be fetched: n1 is no longer in the inventory" in shown["b"].reason

@@ -159,6 +159,12 @@ def test_secrets_are_references():
     assert "hunter2" not in line
 
 
+def test_what_is_for_all_jobs_is_sent_to_the_top_of_the_file():
+    assert wrong("jobs: {a: {command: x, on_failure: stop}}") == [
+        "1:24: jobs.a.on_failure: set on_failure at the top of the file, for all jobs"
+    ]
+
+
 def test_all_mistakes_are_told_at_once_with_their_places():
     lines = wrong(
         "name: x y\n"

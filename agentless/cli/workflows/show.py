@@ -69,13 +69,23 @@ def title(job: Mapping[str, Any]) -> str:
 
 
 def check_jobs(workflow: Mapping[str, Any], jobs: Sequence[str]) -> list[dict[str, Any]]:
-    """The tasks of these jobs, by name or by title; all without names. Raises UsageError."""
-    found = [each for each in workflow["jobs"] if not jobs or {each["job"], title(each)} & {*jobs}]
-    missing = [name for name in jobs if not any(name in (each["job"], title(each)) for each in found)]
+    """The tasks of these jobs, by name, by title or by some values; all without names. Raises UsageError."""
+    if not jobs:
+        return list(workflow["jobs"])
+    missing = [name for name in jobs if not any(_is_meant(each, name) for each in workflow["jobs"])]
     if missing:
-        known = ", ".join(dict.fromkeys(each["job"] for each in workflow["jobs"]))
+        known = ", ".join(dict.fromkeys(map(title, workflow["jobs"])))
         raise UsageError(f"the workflow has no job {missing[0][:60]!r}; jobs: {known[:500]}")
-    return found
+    return [each for each in workflow["jobs"] if any(_is_meant(each, name) for name in jobs)]
+
+
+def _is_meant(job: Mapping[str, Any], name: str) -> bool:
+    from agentless.rules.workflows.graph import parse_reference
+
+    if name in (job["job"], title(job)):
+        return True
+    wanted = parse_reference(name)
+    return bool(wanted.job == job["job"] and wanted.values.items() <= job["parameters"].items())
 
 
 def exit_code(workflow: Mapping[str, Any]) -> int:

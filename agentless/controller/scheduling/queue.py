@@ -155,7 +155,9 @@ class Queue:
             code = "" if task.status.exit_code is None else f" with exit code {task.status.exit_code}"
             why = f": {task.status.reason}" if task.status.reason else ""
             words = f"task {task.id} has ended ({task.state}{code}{why})"
-            return ExplainView(task.id, f"{words}; to see its output, run: agentless logs {task.id}", None, (), {})
+            if task.status.container:
+                words = f"{words}; to see its output, run: agentless logs {task.id}"
+            return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
