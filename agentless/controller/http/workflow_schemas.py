@@ -44,6 +44,8 @@ class JobRequest(BaseModel):
         """The spec of the task; raises UsageError."""
         if late := next((each for each, _ in self.requires if not 0 <= each < number), None):
             raise UsageError(f"job {number} cannot wait for job {late}, which is not before it")
+        if self.spec.gang:
+            raise UsageError(f"job {self.name[:80]!r}: a job runs on one node; omit its gang, or use POST /v1/tasks")
         requires = tuple(Requirement(f"#{each + 1}", state) for each, state in self.requires)
         spec = without_zeros(self.spec)
         spec = replace(
