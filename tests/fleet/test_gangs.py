@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -317,3 +318,12 @@ async def test_nothing_runs_on_of_a_gang_whose_undoing_was_killed(desk, monkeypa
     async with desk.running() as controller:
         await until(lambda: "running" not in containers(desk)["n1"])
         assert "running" not in states(controller, ids)
+
+
+async def test_people_are_told_of_all_nodes(agentless):
+    typed = partial(asyncio.to_thread, agentless)
+    task, said = await typed("submit", "--nodes", "2", "--gpus", "1", "--wait", "--", "true")
+    assert said.splitlines()[0].endswith(" on 2 nodes: n1, n2")
+    rows = [line.split() for line in (await typed("show", task.strip()))[0].splitlines() if "  rank " in line]
+    assert [(row[2], row[4], row[-1]) for row in rows] == [("0:", "n1::0,", "completed"), ("1:", "n2::0,", "completed")]
+    assert "1x needs 5 nodes; 3 fit" in (await typed("explain", "--nodes", "5", "--gpus", "1"))[0]

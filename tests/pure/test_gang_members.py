@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.errors import UsageError
+from agentless.model.caller import Caller
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
@@ -176,3 +178,10 @@ def test_a_member_that_never_started_ends_the_gang_whatever_was_asked_for() -> N
     failed = replace(two, spec=spec, status=Ended("failed", NOW, reason="no toolkit"))
     assert why_all_end([one, failed]) == "no toolkit"
     assert why_all_end([one, replace(failed, status=Ended("failed", NOW, exit_code=7, container="c"))]) is None
+
+
+def test_a_job_of_a_workflow_is_no_gang() -> None:
+    body = {"name": "w", "jobs": [{"name": "a", "spec": {"command": ["true"], "gang": {"size": 2}}, "target": "1x"}]}
+    request = WorkflowRequest.model_validate(body)
+    with pytest.raises(UsageError, match="job 'a': a job runs on one node"):
+        request.submit(Caller("ann"))

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from agentless.cli.app import complain
@@ -45,6 +46,7 @@ def report(
     if dry_run:
         _complain_of(asked, starts[:: asked.spec.gang_size])
         return _print_scripts(asked, starts)
+    nodes = _nodes_of_gangs(starts, asked.spec.gang_size)
     starts = starts[:: asked.spec.gang_size]  # the first member stands for its gang
     _complain_of(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
@@ -59,7 +61,7 @@ def report(
         if not as_json:
             for task in started:
                 with output:
-                    _announce(task, wait=wait, follow=follow)
+                    _announce(task, nodes.get(task["id"], ()), wait=wait, follow=follow)
         if follow and started:
             with output:
                 _follow(served, ids[0])
@@ -169,10 +171,16 @@ def _follow(served: Client, task_id: str) -> None:
         complain(f"Cannot show the output of task {task_id}, still waiting for its end: {error}")
 
 
-def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
+def _nodes_of_gangs(starts: list[dict[str, Any]], size: int) -> dict[str, list[str]]:
+    """The nodes of each gang, by the id of its first member."""
+    gangs = [[start["task"] for start in starts[at : at + size] if start["task"]] for at in range(0, len(starts), size)]
+    return {gang[0]["id"]: [task["node"] or "" for task in gang] for gang in gangs if gang}
+
+
+def _announce(task: dict[str, Any], nodes: Sequence[str], *, wait: bool, follow: bool) -> None:
     """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
     task_id = first_try(task["id"])  # the id for all its tries: the first may have failed already
-    waits, words = task["state"] in WAITING, _state(task)
+    waits, words = task["state"] in WAITING, _state(task, nodes)
     if sys.stdout.isatty() and not follow and not is_quiet():
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)
@@ -194,7 +202,7 @@ def _say_ports(task: dict[str, Any]) -> None:
         say(f"To forward {ports(task)}: agentless forward {first_try(task['id'])}")
 
 
-def _state(task: dict[str, Any]) -> str:
+def _state(task: dict[str, Any], nodes: Sequence[str]) -> str:
     if task["state"] == "pending":
         return "queued" + (f": {task['reason']}" if task["reason"] else "")
     if task["state"] == "blocked":
@@ -202,7 +210,8 @@ def _state(task: dict[str, Any]) -> str:
     if task["state"] == "scheduled":
         return f"scheduled for {local(task['scheduled_for'])}"
     if gang := task.get("gang"):
-        return f"{'running' if task['container'] else 'starting'} on {gang['size']} nodes"
+        which = f": {', '.join(nodes)}" if len(nodes) <= _NAMED else ""
+        return f"{'running' if task['container'] else 'starting'} on {gang['size']} nodes{which}"
     gpus = "GPU " + ", ".join(map(str, task["gpus"])) if task["gpus"] else "no GPU"
     return f"{'running' if task['container'] else 'starting'} on {task['node']}, {gpus}"
 

@@ -12,6 +12,7 @@ from agentless.cli.client import client
 from agentless.cli.formats import TASKS, Output
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
+from agentless.cli.tasks.gang import member_rows
 from agentless.client.words import (
     command_line,
     happened,
@@ -55,6 +56,8 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False,
         for key, value in _described(found, spec).items():
             if value not in (None, ""):
                 print_line(f"{key:>10}  {value}")
+        for row in member_rows(served, found):
+            print_line(f"{'member':>10}  {row}")
         print_line("")
         shown, hidden = without_old_logins(events)
         for event in shown:

@@ -21,7 +21,7 @@ from agentless.model.view import ExplainView
 from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
-from agentless.rules.explain.obstacles import asked, brief, never, refusal
+from agentless.rules.explain.obstacles import brief, never, refusal, too_few
 from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
@@ -184,7 +184,7 @@ class Queue:
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
             if never(cluster, task.spec, owner):
-                return explanation(cluster, task, f"no node can run {asked(task.spec)}", None, Ahead())
+                return explanation(cluster, task, too_few(cluster, task.spec, owner), None, Ahead())
             if isinstance(refusal(cluster, task.spec, owner), Unreachable):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())

@@ -55,10 +55,12 @@ class Gang:
 
     def __post_init__(self) -> None:
         # Labels are untrusted.
-        if not (0 <= self.rank < self.size <= MAX_GANG) or self.port not in (None, *range(1, 65536)):
-            raise ValueError("no such member of a gang")
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError("the port of a gang is from 1 to 65535")
+        if not 0 <= self.rank < self.size <= MAX_GANG:
+            raise ValueError(f"a gang has 2 to {MAX_GANG} members, each with a rank below their number")
         if len(self.members) not in (0, self.size) or len(self.peers) not in (0, self.size):
-            raise ValueError("a gang that lacks members")
+            raise ValueError("a gang lists all of its members or none; omit members and peers")
 
     @property
     def id(self) -> str:

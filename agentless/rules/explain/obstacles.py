@@ -112,6 +112,14 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     return f"no node can run {asked(spec)}{_by_node(lasting)}"
 
 
+def too_few(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
+    """That no node can ever run the task, in short, or how many can if its gang needs more."""
+    found = against(cluster, spec, owner)
+    able = [name for name, each in found.items() if not any(obstacle.lasting for obstacle in each)]
+    words = f"{asked(spec)} needs {_nodes_for(spec)} nodes; {len(able)} {'fits' if len(able) == 1 else 'fit'}"
+    return words if able else f"no node can run {asked(spec)}"
+
+
 def asked(spec: TaskSpec) -> str:
     """The request in short. Without GPUs, it includes cores and memory."""
     amounts = [counted(spec.cores, "core")] if spec.cores else []
