@@ -11,6 +11,7 @@ import pytest
 from agentless.controller.notify import notifier
 from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
+from agentless.model.notify import Notice
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try, next_try
@@ -168,6 +169,21 @@ async def test_a_server_that_never_answers_holds_up_nothing(desk, server):
             await all_ended(controller, await submit(controller))
         await until(lambda: server.requests)
         assert len(controller.notifier._sending) == 2
+
+
+async def test_a_message_that_cannot_be_written_holds_up_no_other(desk, tmp_path, caplog):
+    mails, program = tmp_path / "mails", tmp_path / "sendmail"
+    program.write_text(f"#!/bin/sh\ncat >> {mails}\n")
+    program.chmod(0o755)
+    targets(desk, box=f"{{mail: [a@b.c], sendmail: {program}}}")
+    async with desk.running() as controller:
+        for name in ("evil\nBcc: x", "good"):
+            notice = Notice("fail", desk.clock.now(), name[:4], name[:4], "ann", "failed", name=name)
+            controller.notifier._store.add(["box"], notice)
+            await sent(controller)
+        assert "good (good) failed" in mails.read_text()
+        assert "evil" not in mails.read_text()
+        assert "dropped a message that cannot be written" in caplog.text
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import email
 from dataclasses import replace
 from email import policy
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,15 @@ def test_a_notice_has_nothing_of_what_the_task_runs() -> None:
     assert notice.reason
     assert notice.reason.startswith("line 1 line� 2 x")
     assert len(notice.reason) == 500
+
+
+def test_a_notice_can_be_sent_whatever_the_names_in_labels_are() -> None:
+    bad = "evil\nBcc: x\udc80" + "x" * 9999
+    forged = replace(task(ended("failed", 1, reason=bad)), batch=bad, spec=replace(SPEC, name=bad))
+    notice = notice_of(forged, frozenset({"fail"}), NOW)
+    digest = Digest("m1", (notice,) * 2, {"failed": 2}, notice.batch, notice.name)
+    assert b"\nBcc: x" not in shapes.mail(digest, NotifyTarget("m", "mail", to=("ann",)))
+    orjson.dumps([shapes.document(digest, "t"), shapes.ntfy(digest, "t"), shapes.slack(digest)])
 
 
 def test_events_are_typed_as_a_list() -> None:

@@ -11,6 +11,7 @@ PREEMPTED = "preempted"
 _FIRST: tuple[NotifyEvent, ...] = ("preempt", "lost", "fail", "end", "start")
 """The event by which a message calls a change that is several: the first of these."""
 _LONGEST_REASON = 500
+_LONGEST_NAME = 200
 
 
 def events_of(before: Task, after: Task, *, goes_on: bool) -> frozenset[NotifyEvent]:
@@ -38,10 +39,10 @@ def notice_of(task: Task, events: frozenset[NotifyEvent], now: float) -> Notice:
         event=next(event for event in _FIRST if event in events),
         at=now,
         task=task.id,
-        batch=task.batch,
+        batch=cut(printable(task.batch), _LONGEST_NAME),
         owner=printable(task.owner),
         state=task.state,
-        name=task.spec.name,
+        name=cut(printable(task.spec.name), _LONGEST_NAME) if task.spec.name else None,
         node=held.node if held else None,
         gpus=held.gpus if held else (),
         exit_code=ended.exit_code if ended else None,
