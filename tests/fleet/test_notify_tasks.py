@@ -10,7 +10,7 @@ import pytest
 
 from agentless.controller.notify import notifier
 from agentless.controller.submit.request import Submit
-from agentless.errors import UsageError
+from agentless.errors import NotSent, UsageError
 from agentless.model.notify import Notice
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
@@ -171,6 +171,17 @@ async def test_a_server_that_never_answers_holds_up_nothing(desk, server):
         assert len(controller.notifier._sending) == 2
 
 
+async def test_a_test_that_fails_is_shown(desk, server):
+    server.status = 404
+    targets(desk, hook=f"{{webhook: '{server.url}'}}")
+    async with desk.running() as controller:
+        with pytest.raises(NotSent):
+            await controller.notifier.test("hook")
+        assert controller.notifier.views()[0].problem == "the server answered 404 Not Found"
+        server.status = 200
+        assert not (await controller.notifier.test("hook")).problem
+
+
 async def test_a_message_that_cannot_be_written_holds_up_no_other(desk, tmp_path, caplog):
     mails, program = tmp_path / "mails", tmp_path / "sendmail"
     program.write_text(f"#!/bin/sh\ncat >> {mails}\n")
@@ -255,6 +266,7 @@ async def test_a_target_is_tried_and_listed(agentless, desk, server):
     assert f"phone: cannot read {desk.inventory.parent}/nowhere: No such file or directory\n" in err
     assert "no notify target 'hok' (did you mean 'hook'?); targets: hook, phone" in err
     out, _ = await typed(agentless, "notify", "list")
+    assert "No such file or directory, since" in out
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == ["TARGET", "KIND", "EVENTS", "OWNERS", "WAITING", "STATUS"]
     assert [row[:3] for row in rows[1:]] == [["hook", "webhook", "end"], ["phone", "ntfy", "as"]]

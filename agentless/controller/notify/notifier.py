@@ -109,6 +109,7 @@ class Notifier:
         try:
             await send(target, Digest(secrets.token_hex(8), (notice,), {"test": 1}))
         except NotSent as error:
+            self._failed(name, str(error), error.put_off)
             raise NotSent(f"{name}: {error}") from None
         self._paces[name] = Pace(sent_at=self._clock.now())
         return self._view(target, self._paces[name])
