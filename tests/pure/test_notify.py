@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentless.errors import UsageError
 from agentless.model.notify import Digest, Notice, NotifyTarget, parse_events
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Task
 from agentless.model.tasks.task_event import Exited, GaveUp, StopAsked
@@ -69,6 +70,11 @@ def events(before, after, goes_on=False, **changes) -> set[str]:
 )
 def test_a_change_is_these_events(before, after, found) -> None:
     assert events(before, after) == found
+
+
+def test_the_start_of_a_gang_is_one_event() -> None:
+    starts = [replace(task(), spec=replace(SPEC, gang=Gang(2, rank))) for rank in (0, 1)]
+    assert [set(events_of(task(ASSIGNED), each, goes_on=False)) for each in starts] == [{"start"}, set()]
 
 
 def test_a_try_that_is_followed_by_another_has_not_ended() -> None:

@@ -15,10 +15,14 @@ _LONGEST_NAME = 200
 
 
 def events_of(before: Task, after: Task, *, goes_on: bool) -> frozenset[NotifyEvent]:
-    """The events that this change is. `goes_on`: another try of the task follows, so that this is not its end."""
+    """The events that this change is. `goes_on`: another try of the task follows, so that this is not its end.
+
+    The members of a gang start together, which is one start: that of the first.
+    """
     match after.status:
         case Running() if not _runs(before):
-            return frozenset({"start"})
+            gang = after.spec.gang
+            return frozenset({"start"} if gang is None or gang.rank == 0 else ())
         case Lost() if not isinstance(before.status, Lost):
             return frozenset({"lost"})
         case Ended(state=state) if before.live:
