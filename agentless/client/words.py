@@ -193,7 +193,7 @@ def happened(event: dict[str, Any]) -> str:
     words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
     if name == "assigned":
         return f"{words} to {where(task)}"
-    ends = task["ended_at"] is not None and name not in ("retried", "removed")
+    ends = task["ended_at"] is not None and name not in ("retried", "removed", "gave-up")
     return f"{words}: {state(task)}" if ends else words
 
 

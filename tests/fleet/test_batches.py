@@ -63,6 +63,8 @@ async def test_a_name_that_many_tasks_of_a_batch_have_means_none_of_them(agentle
     for verb in ("wait", "logs", "retry"):
         _, err = await typed(agentless, verb, "sweep", code=2)
         assert f"'sweep' is a batch of 6 tasks; use the id of one, such as {ids[0]}, or --batch sweep" in err
+    _, err = await typed(agentless, "explain", "sweep", code=2)
+    assert "--batch" not in err
 
 
 async def test_a_batch_is_stopped_as_a_whole(agentless):

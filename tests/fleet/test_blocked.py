@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import orjson
 import pytest
 
 from agentless.controller.submit.request import Submit
@@ -47,6 +50,7 @@ async def stop(controller, task):
 LONG = "sleep 600"
 
 
+@pytest.mark.slow
 async def test_a_task_starts_when_the_one_before_has_completed(desk):
     async with desk.running() as controller:
         first = await submit(controller, "sleep 0.3")
@@ -71,6 +75,16 @@ async def test_what_can_never_start_is_cancelled_with_the_reason_and_so_is_what_
         assert reason == f"needs task {first} to complete, but it was killed"
 
 
+async def test_a_failure_is_not_promised(desk):
+    async with desk.running() as controller:
+        first = await submit(controller, LONG, time_limit=3600)
+        second = await submit(controller, after=f"{first}:failed")
+        await until(lambda: controller.queue.plan.promises.get(second))
+        found = controller.queue.explain(controller.lookup.find(second))
+        assert f"waits for task {first} to fail (running, ends within" in found.summary
+        assert "; if that comes, it starts in about" in found.summary
+
+
 async def test_a_retry_is_waited_for(desk):
     async with desk.running() as controller:
         first = await submit(controller, 'test "$AGENTLESS_TASK_ID" != x; exit 3', retries=1, backoff=0.0)
@@ -86,6 +100,8 @@ async def test_what_is_told_to_wait_goes_on_after_a_retry_by_hand(desk):
         await stop(controller, first)
         await until(lambda: controller.lookup.find(second).status.reason)
         assert state(controller, second) == "blocked"
+        *_, (_, cannot) = controller.tasks.history.events(0, -1, second)
+        assert orjson.loads(cannot)["cause"] == "what it waited for cannot end as required any more"
         again = controller.retries.retry(first, by=me(controller))
         assert not controller.lookup.find(second).status.reason
         await until(lambda: controller.lookup.task(again.id).state == "running")
@@ -93,6 +109,7 @@ async def test_what_is_told_to_wait_goes_on_after_a_retry_by_hand(desk):
         await until(lambda: controller.lookup.find(second).status.reason)
 
 
+@pytest.mark.slow
 async def test_it_goes_on_after_a_controller_that_died_in_between(desk, monkeypatch):
     async with desk.running() as controller:
         first = await submit(controller, LONG)
@@ -133,17 +150,22 @@ async def test_what_cannot_be_waited_for_is_refused(desk):
     async with desk.running() as controller:
         with pytest.raises(NotFound):
             await submit(controller, after="nothing")
+        await starts(controller, *[replace(spec("true"), name="pair")] * 2)
+        with pytest.raises(NotFound, match=r"such as .*, or --after-batch pair"):
+            await submit(controller, after="pair")
+        await until(lambda: not controller.tasks.live)
         over = await submit(controller, LONG)
         await stop(controller, over)
         (start,) = await starts(controller, spec(after=over))
         assert (start.task, start.exit_code) == (None, 3)
-        assert start.message == f"needs task {over} to complete, but it was killed"
+        assert start.message.startswith(f"needs task {over} to complete, but it was killed; retry that one first, or")
         assert not controller.tasks.live
         kept = await submit(controller, after=over, if_impossible="wait")
         assert state(controller, kept) == "blocked"
         assert await submit(controller, after=f"{over}:ended")
 
 
+@pytest.mark.slow
 async def test_a_task_whose_turn_never_came_is_retried_with_what_it_needs(desk):
     async with desk.running() as controller:
         first = await submit(controller, LONG)

@@ -10,7 +10,8 @@ import pytest
 
 from agentless.controller.notify import notifier
 from agentless.controller.submit.request import Submit
-from agentless.errors import UsageError
+from agentless.errors import NotSent, UsageError
+from agentless.model.notify import Notice
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try, next_try
@@ -170,6 +171,32 @@ async def test_a_server_that_never_answers_holds_up_nothing(desk, server):
         assert len(controller.notifier._sending) == 2
 
 
+async def test_a_test_that_fails_is_shown(desk, server):
+    server.status = 404
+    targets(desk, hook=f"{{webhook: '{server.url}'}}")
+    async with desk.running() as controller:
+        with pytest.raises(NotSent):
+            await controller.notifier.test("hook")
+        assert controller.notifier.views()[0].problem == "the server answered 404 Not Found"
+        server.status = 200
+        assert not (await controller.notifier.test("hook")).problem
+
+
+async def test_a_message_that_cannot_be_written_holds_up_no_other(desk, tmp_path, caplog):
+    mails, program = tmp_path / "mails", tmp_path / "sendmail"
+    program.write_text(f"#!/bin/sh\ncat >> {mails}\n")
+    program.chmod(0o755)
+    targets(desk, box=f"{{mail: [a@b.c], sendmail: {program}}}")
+    async with desk.running() as controller:
+        for name in ("evil\nBcc: x", "good"):
+            notice = Notice("fail", desk.clock.now(), name[:4], name[:4], "ann", "failed", name=name)
+            controller.notifier._store.add(["box"], notice)
+            await sent(controller)
+        assert "good (good) failed" in mails.read_text()
+        assert "evil" not in mails.read_text()
+        assert "dropped a message that cannot be written" in caplog.text
+
+
 @pytest.mark.slow
 async def test_what_fails_is_shown_and_then_forgotten(desk, server):
     server.status = 404
@@ -239,6 +266,7 @@ async def test_a_target_is_tried_and_listed(agentless, desk, server):
     assert f"phone: cannot read {desk.inventory.parent}/nowhere: No such file or directory\n" in err
     assert "no notify target 'hok' (did you mean 'hook'?); targets: hook, phone" in err
     out, _ = await typed(agentless, "notify", "list")
+    assert "No such file or directory, since" in out
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == ["TARGET", "KIND", "EVENTS", "OWNERS", "WAITING", "STATUS"]
     assert [row[:3] for row in rows[1:]] == [["hook", "webhook", "end"], ["phone", "ntfy", "as"]]

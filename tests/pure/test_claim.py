@@ -173,6 +173,13 @@ def test_a_task_whose_spec_is_damaged_is_shown_with_what_the_other_labels_say(te
     assert (found.placement.node, found.placement.gpu_uuids) == ("node1", ("GPU-node1-0",))
 
 
+def test_names_in_labels_are_one_line() -> None:
+    forged = replace(task(), batch="b\nBcc: x", spec=replace(task().spec, name="evil\nBcc: x"))
+    found = task_of(container(task(), labels=labels_of(forged, placement(), "c1")), "node1", NOW)
+    assert found is not None
+    assert (found.spec.name, found.batch, found.spec.command) == ("evil Bcc: x", "b Bcc: x", task().spec.command)
+
+
 def test_a_missing_spec_is_a_damaged_one() -> None:
     labels = labels_of(task(), placement(), "c1")
     found = task_of(container(task(), labels={TASK: labels[TASK], GPUS: labels[GPUS]}), "node1", NOW)

@@ -152,13 +152,13 @@ def test_what_is_waited_for_in_words() -> None:
 @pytest.mark.parametrize(
     ("before", "promise", "words"),
     [
-        (runs("a", "node1::0", 60, 3660), None, ", which is running, at the latest in 1h 0m"),
-        (runs("a", "node1::0"), None, ", which is running without a time limit"),
-        (wish("a"), None, ", which is pending"),
-        (wish("a", limit=60), Promise("node1", NOW + 60), ", which is pending, at the latest in 2m 0s"),
-        (wish("a", limit=60), Promise("node1", NOW + 60, about=True), ", which is pending"),
+        (runs("a", "node1::0", 60, 3660), None, " (running, ends within 1h 0m)"),
+        (runs("a", "node1::0"), None, " (running without a time limit)"),
+        (wish("a"), None, " (pending)"),
+        (wish("a", limit=60), Promise("node1", NOW + 60), " (pending, ends within 2m 0s)"),
+        (wish("a", limit=60), Promise("node1", NOW + 60, about=True), " (pending)"),
         (with_terms(runs("a", "node1::0", 0, 60), retries=1), None,
-         ", which is running, at the latest in 1m 0s, unless it is retried"),
+         " (running, ends within 1m 0s unless it is retried)"),
     ],
 )  # fmt: skip
 def test_until_when_it_is_waited_for(before: Task, promise: Promise | None, words: str) -> None:
@@ -202,6 +202,12 @@ def test_without_a_known_end_before_it_nothing_is_promised_and_nothing_kept_free
 def test_a_promise_is_an_estimate_if_the_one_before_may_be_tried_again() -> None:
     a = with_terms(runs("a", "node1::0", 0, HOUR), retries=2)
     (promise,) = look(1, [a], blocked("b", "a", limit=HOUR)).promises.values()
+    assert promise is not None
+    assert promise.about
+
+
+def test_a_promise_is_an_estimate_if_the_one_before_has_to_fail() -> None:
+    (promise,) = look(1, [runs("a", "node1::0", 0, HOUR)], blocked("b", Requirement("a", "failed"))).promises.values()
     assert promise is not None
     assert promise.about
 

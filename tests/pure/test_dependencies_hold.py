@@ -299,6 +299,7 @@ def test_a_failed_task_of_a_batch_is_missed_when_it_was_removed(tmp_path: Path) 
     assert reason.reason == "needs all tasks of batch x1 to complete, but one was removed"
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_given_up_to_its_end(tmp_path: Path) -> None:
     """Longer than Python's recursion limit would allow."""
     world = World(tmp_path, None)

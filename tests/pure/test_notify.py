@@ -6,12 +6,14 @@ import email
 from dataclasses import replace
 from email import policy
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
 from agentless.model.notify import Digest, Notice, NotifyTarget, parse_events
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Task
 from agentless.model.tasks.task_event import Exited, GaveUp, StopAsked
@@ -70,6 +72,11 @@ def test_a_change_is_these_events(before, after, found) -> None:
     assert events(before, after) == found
 
 
+def test_the_start_of_a_gang_is_one_event() -> None:
+    starts = [replace(task(), spec=replace(SPEC, gang=Gang(2, rank))) for rank in (0, 1)]
+    assert [set(events_of(task(ASSIGNED), each, goes_on=False)) for each in starts] == [{"start"}, set()]
+
+
 def test_a_try_that_is_followed_by_another_has_not_ended() -> None:
     assert events(RUNS, ended("failed", 1), goes_on=True) == set()
     assert events(RUNS, ended("preempted", 143), goes_on=True) == {"preempt"}
@@ -94,6 +101,15 @@ def test_a_notice_has_nothing_of_what_the_task_runs() -> None:
     assert notice.reason
     assert notice.reason.startswith("line 1 line� 2 x")
     assert len(notice.reason) == 500
+
+
+def test_a_notice_can_be_sent_whatever_the_names_in_labels_are() -> None:
+    bad = "evil\nBcc: x\udc80" + "x" * 9999
+    forged = replace(task(ended("failed", 1, reason=bad)), batch=bad, spec=replace(SPEC, name=bad))
+    notice = notice_of(forged, frozenset({"fail"}), NOW)
+    digest = Digest("m1", (notice,) * 2, {"failed": 2}, notice.batch, notice.name)
+    assert b"\nBcc: x" not in shapes.mail(digest, NotifyTarget("m", "mail", to=("ann",)))
+    orjson.dumps([shapes.document(digest, "t"), shapes.ntfy(digest, "t"), shapes.slack(digest)])
 
 
 def test_events_are_typed_as_a_list() -> None:

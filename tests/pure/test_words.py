@@ -104,6 +104,7 @@ def test_of_a_secret_variable_the_name_is_shown() -> None:
         ("stop-asked", {}, "Stop requested"),
         ("exited", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Exited: failed (3)"),
         ("retried", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Retried"),
+        ("gave-up", {"state": "cancelled", "ended_at": "2026-11-22T08:00:00Z"}, "Gave up waiting"),
         ("not-known-yet", {}, "Not known yet"),
     ],
 )

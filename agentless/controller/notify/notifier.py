@@ -109,6 +109,7 @@ class Notifier:
         try:
             await send(target, Digest(secrets.token_hex(8), (notice,), {"test": 1}))
         except NotSent as error:
+            self._failed(name, str(error), error.put_off)
             raise NotSent(f"{name}: {error}") from None
         self._paces[name] = Pace(sent_at=self._clock.now())
         return self._view(target, self._paces[name])
@@ -185,11 +186,21 @@ class Notifier:
             self._dropped = 0
         except (NotSent, StateError) as error:
             self._failed(name, str(error), getattr(error, "put_off", 0.0))
+        except (TypeError, ValueError):
+            self._drop(name, message)
         except Exception:  # noqa: BLE001 - tried again, and the others go on
             _log.exception("notify target %s: unexpected error", name)
             self._failed(name, "unexpected error; see controller.log", 0.0)
         finally:
             del self._sending[name]
+
+    def _drop(self, name: str, message: str) -> None:
+        """Drop a message that has no form for its target: no later try could send it, and others wait for it."""
+        _log.warning("notify target %s: dropped a message that cannot be written", name, exc_info=True)
+        try:
+            self._store.sent(message, self._over(name))
+        except StateError as error:
+            self._failed(name, str(error), 0.0)
 
     def _failed(self, name: str, problem: str, put_off: float) -> None:
         if self._paces[name].problem != problem:

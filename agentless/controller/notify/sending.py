@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import orjson
 
@@ -72,14 +72,21 @@ def _sendmail() -> str:
 
 def _answered(address: str) -> str:
     """Discord says whether it has kept the message only if it is asked to."""
-    parts = urlsplit(address)
+    parts = _split(address)
     query = parts.query if "wait=" in parts.query else "&".join(filter(None, [parts.query, "wait=true"]))
     return urlunsplit(parts._replace(query=query))
 
 
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        raise NotSent("the address is not valid") from None
+
+
 def _server_and_topic(address: str) -> tuple[str, str]:
     """The address of the ntfy server, and the topic in it: the last part of the path."""
-    parts = urlsplit(address)
+    parts = _split(address)
     folder, _, topic = parts.path.rstrip("/").rpartition("/")
     if not topic:
         raise NotSent("the address of ntfy must end with a topic, like https://ntfy.sh/my-topic")

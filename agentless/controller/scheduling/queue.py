@@ -249,7 +249,10 @@ class Queue:
         summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(status, at_length=True)}"
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}; no node can run it", None, Ahead())
-        summary += f"; {when(promise, cluster, task.spec)}" if promise else ""
+        if promise and any(each.state == "failed" for each in status.on):
+            summary += f"; if that comes, it {when(promise, cluster, task.spec, why='')}"
+        elif promise:
+            summary += f"; {when(promise, cluster, task.spec)}"
         return ExplainView(task.id, summary, timestamp(promise.start) if promise else None, (), {})
 
     def _waits_for(self, status: Blocked, *, at_length: bool = False) -> str:

@@ -99,11 +99,12 @@ class Lookup:
             return [task]
         return mates(task, self._tasks.find) or [task]
 
-    def find(self, reference: str) -> Task:
+    def find(self, reference: str, of_batch: str = "--batch") -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
 
         A name means the live task of that name, else the last one that ended; if tasks of one batch have it, it means
         none of them. A retried task is found as its last try, unless the number of a try is given: `…-1` is the first.
+        `of_batch` is the option that means all of a batch, empty if there is none.
         """
         task, *others = self._found(reference)
         meant = {first_try(each.id) for each in (task, *others)}
@@ -112,8 +113,8 @@ class Lookup:
         if others:
             ids = sorted(meant)
             raise NotFound(
-                f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}, "
-                f"or --batch {reference}"
+                f"{reference!r} is a batch of {len(ids)} tasks; use the id of one, such as {ids[0]}"
+                + (f", or {of_batch} {reference}" if of_batch else "")
             )
         if reference != numbered(task.id) and not self._tasks.is_vps(task):
             while self._tasks.knows(later := next_try(task.id)):

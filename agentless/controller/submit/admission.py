@@ -25,6 +25,8 @@ from agentless.rules.tasks.gangs import by_gang
 
 _Why = TypeVar("_Why")
 
+_REMEDY = "retry that one first, or use --if-impossible wait"
+
 
 class Admission:
     """Admits tasks into the ledger, or says why not."""
@@ -83,7 +85,7 @@ class Admission:
         waits = self._reasons([task for task in tasks if task.id not in placements], blocked, self._waits)
         for task_id, event in blocked.items():
             if isinstance(event, GaveUp) and not waits[task_id][0]:
-                waits[task_id] = Refused.exit_code, event.reason
+                waits[task_id] = Refused.exit_code, f"{event.reason}; {_REMEDY}"
         return [self._rehearse(task, placements.get(task.id) or waits[task.id], secrets) for task in tasks]
 
     # ------------------------------------------------------------------ inside
@@ -111,7 +113,7 @@ class Admission:
         refused = self._reasons([t for t in tasks if t.id not in placements], blocked, self._turned_away)
         for task_id, event in self._dependencies.first(tasks, refused).items():
             if isinstance(event, GaveUp) and not refused.get(task_id):
-                refused[task_id] = Refused(event.reason)
+                refused[task_id] = Refused(f"{event.reason}; {_REMEDY}")
         return refused
 
     def _reasons(

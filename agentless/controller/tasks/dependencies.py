@@ -14,7 +14,7 @@ from agentless.controller.state.prerequisites import Prerequisites
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.tasks.requirement import EARLIER, Requirement
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_event import BlockedBy, GaveUp, Queued, TaskEvent
+from agentless.model.tasks.task_event import BlockedBy, GaveUp, Queued, RequirementMet, TaskEvent
 from agentless.model.tasks.task_id import first_try
 from agentless.ports import Clock
 from agentless.rules.tasks.dependencies import Standing, first_event, follow
@@ -25,6 +25,8 @@ ENDS_AT_ONCE = 20
 """The most tasks that are given up in a row. Each is a write of its own."""
 
 _MET = "what it waited for has ended as required"
+_PARTLY = "a part of what it waited for has ended as required"
+_POSSIBLE = "what it waits for can end as required again"
 _IMPOSSIBLE = "what it waited for cannot end as required any more"
 
 
@@ -142,7 +144,7 @@ class Dependencies:
 
     def _gang(self, wanted: Requirement) -> Requirement | None:
         """The requirement for a whole gang, if one of its members is named."""
-        task = self._lookup.find(wanted.on)
+        task = self._lookup.find(wanted.on, "--after-batch")
         if task.spec.gang is None:
             return None
         batch, *members = self._members(task.batch)
@@ -154,7 +156,7 @@ class Dependencies:
 
     def _single(self, reference: str) -> str:
         """The id of the first try of a task."""
-        task = self._lookup.find(reference)
+        task = self._lookup.find(reference, "--after-batch")
         self._check(task)
         return first_try(task.id)
 
@@ -200,7 +202,7 @@ class Dependencies:
         for task_id in looked:
             del touched[task_id]
         try:
-            goes_on = {key: (event, _MET) for key, event in events.items() if not isinstance(event, GaveUp)}
+            goes_on = {key: (event, _cause(event)) for key, event in events.items() if not isinstance(event, GaveUp)}
             if goes_on:
                 self._ledger.apply_all(goes_on)
         except StateError:
@@ -216,6 +218,14 @@ class Dependencies:
                 if self.work():
                     self._wake.set()
             await asyncio.sleep(0)  # others have their turn
+
+
+def _cause(event: TaskEvent) -> str:
+    if isinstance(event, RequirementMet):
+        return _PARTLY
+    if not isinstance(event, BlockedBy):
+        return _MET
+    return _IMPOSSIBLE if event.reason else _POSSIBLE
 
 
 def _earlier(tasks: Sequence[Task], number: int, wanted: int) -> str:

@@ -68,9 +68,9 @@ class Removal:
             raise Refused(f"task {live.id} is {live.state}; first run: agentless stop {live.id}, or use rm --force")
         waiting = self.waiting_for(task)
         if waiting and not force:
-            more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+            more = f" and {len(waiting) - 1} more wait" if len(waiting) > 1 else " waits"
             raise Refused(
-                f"task {waiting[0]}{more} waits for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
+                f"task {waiting[0]}{more} for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
                 f"remove this one all the same: agentless rm --force {task.id}"
             )
         views = [await self._remove(each, by, force=force) for each in tries]

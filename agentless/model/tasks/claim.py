@@ -29,6 +29,7 @@ from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import TaskSpec, check_numbers
 from agentless.model.tasks.task import Assigning, Ended, Paused, Placement, Running, Task, outcome_of
+from agentless.model.text import printable
 
 TASK = "agentless.task"
 OWNER = "agentless.owner"
@@ -194,6 +195,9 @@ def task_of(container: Container, node: str, now: float, task_id: str | None = N
         kind = NULL if container.on_node_itself else None
         spec = TaskSpec((DAMAGED,), container=kind, needs=Needs(nodes=(node,)))
         whole = _Whole(node, task_id or claim.task, max(0.0, created), (), spec)
+    if not f"{whole.batch}{whole.spec.name or ''}".isprintable():
+        name = whole.spec.name and printable(whole.spec.name)
+        whole = replace(whole, batch=printable(whole.batch), spec=replace(whole.spec, name=name))
     if whole.spec.traits.comes_back:
         # Unlike its labels, its limits can change while it runs.
         spec = replace(whole.spec, cores=container.cores, memory=container.memory)

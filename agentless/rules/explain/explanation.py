@@ -45,10 +45,18 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
     )
 
 
-def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False, where: str = "") -> str:
+def when(
+    promise: Promise | None,
+    cluster: Cluster,
+    spec: TaskSpec,
+    *,
+    held_back: bool = False,
+    where: str = "",
+    why: str = " (estimated from earlier tasks)",
+) -> str:
     """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached.
 
-    `where` are the nodes, if there are several.
+    `where` are the nodes, if there are several; `why` says how an estimate was made.
     """
     if promise is None:
         return "start time not known yet"
@@ -63,7 +71,7 @@ def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back
         words = f"starts in about {format_duration(left)} on {node}"
     else:
         words = f"starts within {format_duration(left)} on {node}"
-    return words + (" (estimated from earlier tasks)" if promise.about else "")
+    return words + (why if promise.about else "")
 
 
 def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:

@@ -41,15 +41,15 @@ def in_brackets(task: Task | None) -> str:
 
 
 def coming(task: Task | None, promise: Promise | None, now: float) -> str:
-    """What a task does that is waited for, and until when: `, which is running, at the latest in 1h 0m`."""
+    """What a task does that is waited for, and until when: ` (running, ends within 1h 0m)`."""
     if task is None:
         return ""
-    words, end = f", which is {task.state}", _end(task, promise)
+    end = _end(task, promise)
     if end is None:
         endless = task.spec.ends_within is None and isinstance(task.status, Running | Paused)
-        return words + (" without a time limit" if endless else "")
-    again = "" if is_last_try(task) else ", unless it is retried"
-    return f"{words}, at the latest in {format_duration(max(0.0, end - now))}{again}"
+        return f" ({task.state}{' without a time limit' if endless else ''})"
+    again = "" if is_last_try(task) else " unless it is retried"
+    return f" ({task.state}, ends within {format_duration(max(0.0, end - now))}{again})"
 
 
 def _end(task: Task, promise: Promise | None) -> float | None:

@@ -11,13 +11,18 @@ PREEMPTED = "preempted"
 _FIRST: tuple[NotifyEvent, ...] = ("preempt", "lost", "fail", "end", "start")
 """The event by which a message calls a change that is several: the first of these."""
 _LONGEST_REASON = 500
+_LONGEST_NAME = 200
 
 
 def events_of(before: Task, after: Task, *, goes_on: bool) -> frozenset[NotifyEvent]:
-    """The events that this change is. `goes_on`: another try of the task follows, so that this is not its end."""
+    """The events that this change is. `goes_on`: another try of the task follows, so that this is not its end.
+
+    The members of a gang start together, which is one start: that of the first.
+    """
     match after.status:
         case Running() if not _runs(before):
-            return frozenset({"start"})
+            gang = after.spec.gang
+            return frozenset({"start"} if gang is None or gang.rank == 0 else ())
         case Lost() if not isinstance(before.status, Lost):
             return frozenset({"lost"})
         case Ended(state=state) if before.live:
@@ -38,10 +43,10 @@ def notice_of(task: Task, events: frozenset[NotifyEvent], now: float) -> Notice:
         event=next(event for event in _FIRST if event in events),
         at=now,
         task=task.id,
-        batch=task.batch,
+        batch=cut(printable(task.batch), _LONGEST_NAME),
         owner=printable(task.owner),
         state=task.state,
-        name=task.spec.name,
+        name=cut(printable(task.spec.name), _LONGEST_NAME) if task.spec.name else None,
         node=held.node if held else None,
         gpus=held.gpus if held else (),
         exit_code=ended.exit_code if ended else None,

@@ -42,7 +42,10 @@ class Prerequisites:
             batch.last = latest(batch.last, stay)
 
     def before(self, task: Task) -> Stay | None:
-        """The last of the places that have to become free before a blocked task may start. None for any other task."""
+        """The last of the places that have to become free before a blocked task may start. None for any other task.
+
+        That a task fails is never certain.
+        """
         if not isinstance(task.status, Blocked):
             return None
         last: Stay | None = None
@@ -50,7 +53,7 @@ class Prerequisites:
             stay = self._of(requirement)
             if stay is None or stay.end >= FAR:
                 return UNKNOWN
-            last = latest(last, stay)
+            last = latest(last, stay if requirement.state != "failed" else replace(stay, sure=False))
         return last or UNKNOWN
 
     def _of(self, requirement: Requirement) -> Stay | None:

@@ -64,7 +64,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
     async def explain(task: str) -> ExplainView:
         """Explain why a task is pending."""
         await nodes.heard()
-        return services.queue.explain(services.lookup.find(task))
+        return services.queue.explain(services.lookup.find(task, ""))
 
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, caller: CurrentCaller) -> ExplainView:
