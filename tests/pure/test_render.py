@@ -337,7 +337,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "container": values.filter(bool),
     },
     "docker-undo.sh.j2": {
-        **{name: value for name, value in ENGINE.items() if name != "many"},
+        **{key: way for key, way in ENGINE.items() if key != "many"},
         "lock_wait": st.just(60),
         "name": values.filter(bool),
         "signature": SIGNATURES,
