@@ -183,5 +183,5 @@ def test_a_member_that_never_started_ends_the_gang_whatever_was_asked_for() -> N
 def test_a_job_of_a_workflow_is_no_gang() -> None:
     body = {"name": "w", "jobs": [{"name": "a", "spec": {"command": ["true"], "gang": {"size": 2}}, "target": "1x"}]}
     request = WorkflowRequest.model_validate(body)
-    with pytest.raises(UsageError, match="job 0: spec.gang: a job on several nodes"):
+    with pytest.raises(UsageError, match=r"job 0: spec\.gang: a job on several nodes"):
         request.submit(Caller("ann"))
