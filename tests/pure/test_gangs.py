@@ -19,7 +19,7 @@ from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
 from tests.pure.build import CID, NOW, cluster, seen
 from tests.pure.test_plan import POLICIES, clusters, later, limits, places, promises, runs, there, two_nodes, wish
-from tests.pure.test_promises import _end, _limited
+from tests.pure.test_promises import until_all_have_started
 
 
 def gang(name: str, *targets: str, limit: float | None = None, **fields: Any) -> list[Task]:
@@ -208,7 +208,7 @@ def queues(draw: st.DrawFn) -> list[Task]:
             found.append(wish(f"q{number}", limit=draw(limits), cores=cores, needs={"gpus": count}))
             continue
         counts = [count] * size if draw(st.booleans()) else [draw(gpus) for _ in range(size)]
-        members = gang(f"q{number}-", *["1x"] * size, limit=draw(limits), cores=cores)
+        members = gang(f"q{number}m", *["1x"] * size, limit=draw(limits), cores=cores)
         found += [
             replace(one, spec=replace(one.spec, needs=replace(one.spec.needs, gpus=count)))
             for one, count in zip(members, counts, strict=True)
@@ -233,24 +233,9 @@ def test_no_gang_is_split_in_one_look(on: Cluster, queue: list[Task]) -> None:
 @given(clusters(), queues(), st.data())
 def test_a_promise_to_a_gang_is_kept(on: Cluster, queue: list[Task], data: st.DataObject) -> None:
     """Whatever ends, ends at its limit or before, and looks come at any time."""
-    queue = [one for one in queue if one.spec.terms.time_limit]
-    running = {name: _limited(one) for name, one in there(on).items()}
-    part = st.sampled_from([1.0, 1.0, 0.9, 0.3])
-    ends = {name: _end(one, data.draw(part)) for name, one in running.items()}
-    now, found = NOW, Plan()
-    for _ in range(40):
-        before, found = found, plan(later(on, running.values(), now), queue, now, POLICIES, found)
-        whole(found, queue)
-        assert not broken(before, found, queue, now)
-        for one in queue:
-            if at := found.starts.get(one.id):
-                running[one.id] = replace(one, status=Running(at, CID, now))
-                ends[one.id] = _end(running[one.id], data.draw(part))
-        queue = [one for one in queue if one.id not in found.starts]
-        if not running or not queue:
-            break
-        now = max(now, min(ends[name] for name in running) - data.draw(st.sampled_from([0.0, 0.0, 0.001, 0.5, 3.0])))
-        running = {name: one for name, one in running.items() if ends[name] > now}
+    for before, found, waiting, now in until_all_have_started(on, queue, data):
+        whole(found, waiting)
+        assert not broken(before, found, waiting, now)
 
 
 @settings(deadline=None, max_examples=50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +125,17 @@ def test_a_promise_is_kept_whatever_goes_in_front_of_it(on: Cluster, queue: list
 
     Only one that comes before and can start now, where another one was promised a place, takes it.
     """
+    for before, found, waiting, now in until_all_have_started(on, queue, data):
+        assert not broken(before, found, waiting, now)
+
+
+def until_all_have_started(
+    on: Cluster, queue: list[Task], data: st.DataObject
+) -> Iterator[tuple[Plan, Plan, list[Task], float]]:
+    """Plans until all tasks with a limit have started: the one before, the new one, its queue, and its time.
+
+    Whatever ends, ends at its limit or before, and looks come at any time.
+    """
     queue = [one for one in queue if one.spec.terms.time_limit]
     running = {name: _limited(one) for name, one in there(on).items()}
     part = st.sampled_from([1.0, 1.0, 0.9, 0.3])
@@ -132,7 +143,7 @@ def test_a_promise_is_kept_whatever_goes_in_front_of_it(on: Cluster, queue: list
     now, found = NOW, Plan()
     for _ in range(40):
         before, found = found, plan(later(on, running.values(), now), queue, now, POLICIES, found)
-        assert not broken(before, found, queue, now)
+        yield before, found, queue, now
         for one in queue:
             if at := found.starts.get(one.id):
                 running[one.id] = replace(one, status=Running(at, CID, now))

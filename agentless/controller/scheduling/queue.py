@@ -29,7 +29,7 @@ from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
-from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, members_together, would_be_members
+from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, mates, members_together, would_be_members
 from agentless.rules.views.publish import timestamp
 
 EXPLAINED = 20
@@ -218,8 +218,7 @@ class Queue:
 
     def _mates(self, task: Task) -> list[Task]:
         """The members of a task's gang that are live, by rank; of any other task itself."""
-        ids = task.spec.gang.of_try(task.id) if task.spec.gang else ()
-        return [self._tasks.live[each] for each in ids if each in self._tasks.live] or [task]
+        return mates(task, self._tasks.live.get) or [task]
 
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """The tasks before it in the queue."""

@@ -83,7 +83,7 @@ class Dependencies:
         `each`: the first task waits for the first one of a batch, the second for the second. Raises NotFound,
         Refused, or UsageError.
         """
-        known: dict[Requirement, tuple[str, ...]] = {}
+        single, batches = dict[Requirement, Requirement](), dict[str, tuple[str, ...]]()
         found = list[Task]()
         for number, task in enumerate(tasks):
             requires = dict[Requirement, None]()
@@ -91,12 +91,16 @@ class Dependencies:
                 if earlier := EARLIER.fullmatch(wanted.on):
                     requires[replace(wanted, on=_earlier(tasks, number, int(earlier[1])))] = None
                     continue
-                if gang := None if wanted.batch else self._gang(wanted):
-                    requires[gang] = None
+                if wanted.batch:
+                    if wanted.on not in batches:
+                        batches[wanted.on] = self._members(wanted.on)
+                    batch, *members = batches[wanted.on]
+                    one = _paired(batch, members, wanted, number, len(tasks)) if each else None
+                    requires[one or _whole(batch, members, wanted)] = None
                     continue
-                if wanted not in known:
-                    known[wanted] = self._members(wanted.on) if wanted.batch else (self._single(wanted.on),)
-                requires[_resolved(wanted, known[wanted], number if each else None, len(tasks))] = None
+                if wanted not in single:
+                    single[wanted] = self._single(wanted)
+                requires[single[wanted]] = None
             terms = replace(task.spec.terms, requires=tuple(requires))
             found.append(replace(task, spec=replace(task.spec, terms=terms)) if requires else task)
         return found
@@ -109,6 +113,8 @@ class Dependencies:
         `refused` are those that will not be added.
         """
         fresh, found = dict[str, Standing](), dict[str, BlockedBy | GaveUp]()
+        if not any(task.spec.terms.requires for task in tasks):
+            return found
         for task in tasks:
             event = self._first(task, fresh) if task.spec.terms.requires else None
             if isinstance(event, BlockedBy | GaveUp):
@@ -142,23 +148,18 @@ class Dependencies:
 
         return first_event(task, task.spec.terms.requires, standing, self._clock.now())
 
-    def _gang(self, wanted: Requirement) -> Requirement | None:
-        """The requirement for a whole gang, if one of its members is named."""
+    def _single(self, wanted: Requirement) -> Requirement:
+        """The requirement with the id of the first try of its task; of a gang, whose members end together, with all."""
         task = self._lookup.find(wanted.on, "--after-batch")
         if task.spec.gang is None:
-            return None
+            self._check(task)
+            return replace(wanted, on=first_try(task.id), members=0)
         batch, *members = self._members(task.batch)
         if len(members) != task.spec.gang.size:
             raise UsageError(
                 f"task {task.id} is a member of one of several gangs of a batch; use --after-batch {batch}"
             )
-        return Requirement(batch, wanted.state, batch=True, members=len(members))
-
-    def _single(self, reference: str) -> str:
-        """The id of the first try of a task."""
-        task = self._lookup.find(reference, "--after-batch")
-        self._check(task)
-        return first_try(task.id)
+        return _whole(batch, members, wanted)
 
     def _members(self, reference: str) -> tuple[str, ...]:
         """The id of the batch of a task, and those of its tasks."""
@@ -235,13 +236,13 @@ def _earlier(tasks: Sequence[Task], number: int, wanted: int) -> str:
     return tasks[wanted - 1].id
 
 
-def _resolved(wanted: Requirement, ids: Sequence[str], number: int | None, tasks: int) -> Requirement:
-    """The requirement with ids; `number` is that of the task, if it waits for one of a batch only."""
-    if not wanted.batch:
-        return replace(wanted, on=ids[0], members=0)
-    batch, *members = ids
-    if number is None:
-        return Requirement(batch, wanted.state, batch=True, members=len(members))
+def _whole(batch: str, members: Sequence[str], wanted: Requirement) -> Requirement:
+    """The requirement for all tasks of a batch."""
+    return Requirement(batch, wanted.state, batch=True, members=len(members))
+
+
+def _paired(batch: str, members: Sequence[str], wanted: Requirement, number: int, tasks: int) -> Requirement:
+    """The requirement for the one of a batch that stands where the task stands in its request."""
     if len(members) != tasks:
         raise UsageError(
             f"--each pairs tasks one to one, but this request has {tasks} and batch {batch} has {len(members)}; "

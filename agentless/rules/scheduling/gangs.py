@@ -48,7 +48,7 @@ class GangPlan:
         giving: Preemption,
         kept: dict[str, Place],
         weak: dict[str, Place],
-        queue: Sequence[Task],
+        gangs_and_others: Sequence[Sequence[Task]],
     ) -> None:
         self._searches = searches
         self._together = together
@@ -57,7 +57,7 @@ class GangPlan:
         self._weak = weak
         self._hopeless = set[tuple[Want, ...]]()  # not even in place of all that wait
         self._mates = {
-            task.id: tuple(mate.id for mate in unit) for unit in units(queue) if len(unit) > 1 for task in unit
+            task.id: tuple(mate.id for mate in unit) for unit in gangs_and_others if len(unit) > 1 for task in unit
         }
 
     def place(self, unit: Sequence[Task], needs: Wants, *, may_wait: bool, unsure: bool) -> Told:

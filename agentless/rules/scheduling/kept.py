@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from agentless.model.tasks.task import Blocked, Task
 from agentless.rules.scheduling.batches import Turns
-from agentless.rules.scheduling.gangs import units
 from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.preemption import Preemption
@@ -38,13 +37,13 @@ class Kept:
         self._wants = wants
         self._giving = giving
 
-    def places(self, queue: Sequence[Task], turns: Turns) -> dict[str, Place]:
+    def places(self, gangs_and_others: Sequence[Sequence[Task]], turns: Turns) -> dict[str, Place]:
         """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
 
         The tasks behind that one must not take a place that it could have.
         """
         kept: dict[str, Place] = {}
-        for unit in units(queue):
+        for unit in gangs_and_others:
             ahead, is_blocked = turns.before(unit[0]), isinstance(unit[0].status, Blocked)
             if is_blocked and (ahead is UNKNOWN or len(unit) > 1):
                 continue

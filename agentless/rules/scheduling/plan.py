@@ -83,12 +83,13 @@ def plan(
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     queue = _held(queue, now, wants, (turns, earlier), giving, begun, promised)
-    kept = Kept(names, before.promises if before else {}, now, wants, giving).places(queue, earlier)
+    gangs_and_others = units(queue)
+    kept = Kept(names, before.promises if before else {}, now, wants, giving).places(gangs_and_others, earlier)
     searches, can_fill = Searches(nodes, policies), not any(map(asks_nobody, queue))
     weak: dict[str, Place] = {}  # promised in this pass, on nodes with reservations
-    gangs = GangPlan(searches, Together(searches, nodes), giving, kept, weak, queue)
+    gangs = GangPlan(searches, Together(searches, nodes), giving, kept, weak, gangs_and_others)
     given, about = {True: 0, False: 0}, False  # promises to blocked tasks and to others; whether one is an estimate
-    for task, *mates in units(queue):
+    for task, *mates in gangs_and_others:
         if begun and len(begun) + len(mates) >= starts:
             break
         if mates:
