@@ -1,8 +1,8 @@
 """Samples of GPUs and nodes over time: an SQLite file of its own, whose loss harms no task.
 
 A row is a compressed block of points of one GPU or node; both have a table of their own. The finest level is written
-every minute. A block of a coarser level is collected in memory and written when its time is over. After a crash it is
-rebuilt from the finer levels, so only the last minute is lost.
+every minute. A block of a coarser level is made of the rows of the finer one when its time is over. Until then, the
+finer rows answer for it, so nothing is kept in memory and a crash loses only the last minute.
 """
 
 from __future__ import annotations
@@ -59,53 +59,57 @@ class SampleStore:
         self.warning: str | None = None
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._growing: dict[BlockKey, Block] = {}  # incomplete blocks of coarser levels
         self._unwritten: dict[BlockKey, Block] = {}
+        self._folded: dict[Level, int] = {}  # to which block of its own each level is complete
 
     def add(self, minutes: Iterable[tuple[str, int, Block]], now: float) -> None:
         """Add blocks of the finest level, each with its GPU or node and number, and remove old ones.
 
-        Raises StateError. The blocks then stay in memory, and are written the next time.
+        Raises StateError. The blocks then stay in memory, and are written the next time, unless they are too old.
         """
+        finest = LEVELS[0]
+        for gpu, number, block in minutes:
+            _take(self._unwritten, BlockKey(finest.width, number, gpu), block)
+        for key in [key for key in self._unwritten if key.number < _oldest(finest, now)]:
+            del self._unwritten[key]
         with contextlib.suppress(StateError), self._using():
-            pass  # blocks of an earlier controller are read before anything is written
-        for gpu, number, block in _slowly(minutes):
-            _take(self._unwritten, BlockKey(LEVELS[0].width, number, gpu), block)
-            _grow(self._growing, gpu, number, LEVELS[0], LEVELS[1:], block)
-        for level in LEVELS[1:]:
-            for key in [key for key in self._growing if key.width == level.width]:
-                if (key.number + 1) * level.block <= now:
-                    _take(self._unwritten, key, self._growing.pop(key))
-        for level in LEVELS:
-            for key in [key for key in self._unwritten if key.width == level.width]:
-                if key.number < _oldest(level, now):
-                    del self._unwritten[key]
+            pass  # a damaged file is set aside before anything is written
         with self._using() as db, db:
             db.execute("BEGIN")
             for key, block in _slowly(self._unwritten.items()):
                 _write(db, key, block)
+            folded = {level: int(now // level.block) for level in LEVELS[1:]}
+            for finer, coarser in pairwise(LEVELS):
+                if folded[coarser] != self._folded.get(coarser):
+                    for kind in _TABLES:
+                        _fold(db, kind, finer, coarser, folded[coarser])
             for level, kind in product(LEVELS, _TABLES):
                 db.execute(
                     _about(kind, "DELETE FROM points WHERE width = ? AND number < ?"),
                     (level.width, _oldest(level, now)),
                 )
         self._unwritten.clear()
+        self._folded = folded
 
     def pieces(self, gpus: Collection[str], level: Level, begin: float, kind: Kind = GPU) -> dict[str, list[Piece]]:
-        """The blocks of these GPUs or nodes at this level since `begin` (Unix seconds). Raises StateError."""
-        first, found = int(begin // level.block), defaultdict[str, list[Piece]](list)
-        query = _about(kind, "SELECT number, gpu, data FROM points WHERE width = ? AND number >= ?")
-        values: list[object] = [level.width, first]
-        if len(gpus) == 1:
-            query, values = f"{query} AND gpu = ?", [*values, *gpus]
+        """The blocks of these GPUs or nodes since `begin` (Unix seconds): of this level, and finer ones after those.
+
+        Raises StateError.
+        """
+        found = defaultdict[str, list[Piece]](list)
+        first = begin // level.block * level.block
+        ends = dict.fromkeys(gpus, int(first))
         with self._using() as db:
-            for number, gpu, data in db.execute(query, values):
-                if gpu in gpus:
-                    found[gpu].append((number * level.block, level.width, _unpacked(data, kind)))
-        for blocks in (self._unwritten, self._growing):
-            for key, block in blocks.items():
-                if key.width == level.width and key.number >= first and key.gpu in gpus:
-                    found[key.gpu].append((key.number * level.block, level.width, block))
+            for each in reversed(LEVELS[: LEVELS.index(level) + 1]):
+                known = dict(ends)
+                for key, data in _rows(db, kind, each, min(known.values(), default=0), gpus):
+                    start = key.number * each.block
+                    if start >= known[key.gpu]:
+                        found[key.gpu].append((start, each.width, _unpacked(data, kind)))
+                        ends[key.gpu] = max(ends[key.gpu], start + each.block)
+        for key, block in self._unwritten.items():
+            if key.gpu in gpus and block.kind == kind and key.number * LEVELS[0].block >= first:
+                found[key.gpu].append((key.number * LEVELS[0].block, key.width, block))
         return found
 
     def close(self) -> None:
@@ -138,8 +142,6 @@ class SampleStore:
             db.execute("PRAGMA synchronous = NORMAL")
             for kind in _TABLES:
                 db.execute(_about(kind, _SCHEMA))
-                for key, block in _left(db, kind).items():
-                    _take(self._growing, key, block)
         except BaseException:
             db.close()
             raise
@@ -167,29 +169,33 @@ def _about(kind: Kind, statement: str) -> str:
     return statement.replace("points", _TABLES[kind])
 
 
-def _left(db: sqlite3.Connection, kind: Kind) -> dict[BlockKey, Block]:
-    """The incomplete blocks of coarser levels, rebuilt from finer ones."""
-    found: dict[BlockKey, Block] = {}
-    newest = _about(kind, "SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu")
-    for finer, coarser in pairwise(LEVELS):
-        written = dict(db.execute(newest, (coarser.width,)))
-        rows = db.execute(_about(kind, "SELECT number, gpu, data FROM points WHERE width = ?"), (finer.width,))
-        unfinished = [(key.number, key.gpu, block) for key, block in found.items() if key.width == finer.width]
-        for number, gpu, data in (*rows, *unfinished):
-            if number * finer.block >= (written.get(gpu, -1) + 1) * coarser.block:
-                block = data if isinstance(data, Block) else _unpacked(data, kind)
-                _grow(found, gpu, number, finer, (coarser,), block)
-    return found
+def _rows(
+    db: sqlite3.Connection, kind: Kind, level: Level, begin: int, gpus: Collection[str]
+) -> Iterator[tuple[BlockKey, bytes]]:
+    """The rows of these GPUs or nodes at this level since `begin`."""
+    query = _about(kind, "SELECT width, number, gpu, data FROM points WHERE width = ? AND number >= ?")
+    values: list[object] = [level.width, begin // level.block]
+    if len(gpus) == 1:
+        query, values = f"{query} AND gpu = ?", [*values, *gpus]
+    for *key, data in db.execute(query, values):
+        if key[2] in gpus:
+            yield BlockKey(*key), data
 
 
-def _grow(
-    growing: dict[BlockKey, Block], gpu: str, number: int, finer: Level, levels: Iterable[Level], block: Block
-) -> None:
-    """Add a block to the blocks of coarser levels that include it."""
-    start = number * finer.block
-    for level in levels:
-        into = growing.setdefault(BlockKey(level.width, start // level.block, gpu), Block(block.kind))
-        fold(block, start, finer.width, into, level.width)
+def _fold(db: sqlite3.Connection, kind: Kind, finer: Level, coarser: Level, end: int) -> None:
+    """Write the blocks of a level before `end` that are not there yet, each made of the rows of the finer level."""
+    ratio = coarser.block // finer.block
+    missing = """
+        SELECT DISTINCT number / ?1 AS block, gpu FROM points WHERE width = ?2 AND number < ?3 * ?1
+        EXCEPT SELECT number, gpu FROM points WHERE width = ?4
+    """
+    rows = db.execute(_about(kind, missing), (ratio, finer.width, end, coarser.width)).fetchall()
+    parts = _about(kind, "SELECT number, data FROM points WHERE width = ? AND number BETWEEN ? AND ? AND gpu = ?")
+    for number, gpu in rows:
+        whole = Block(kind)
+        for part, data in _slowly(db.execute(parts, (finer.width, number * ratio, (number + 1) * ratio - 1, gpu))):
+            fold(_unpacked(data, kind), part * finer.block, finer.width, whole, coarser.width)
+        _write(db, BlockKey(coarser.width, number, gpu), whole)
 
 
 def _take(blocks: dict[BlockKey, Block], key: BlockKey, block: Block) -> None:
