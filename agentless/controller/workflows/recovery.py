@@ -157,7 +157,8 @@ class WorkflowRecovery:
             return None
         signed = has_signed(self._proof.key(), label, container.labels, link.node.name)
         began = container.here(container.started_at)
-        return Found(head, task, link.node.name, container.id, signed, container.live, began)
+        again = container.finished_at is not None
+        return Found(head, task, link.node.name, container.id, signed, container.live, again, began)
 
     async def _jobs(self, link: NodeLink, found: Iterable[Found]) -> dict[str, Carried]:
         """By their digests, the jobs that are on these containers."""

@@ -30,8 +30,8 @@ Decision = Literal["goes_on", "ask", "cannot"]
 class Found:
     """A head that was found: on this container, which is of this task on this node.
 
-    `signed`: with our key, for this task there. `runs`: the container has not ended. `started_at` is its last start
-    (Unix seconds, our clock).
+    `signed`: with our key, for this task there. `runs`: the container has not ended; `again`: but it had, before it was
+    started again. `started_at` is its last start (Unix seconds, our clock).
     """
 
     head: Head
@@ -40,6 +40,7 @@ class Found:
     container: str
     signed: bool = False
     runs: bool = False
+    again: bool = False
     started_at: float | None = None
 
     @property
@@ -48,8 +49,9 @@ class Found:
 
         A copy of the labels on another container is later, and so is a container that was started again.
         """
-        begun = self.started_at
-        return self.signed and self.runs and begun is not None and -EARLY <= begun - self.head.at <= LATE
+        if not self.signed or not self.runs or self.again or self.started_at is None:
+            return False
+        return -EARLY <= self.started_at - self.head.at <= LATE
 
 
 @dataclass(frozen=True, slots=True)
