@@ -325,4 +325,3 @@ async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_invento
             assert await ended(controller, workflow) == "failed"
         shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
         assert "cannot be fetched: n1 is no longer in the inventory" in shown["b"].reason
-

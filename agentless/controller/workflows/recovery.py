@@ -54,10 +54,10 @@ class WorkflowRecovery:
 
     async def offer(self, caller: Caller) -> list[WorkflowLeftView]:
         """The workflows of the caller with jobs that had not begun, as if all tasks on the nodes were recovered."""
-        found = await self._candidates(caller)
+        found, stopped = await self._look(caller)
         offered = {task.id: task for task, _ in self._recovery.unremembered(caller).values()}
         self._proven |= {each.container for of in found for each, _ in self._current(of, offered).found if each.proves}
-        views = [self._view(of, self._left(of, offered)) for of in found]
+        views = [self._view(of, self._left(of, offered, stopped)) for of in found]
         return [view for view in views if view.jobs]
 
     async def go_on(
@@ -67,7 +67,8 @@ class WorkflowRecovery:
 
         Raises Refused if the workflow is not what the digest was made of.
         """
-        found = [of for of in await self._candidates(by) if of.head.workflow == workflow]
+        every, stopped = await self._look(by)
+        found = [of for of in every if of.head.workflow == workflow]
         if not found:
             raise NotFound(f"no workflow {workflow[:40]!r} to go on with; to list them, run: agentless recover")
         of = next((each for each in found if each.digest == digest), None)
@@ -75,7 +76,7 @@ class WorkflowRecovery:
             raise Refused(f"workflow {workflow} has changed since it was shown; run agentless recover again")
         allowed = {"goes_on", "ask"} if by_hand else {"goes_on"}
         wanted = set(jobs)
-        left = [each for each in self._left(of, {}) if each.decision in allowed and each.id in wanted]
+        left = [each for each in self._left(of, {}, stopped) if each.decision in allowed and each.id in wanted]
         left = _with_what_they_require(left, wanted)
         if not left:
             raise Refused(f"no job of workflow {workflow} can go on; to see why, run: agentless recover")
@@ -88,8 +89,8 @@ class WorkflowRecovery:
 
     # ------------------------------------------------------------------ what is known
 
-    def _left(self, of: Candidate, offered: Mapping[str, Task]) -> list[Left]:
-        return jobs_left(self._current(of, offered), self._known(of, offered))
+    def _left(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> list[Left]:
+        return jobs_left(self._current(of, offered), self._known(of, offered, stopped))
 
     def _current(self, of: Candidate, offered: Mapping[str, Task]) -> Candidate:
         """The candidate, in which the containers that run are those of tasks here, or of those that are offered."""
@@ -97,7 +98,7 @@ class WorkflowRecovery:
         found = ((replace(each, runs=each.container in running | self._proven), said) for each, said in of.found)
         return replace(of, found=tuple(found))
 
-    def _known(self, of: Candidate, offered: Mapping[str, Task]) -> Known:
+    def _known(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> Known:
         workflow, jobs = of.head.workflow, of.carried.jobs
         live = [task for task in (*self._tasks.live.values(), *offered.values()) if first_try(task.id) in jobs]
         every = [*self._tasks.history.batch(workflow), *live]
@@ -105,9 +106,6 @@ class WorkflowRecovery:
         running = {first_try(task.id) for task in live if task.live}
         running |= {first_try(e.task) for e, _ in of.found if e.container in self._proven} & known
         named = (named_task(each) or "" for link in self._nodes.links.values() for each in link.containers)
-        stopped = self._proof.stopped()
-        if of.signed and max(each.head.stops for each, _ in of.found) > (self._proof.stops or 0):
-            stopped = None
         if stopped is not None:
             stopped |= {each for each in jobs if each not in known and self._ledger.was_forgotten(each)}
         return Known(frozenset(map(first_try, named)), frozenset(known), frozenset(running), stopped)
@@ -129,7 +127,8 @@ class WorkflowRecovery:
 
     # ------------------------------------------------------------------ asking the nodes
 
-    async def _candidates(self, caller: Caller) -> list[Candidate]:
+    async def _look(self, caller: Caller) -> tuple[list[Candidate], frozenset[str] | None]:
+        """The workflows in the labels, and the jobs that were stopped; None if a label knows of more stops."""
         await self._nodes.heard()
         owners = (self._tasks.owner, caller.name)
         answers = await asyncio.gather(
@@ -137,7 +136,9 @@ class WorkflowRecovery:
         )
         found = [each for some, _ in answers for each in some]
         carried = {key: jobs for _, some in answers for key, jobs in some.items()}
-        return candidates(found, carried)
+        told = max((each.head.stops for each in found if each.signed), default=0)
+        stopped = self._proof.stopped() if told <= (self._proof.stops or 0) else None
+        return candidates((each for each in found if each.head.owner in owners), carried), stopped
 
     async def _read(self, link: NodeLink, owners: Sequence[str]) -> tuple[list[Found], dict[str, Carried]]:
         """What the containers of a node carry. What it does not tell is not known."""
@@ -145,8 +146,8 @@ class WorkflowRecovery:
             answer = await link.run(link.runtime.carried())
             labels, there = link.runtime.parse_carried(answer), {each.id: each for each in link.containers}
             heads = [self._found(link, there[key], label) for key, label in labels.items() if key in there]
-            found = [each for each in heads if each and each.head.owner in owners]
-            return found, await self._jobs(link, found)
+            found = [each for each in heads if each and (each.signed or each.head.owner in owners)]
+            return found, await self._jobs(link, (each for each in found if each.head.owner in owners))
         except AgentlessError as error:
             _log.warning("%s: reading workflows: %s", link.node.name, error)
             return [], {}
