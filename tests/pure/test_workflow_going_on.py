@@ -205,6 +205,20 @@ def test_a_container_that_was_started_again_or_later_proves_nothing(how):
     assert decided(CHAIN, [found_of("b", ".", ".", **how)], RUNS)["t1"] == ("ask", DOUBT)
 
 
+def test_a_head_without_a_signature_proves_nothing():
+    assert found_of("b", ".").proves
+    assert not found_of("b", ".", signed=False).proves
+
+
+def test_a_head_that_does_not_know_a_job_proves_nothing_about_it():
+    """After a recovery, containers carry only the jobs that were known then."""
+    few = {key: CHAIN[key] for key in ("t0", "t1")}
+    found = [found_of("b", ".", jobs="few"), found_of("b", ".", ".", task="t1", at=200.0, runs=False)]
+    jobs = CHAIN | {"t2": job(2, Requirement("t0"))}
+    (of,) = candidates(found, {"d": Carried(jobs), "few": Carried(few)})
+    assert {each.id: each.decision for each in jobs_left(of, RUNS)} == {"t1": "goes_on", "t2": "ask"}
+
+
 def test_a_label_that_is_newer_wins_over_one_that_says_a_job_had_not_begun():
     newer = found_of("b", "b", ".", task="t1", at=200.0, runs=False)
     assert decided(CHAIN, [newer, found_of("b", ".", ".")], RUNS) == {

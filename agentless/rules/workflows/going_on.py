@@ -174,7 +174,7 @@ def _joined(candidate: Candidate) -> dict[str, str]:
 
 def _cannot_have_started(candidate: Candidate, key: str, spec: TaskSpec, known: Known, sure: Collection[str]) -> bool:
     """Whether a job waits for one that has not ended, or that cannot have started either."""
-    waited = {each.on for each in spec.terms.requires if not each.batch} - (known.stopped or frozenset())
+    waited = {each.on for each in spec.terms.requires if not each.batch}
     return bool(waited & set(sure)) or any(
         each.proves and letters.get(key) == WAITING and first_try(each.task) in waited & known.running
         for each, letters in candidate.found
