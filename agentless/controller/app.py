@@ -64,6 +64,7 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
@@ -91,6 +92,7 @@ from agentless.controller.vps.upkeep import Upkeep
 from agentless.controller.vps.vps import Vps
 from agentless.controller.workflows.changes import WorkflowChanges
 from agentless.controller.workflows.failures import WorkflowFailures
+from agentless.controller.workflows.recovery import WorkflowRecovery
 from agentless.controller.workflows.workflows import Workflows
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
@@ -122,6 +124,7 @@ from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
 from agentless.stores.state.vps import VpsStore
+from agentless.stores.workflow_proof import WorkflowProof
 
 VENDORS: tuple[GpuVendor, ...] = (Nvidia(), Amd())
 """GPU vendors. To add one, write a `ports.GpuVendor` in a folder of `gpus/` and name it here."""
@@ -217,6 +220,7 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.workflow_store = WorkflowStore(state / "workflows")
+        self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
         self.artifacts = Artifacts(state / "artifacts", self.expected_outputs, snapshots, lookup, self.bus)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
@@ -227,7 +231,8 @@ class Controller:
         tasks, nodes, ledger, lookup, bus, clock = (
             self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
         )  # fmt: skip
-        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, clock)
+        carried = self.carried_workflows = CarriedWorkflows(tasks, self.workflow_store, self.workflow_proof, bus, clock)
+        preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
@@ -270,9 +275,14 @@ class Controller:
 
     def _build_workflows(self) -> None:
         """Build the parts that are about workflows."""
-        self.workflows = Workflows(self.submission, self.workflow_store, self.artifacts, self.tasks, self.views)
+        self.workflows = Workflows(
+            self.submission, self.workflow_store, self.carried_workflows, self.artifacts, self.tasks, self.views
+        )
         self.workflow_changes = WorkflowChanges(self.workflows, self.stops, self.retries, self.removal)
         self.workflow_failures = WorkflowFailures(self.workflows, self.ledger, self.bus)
+        self.workflow_recovery = WorkflowRecovery(
+            self.nodes, self.workflows, self.recovery, self.ledger, self.workflow_proof
+        )
 
     def _build_process(self, state: Path) -> None:
         """Build the parts that are about the process itself."""

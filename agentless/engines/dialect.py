@@ -85,6 +85,7 @@ class Dialect:
     `is_docker`: its command also asks other Docker engines on the node.
     `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
     `times_are_exact`: each line of a log has its own time.
+    `id_field` is what `inspect` calls the id of a container.
     `quiet` are options that keep the command's own warnings out of what a task prints.
     `prelude` is what each script begins with.
     `under_lock` are words before the command in a script whose lock its processes must not inherit.
@@ -105,6 +106,7 @@ class Dialect:
     keeps_envs: bool = True
     makes_volumes: bool = False
     times_are_exact: bool = True
+    id_field: str = "Id"
     quiet: tuple[str, ...] = ()
     prelude: str = ""
     under_lock: tuple[str, ...] = ()

@@ -125,7 +125,8 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`.
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`. `not_carried`
+    is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 
     id: str
@@ -139,6 +140,7 @@ class WorkflowView:
     counts: dict[str, int]
     jobs: tuple[JobView, ...] = ()
     text: str = ""
+    not_carried: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +415,37 @@ class RecoveryView:
     specs: dict[str, TaskSpec] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     envs: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJobView:
+    """A job that had not begun when the state was lost. `decision` is `goes_on`, `ask` or `cannot`; `reason` says why.
+
+    `goes_on`: it cannot have started, and goes on with its workflow. `ask`: only if you say so. `cannot`: what it needs
+    was lost.
+    """
+
+    id: str
+    job: str
+    decision: str
+    reason: str
+    spec: TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowLeftView:
+    """A workflow as the labels of containers on `nodes` have it, with its jobs that had not begun.
+
+    `signed`: this controller has written them. `digest` identifies its jobs, its name and its owner.
+    """
+
+    id: str
+    name: str
+    owner: str
+    signed: bool
+    digest: str
+    nodes: tuple[str, ...]
+    jobs: tuple[LeftJobView, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,15 @@ class ContainerEngine(Engine, Protocol):
     def parse_trial(self, result: Result) -> list[TrialAnswer]:
         """What became of each; those whose turn did not come are missing. Raises RuntimeFailed."""
 
+    def carried(self) -> Command:
+        """Ask which containers carry a workflow, and for what it was like."""
+
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Ask for the jobs that these containers carry."""
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The labels in either answer, by container."""
+
     def resize(self, container: str, cores: float | None, memory: int | None) -> Command:
         """Give a container these limits (memory in bytes) while it runs; None: as it is."""
 

@@ -46,6 +46,7 @@ NOT_TYPED = {
     "systemctl --user disable --now agentless": "needs a login session",
     "systemctl --user restart agentless": "needs a login session",
     "loginctl enable-linger": "needs a login session",
+    "agentless recover --yes --go-on WORKFLOW@DIGEST": "tests/real/test_workflows_recovered.py",
     "docker container prune --filter label=agentless.task": "tests/real/test_pages.py",
     "docker images --quiet 'agentless-files/*' | xargs --no-run-if-empty docker rmi": "tests/real/test_pages.py",
 }
@@ -164,6 +165,17 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless recover": Help(first=[STANDING, *LOSS], code=3, keys=[("[y/N]: ", "n\n")]),
         "agentless recover TASK*": Help(keys=[("[y/N]: ", "y\n")]),
         "agentless recover --yes": Help(first=LOSS),
+        "agentless recover --go-on train": Help(
+            first=[
+                "printf 'jobs: {a: {command: sleep 1000}, b: {command: ls, requires: a}}' >train.yaml",
+                "agentless workflow run train.yaml",
+                "until agentless ps | grep 'sleep 1000' | grep running; do :; done",
+                *LOSS,
+                "rm -r ~/.config/agentless/workflows",
+                "agentless recover --yes",
+            ],
+            keys=[("[y/N]: ", "y\n")],
+        ),
     },
     "docs/how-to/setup/separate.md": {"agentless init": Help(keys=[("[y/N]: ", "y\n")])},
     "docs/how-to/watch/browser.md": {"agentless*": Help(keys=[("Ctrl-C", CTRL_C)])},

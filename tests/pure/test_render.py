@@ -256,6 +256,7 @@ TRIALS_OVER = {
 }
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "cp-packed.sh.j2": {"copy": some},
+    "docker-carried.sh.j2": {"docker": lists, "label": values, "format": values, "most": st.just(1000)},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-checkup.sh.j2": {
         "docker": lists,

@@ -16,6 +16,8 @@ from agentless.cli.output import say
 from agentless.cli.pager import paged
 from agentless.cli.progress import progress
 from agentless.cli.tasks.ps import columns_for
+from agentless.cli.tasks.spec import in_full
+from agentless.cli.workflows.go_on import go_on_by_hand, go_on_with, show_left
 from agentless.errors import Refused, UsageError
 from agentless.model.units import counted
 from agentless.rules.images.envs import assumed_words
@@ -34,6 +36,13 @@ def recover(
         list[str] | None,
         typer.Argument(metavar="[TASK]...", help="Task ids or id prefixes (default: all tasks found)"),
     ] = None,
+    go_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORKFLOW[@DIGEST]",
+            help="Start jobs of a workflow that do not go on by themselves; shows them, and asks",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every task with all its options")] = False,
     as_json: Json = False,
@@ -42,33 +51,43 @@ def recover(
     """Rebuild lost state from the containers on the nodes.
 
     Lists the tasks it found and asks, because without the state it cannot verify that they are yours. Recovered
-    tasks are trusted, and may be retried on other nodes. Running tasks are not interrupted.
+    tasks are trusted, and may be retried on other nodes. Running tasks are not interrupted. Jobs of workflows that
+    cannot have started go on, if the key in the configuration folder proves that the workflow is yours.
     """
     style = TASKS.format(as_json, output)
     served = client(context)
     with progress("Reading the tasks of all nodes"):
         found = served.get("/v1/recovery")
+        left = served.get("/v1/recovery/workflows")
     for node, reason in found["silent"].items():
         say(f"{node} does not answer ({reason}). Run agentless recover again when it does")
     for name, number in found["envs"].items():
         say(assumed_words(name, number))
+    if go_on is not None:
+        return go_on_by_hand(served, left, found["specs"], go_on, yes=yes)
     chosen = _chosen(found["tasks"], tasks or [])
+    if tasks:
+        mine = {((found["specs"][task["id"]] or {}).get("job") or {}).get("workflow") for task in chosen}
+        left = [workflow for workflow in left if workflow["id"] in mine]
+    going = [workflow for workflow in left if any(job["decision"] == "goes_on" for job in workflow["jobs"])]
     if chosen and style.is_table:
         _show(chosen, found["specs"], verbose=verbose)
-    if chosen and not yes:
-        _confirm(len(chosen))
+    show_left(left)
+    if (chosen or going) and not yes:
+        _confirm(len(chosen), len(going))
     taken = []
     if chosen:
         wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
         with progress("Recovering tasks"):
             taken = served.post("/v1/recovery", wanted)
+    code = max((go_on_with(served, workflow) for workflow in going), default=0)
     if not style.is_table:
         style.print(taken)
     elif taken:
         say(f"Recovered {counted(len(taken), 'task')}. To list them: agentless ps --all")
-    else:
+    elif not left:
         say("Nothing to recover: all your tasks on the nodes are known here")
-    return 4 if found["silent"] else 0
+    return 4 if found["silent"] else code
 
 
 def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
@@ -89,7 +108,7 @@ def _show(chosen: list[dict[str, Any]], specs: dict[str, Any], *, verbose: bool)
         listed = chosen if verbose else sorted(chosen, key=lambda task: task["ended_at"] is not None)[:_LISTED]
         TASKS.format(as_json=False, output=None).show(listed, columns_for(listed), "")
         for task in chosen if verbose else ():
-            for line in _in_full(task["id"], specs.get(task["id"], {})):
+            for line in in_full(task["id"], specs.get(task["id"], {})):
                 say(line)
         if left := len(chosen) - len(listed):
             say(f"and {left} more; to see all, with all their options: agentless recover --verbose")
@@ -110,28 +129,15 @@ def _say_summary(chosen: list[dict[str, Any]], specs: list[dict[str, Any]]) -> N
             say(f"{title}: {', '.join(f'{word} ({count})' for word, count in most)}")
 
 
-def _confirm(count: int) -> None:
+def _confirm(count: int, workflows: int) -> None:
     """Ask whether to take in what was shown; raises Refused unless a person says yes."""
     confirm(
-        f"Recover {counted(count, 'task')}? From then on their options are trusted",
+        f"Recover {counted(count, 'task')}? From then on their options are trusted"
+        if count
+        else f"Go on with {counted(workflows, 'workflow')}?",
         "Nothing recovered. To recover only some: agentless recover TASK...",
         unattended=Refused(
             "Cannot ask for confirmation without a terminal. If all of these are yours: agentless recover --yes; "
             "if only some are: agentless recover --yes TASK..."
         ),
     )
-
-
-def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
-    """All fields of a spec that are not defaults, as YAML, whose quotes escape control characters."""
-    import yaml
-    from pydantic import TypeAdapter
-
-    from agentless.model.tasks.spec import TaskSpec
-
-    plain = TypeAdapter(TaskSpec).dump_python(TaskSpec(("",)), mode="json")
-    given = {key: value for key, value in spec.items() if value != plain.get(key)}
-    for part in ("needs", "terms"):
-        if part in given:
-            given[part] = {key: value for key, value in given[part].items() if value != plain[part].get(key)}
-    return str(yaml.safe_dump({task: given}, sort_keys=False, width=120)).splitlines()

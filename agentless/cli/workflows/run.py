@@ -108,6 +108,8 @@ def _show_plan(workflow: Workflow, starts: Sequence[dict[str, Any]], *, as_json:
 def _report(served: Client, workflow: dict[str, Any], code: int, *, wait: bool, follow: bool, as_json: bool) -> int:
     """Print the id, wait for the end if asked to, and return the exit code."""
     key = workflow["id"]
+    if workflow["not_carried"]:
+        say(f"If the state is lost, recover cannot go on with this workflow: {workflow['not_carried']}")
     if not as_json:
         jobs = sum(workflow["counts"].values())
         if sys.stdout.isatty() and not is_quiet():

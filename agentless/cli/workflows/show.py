@@ -118,6 +118,8 @@ def print_jobs(workflow: Mapping[str, Any]) -> None:
         Column("REASON", lambda job: why(job["task"]), wraps=True),
     ]
     show_table(columns, workflow["jobs"])
+    if workflow["not_carried"]:
+        say(f"If the state is lost, recover cannot go on with this workflow: {workflow['not_carried']}")
     if sys.stderr.isatty() and workflow["state"] == "failed":
         say(f"Run again what did not complete: agentless workflow retry {workflow['id']}")
 

@@ -94,3 +94,12 @@ class WorkflowRetryRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     job: str | None = None
+
+
+class WorkflowGoOnRequest(BaseModel):
+    """`digest` and the ids of `jobs` as they were shown. `by_hand`: also those that ask."""
+
+    model_config = ConfigDict(extra="forbid")
+    digest: str
+    jobs: Annotated[list[str], Field(max_length=LIMIT)]
+    by_hand: bool = False

@@ -161,7 +161,7 @@ class TaskBuilder:
     def _built(self, request: Submit) -> list[Task]:
         tasks = list[Task]()
         owner = request.by.name if request.owner is None else check_owner(request.owner, "--owner")
-        for spec in request.specs:
+        for number, spec in enumerate(request.specs):
             node = self._nodes.link(spec.needs.node).node if spec.needs.node else None
             image = spec.image or (node.image if node else self._image)
             if image is None and not spec.on_node_itself:
@@ -169,10 +169,12 @@ class TaskBuilder:
                     f"no image for {spec.needs}; add --image, or set image: under defaults: in the inventory"
                 )
             now = self._clock.now()
-            self._last_id = new_task_id(now, self._last_id)
-            batch = tasks[0].id if tasks else self._last_id
+            if not request.ids:
+                self._last_id = new_task_id(now, self._last_id)
+            task_id = request.ids[number] if request.ids else self._last_id
+            batch = request.batch or (tasks[0].id if tasks else task_id)
             whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
             if whole.job is not None:
                 whole = replace(whole, job=replace(whole.job, workflow=batch))
-            tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
+            tasks.append(Task(task_id, whole, batch, owner, now, request=request.name))
         return self._dependencies.resolved(named_members(tasks), each=request.each)

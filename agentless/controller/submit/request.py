@@ -15,7 +15,8 @@ class Submit:
 
     `by` is who asks, and `owner` whose they are, None: the caller's. `name` is the request's own, if it has one;
     `repeated`: it was sent before, and the answer was lost. `each`: each task waits for one task of a required batch.
-    `whole`: none is submitted if one is refused; each gets those of the secrets that its spec names.
+    `whole`: none is submitted if one is refused; each gets those of the secrets that its spec names. `ids` are those
+    that the tasks have already, and `batch` is theirs, when a workflow goes on whose state was lost.
     """
 
     specs: tuple[TaskSpec, ...]
@@ -27,3 +28,5 @@ class Submit:
     repeated: bool = False
     each: bool = False
     whole: bool = False
+    ids: tuple[str, ...] = ()
+    batch: str | None = None

@@ -216,7 +216,7 @@ class Launcher:
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
         launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
-        launch = replace(launch, held=held)
+        launch = replace(launch, held=held, labels=self._preparation.labels(task))
         try:
             return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))
         except Unseen:

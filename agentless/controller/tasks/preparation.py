@@ -13,6 +13,7 @@ from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
 from agentless.model.files.file_spec import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
@@ -37,6 +38,7 @@ class Preparation:
         moves: Moves,
         uploads: Uploads,
         artifacts: Artifacts,
+        carried: CarriedWorkflows,
         clock: Clock,
     ) -> None:
         self._ledger = ledger
@@ -44,6 +46,7 @@ class Preparation:
         self._moves = moves
         self._uploads = uploads
         self._artifacts = artifacts
+        self._carried = carried
         self._clock = clock
 
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
@@ -56,6 +59,10 @@ class Preparation:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
         return await self._unless_stopped(task, work)
+
+    def labels(self, task: Task) -> dict[str, str]:
+        """More labels for its container, if it is launched now."""
+        return self._carried.labels(task)
 
     def forget_files(self, link: NodeLink) -> None:
         """Check the images with files on this node again before the next launch."""

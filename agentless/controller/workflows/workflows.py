@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.files.artifacts import Artifacts
@@ -11,6 +11,7 @@ from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
 from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.errors import NotFound
 from agentless.model.caller import Caller
 from agentless.model.tasks.job import Job
@@ -28,10 +29,17 @@ class Workflows:
     """Runs, finds and shows workflows."""
 
     def __init__(
-        self, submission: Submission, store: WorkflowStore, artifacts: Artifacts, tasks: Tasks, views: TaskViews
+        self,
+        submission: Submission,
+        store: WorkflowStore,
+        carried: CarriedWorkflows,
+        artifacts: Artifacts,
+        tasks: Tasks,
+        views: TaskViews,
     ) -> None:
         self.store = store
         self.artifacts = artifacts
+        self._carried = carried
         self._submission = submission
         self._tasks = tasks
         self._views = views
@@ -42,11 +50,17 @@ class Workflows:
         def record(tasks: Sequence[Task]) -> None:
             self.store.put(WorkflowRecord(tasks[0].batch, name, text))
 
+        return await self.submit(request, record)
+
+    async def submit(self, request: Submit, record: Callable[[Sequence[Task]], None]) -> WorkflowStartView:
+        """Submit jobs of one workflow, all or none; `record` is called just before they are stored."""
         specs = tuple(map(self.artifacts.wanted, request.specs))
         starts = await self._submission.submit(replace(request, specs=specs, whole=True), record)
         begun = next((start.task for start in starts if start.task), None)
-        view = self.view(self.tasks_of(begun.batch), request.by) if begun else None
-        return WorkflowStartView(view, tuple(starts))
+        if begun is None:
+            return WorkflowStartView(None, tuple(starts))
+        view = self.view(self.tasks_of(begun.batch), request.by)
+        return WorkflowStartView(replace(view, not_carried=self._carried.why_not(begun.batch)), tuple(starts))
 
     def all(self, caller: Caller, *, mine: bool = False) -> list[WorkflowView]:
         """All workflows, the newest first."""
@@ -85,7 +99,9 @@ class Workflows:
         view = self.view(tasks, caller)
         record = self.store.get(view.id)
         jobs = tuple(self._job(task, caller) for task in tasks.values())
-        return replace(view, jobs=jobs, text=record.text if record else "")
+        text = record.text if record else ""
+        not_carried = "" if view.ended_at else self._carried.why_not(view.id)
+        return replace(view, jobs=jobs, text=text, not_carried=not_carried)
 
     def view(self, tasks: Mapping[str, Task], caller: Caller) -> WorkflowView:
         """A workflow without its jobs."""

@@ -5,6 +5,7 @@ A container's facts come from `docker inspect`; its claim is in the labels that 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +38,7 @@ from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
-from agentless.model.tasks.container import CONTAINER_ID, Container
+from agentless.model.tasks.container import CONTAINER_ID, Container, is_container_id
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import SIGNATURE, Signer
@@ -48,6 +49,7 @@ from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
 from agentless.rules.tasks.launchers import launched_command
 from agentless.rules.tasks.settings import with_settings
+from agentless.rules.workflows.carried import HEAD, JOBS, MAX_HEAD, MAX_JOBS, MOST_CARRIED
 
 _ID = "{{.Id}}"
 _STATUS = "{{.State.Status}}"
@@ -170,6 +172,31 @@ class DockerEngine:
     def inspect(self, containers: Sequence[str]) -> Command:
         """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
         return self._commands.words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
+
+    def carried(self) -> Command:
+        """Ask which containers carry a workflow, and for what it was like."""
+        label = (self._dialect.formats.label % HEAD).removeprefix("{{").removesuffix("}}")
+        line = f'{{{{.ID}}}} {{{{json (printf "%.{MAX_HEAD + 1}s" ({label}))}}}}'
+        return self._commands.script("docker-carried.sh.j2", label=HEAD, format=line, most=MOST_CARRIED)
+
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Ask for the jobs that these containers carry."""
+        return self._commands.words(
+            "docker-inspect.j2",
+            containers=containers,
+            format=f"{{{{.{self._dialect.id_field}}}}} "
+            f'{{{{json (printf "%.{MAX_JOBS + 1}s" (or (index .Config.Labels "{JOBS}") ""))}}}}',
+        )
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The labels in either answer, by container. The last line may have been cut off."""
+        found = dict[str, str]()
+        for line in result.stdout.split(b"\n"):
+            container, _, label = line.decode("utf-8", "replace").partition(" ")
+            with contextlib.suppress(ValueError):
+                if is_container_id(container):
+                    found[container] = str(orjson.loads(label))
+        return found
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer. Other lines, such as warnings, are skipped."""
@@ -296,7 +323,7 @@ class DockerEngine:
         name = self._dialect.container_name(task, placement)
         lookup = self._injection(wanted).lookup
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        create = self._create(wanted, docker, name, labels)
+        create = self._create(wanted, docker, name, {**labels, **wanted.labels})
         return {
             "create": create,
             # What is looked up on the node goes behind the engine's verb.

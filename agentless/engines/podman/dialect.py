@@ -165,6 +165,7 @@ PODMAN = Dialect(
     keeps_envs=False,
     makes_volumes=True,
     times_are_exact=False,  # one time for all that it read at once, also in the middle of a line
+    id_field="ID",
     quiet=("--log-level=error",),
     # podman 5 warns at every call where control groups are of version 1. By sudo it still does, and is not listened to.
     prelude="export PODMAN_IGNORE_CGROUPSV1_WARNING=1\n",

@@ -1,0 +1,235 @@
+"""Which jobs of a workflow go on after the state was lost, by what the labels on the nodes say.
+
+Labels stay behind, are copied and forged, and containers are removed. So a job goes on by itself only if it cannot
+have started: it requires a job that has not ended, and the label of that one, which was written when it was launched,
+says that the job had not begun. All others are for a person to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from agentless.model.tasks.requirement import Requirement
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task_id import first_try
+from agentless.rules.tasks.dependencies import Standing, verdict
+from agentless.rules.workflows.carried import COMPLETED, FAILED, OTHER, WAITING, Carried, Head, digest
+
+LATE = 60.0
+"""Seconds after its launch was rendered in which a container starts. Of a slower one, nothing goes on by itself."""
+EARLY = 60.0
+"""Seconds by which the clocks may differ in the other direction."""
+_ENDS = {COMPLETED: "completed", FAILED: "failed", OTHER: "stopped"}
+
+Decision = Literal["goes_on", "ask", "cannot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A head that was found: on this container, which is of this task on this node.
+
+    `signed`: with our key, for this task there. `runs`: the container has not ended; `again`: but it had, before it was
+    started again. `started_at` is its last start (Unix seconds, our clock).
+    """
+
+    head: Head
+    task: str
+    node: str
+    container: str
+    signed: bool = False
+    runs: bool = False
+    again: bool = False
+    started_at: float | None = None
+
+    @property
+    def proves(self) -> bool:
+        """Whether its task has not ended: the container runs, and was started once, at the launch.
+
+        A copy of the labels on another container is later, and so is a container that was started again.
+        """
+        if not self.signed or not self.runs or self.again or self.started_at is None:
+            return False
+        return -EARLY <= self.started_at - self.head.at <= LATE
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A workflow as some labels have it: `carried` by the newest of them. Either all of `found` are signed, or none."""
+
+    carried: Carried
+    found: tuple[tuple[Found, Mapping[str, str]], ...]
+    """Each with the letters of its head, by job."""
+
+    @property
+    def head(self) -> Head:
+        """The newest one."""
+        return self.found[-1][0].head
+
+    @property
+    def signed(self) -> bool:
+        """Whether this controller has written it."""
+        return self.found[0][0].signed
+
+    @property
+    def digest(self) -> str:
+        """What a person compares."""
+        return digest(self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What else is known, by ids of first tries.
+
+    `started`: a container names it, anywhere, by whatever labels. `tasks` are those that this controller has, or gets
+    by this recovery, `running` those of them that have not ended. `stopped` are jobs that were stopped, or ended
+    without a start; None if that record was lost, or is an old copy.
+    """
+
+    started: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    running: frozenset[str] = frozenset()
+    stopped: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A job that had not begun, what becomes of it, and why it does not go on by itself.
+
+    `requires` are those of its requirements that are not met yet.
+    """
+
+    id: str
+    spec: TaskSpec
+    decision: Decision
+    why: str = ""
+    requires: tuple[Requirement, ...] = ()
+
+
+def candidates(found: Iterable[Found], carried: Mapping[str, Carried | None]) -> list[Candidate]:
+    """The workflows in these heads, `carried` by the digests of their jobs. What contradicts itself is left out.
+
+    What is signed is one candidate, and the only one of its workflow. What is not is one for each digest.
+    """
+    groups: dict[tuple[str, str], list[tuple[Found, Mapping[str, str]]]] = {}
+    signed = set[str]()
+    for each in sorted(found, key=lambda one: (one.head.at, one.container)):
+        jobs = carried.get(each.head.jobs)
+        if jobs is None or not _fits(each, jobs):
+            continue
+        letters = dict(zip(jobs.jobs, each.head.states, strict=True))
+        groups.setdefault((each.head.workflow, "" if each.signed else digest(each.head)), []).append((each, letters))
+        if each.signed:
+            signed.add(each.head.workflow)
+    return [
+        Candidate(jobs, tuple(group))
+        for (workflow, which), group in sorted(groups.items())
+        if (not which or workflow not in signed) and (jobs := carried[group[-1][0].head.jobs])
+    ]
+
+
+def jobs_left(candidate: Candidate, known: Known) -> list[Left]:
+    """The jobs that had not begun, each behind those that it requires."""
+    letters = _joined(candidate)
+    gone = known.started | known.tasks | (known.stopped or frozenset())
+    sure, added, asked, found = set[str](), set[str](), set[str](), list[Left]()
+    for key, spec in candidate.carried.jobs.items():
+        if letters.get(key, WAITING) != WAITING or key in gone:
+            continue
+        if _cannot_have_started(candidate, key, spec, known, sure):
+            sure.add(key)
+        requires, why = _requires(spec, letters, known, added | asked)
+        if why := why or _lost(spec, signed=candidate.signed):
+            found.append(Left(key, spec, "cannot", why, requires))
+        elif why := _doubt(candidate, key, requires, known, sure, asked):
+            asked.add(key)
+            found.append(Left(key, spec, "ask", why, requires))
+        else:
+            added.add(key)
+            found.append(Left(key, spec, "goes_on", "", requires))
+    return found
+
+
+# ---------------------------------------------------------------------- inside
+
+
+def _fits(found: Found, carried: Carried) -> bool:
+    """Whether a head and its jobs are of one workflow, and the container of one of them."""
+    head, jobs = found.head, carried.jobs
+    return (
+        len(head.states) == len(jobs)
+        and first_try(found.task) in jobs
+        and all(spec.job and (spec.job.workflow, spec.job.of) == (head.workflow, head.name) for spec in jobs.values())
+    )
+
+
+def _joined(candidate: Candidate) -> dict[str, str]:
+    """What all heads say together: what had begun once has begun, and the newest one knows how it has ended."""
+    letters: dict[str, str] = {}
+    for _, said in candidate.found:
+        letters |= {key: letter for key, letter in said.items() if letter != WAITING}
+    return letters
+
+
+def _cannot_have_started(candidate: Candidate, key: str, spec: TaskSpec, known: Known, sure: Collection[str]) -> bool:
+    """Whether a job waits for one that has not ended, or that cannot have started either."""
+    waited = {each.on for each in spec.terms.requires if not each.batch}
+    return bool(waited & set(sure)) or any(
+        each.proves and letters.get(key) == WAITING and first_try(each.task) in waited & known.running
+        for each, letters in candidate.found
+    )
+
+
+def _requires(
+    spec: TaskSpec, letters: Mapping[str, str], known: Known, added: Collection[str]
+) -> tuple[tuple[Requirement, ...], str]:
+    """What is left of its requirements, and why one of them cannot be met, or is not known to be."""
+    left = list[Requirement]()
+    for each in spec.terms.requires:
+        if each.batch:
+            return (), "requires a batch, which is not known"
+        end = _ENDS.get(letters.get(each.on, ""))
+        if each.on in known.running or (not end and (each.on in known.tasks or each.on in added)):
+            left.append(each)
+        elif not end:
+            return (), f"requires task {each.on}, whose end is not known"
+        else:
+            standing = Standing()
+            standing.put(each.on, end)
+            if verdict(each, standing) != "met":
+                return (), f"requires task {each}, which ended as {end}"
+    return tuple(left), ""
+
+
+def _lost(spec: TaskSpec, *, signed: bool) -> str:
+    """What a job needs that was lost with the state, or that only signed labels may ask for."""
+    if spec.secret_env:
+        return f"its secret {spec.secret_env[0]} was lost"
+    if spec.uploads:
+        return "its uploads were lost"
+    if spec.outputs and not signed:
+        return "it has outputs, and labels without a signature must not decide what is written here"
+    return ""
+
+
+def _doubt(
+    candidate: Candidate,
+    key: str,
+    requires: Iterable[Requirement],
+    known: Known,
+    sure: Collection[str],
+    asked: Collection[str],
+) -> str:
+    """Why a job does not go on by itself; empty if it does."""
+    if not candidate.signed:
+        return "not signed by this controller"
+    if known.stopped is None:
+        return "the record of stopped jobs was lost or is an old copy"
+    if any(each.on in known.stopped for each in requires):
+        return "a job that it requires was stopped"
+    if key not in sure:
+        return "may have started already, and its container was removed"
+    if any(each.on in asked for each in requires):
+        return "requires a job that is not certain"
+    return ""

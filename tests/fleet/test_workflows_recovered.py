@@ -1,0 +1,242 @@
+"""A workflow whose state was lost: what goes on, what asks, and what never runs again."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from agentless.errors import NotFound, Refused
+from agentless.model.caller import Caller
+from agentless.rules.workflows.carried import JOBS, unpack
+from tests.fleet.client import until
+from tests.fleet.desk import me
+from tests.fleet.test_workflows import ended, run, states
+
+TEXT = """\
+jobs:
+  a: {command: sleep 600, stop_grace: 0}
+  b: {command: 'true', requires: [{a: ended}]}
+  c: {command: 'true', requires: b}
+  d: {command: 'true', requires: [{b: failed}]}
+"""
+
+
+async def begun(controller, text=TEXT, *jobs):
+    workflow = await run(controller, text)
+    await until(lambda: all(states(controller, workflow)[job] == "running" for job in jobs or ("a",)))
+    return workflow
+
+
+def lose(desk, **also):
+    """The state folder is lost, and maybe the key, or the record of stopped jobs."""
+    shutil.rmtree(desk.state)
+    desk.state.mkdir(mode=0o700)
+    for path in proof_of(desk).iterdir() if also else ():
+        if also.get("key") or (also.get("stops") and path.name.startswith("stopped")):
+            path.unlink()
+
+
+def proof_of(desk):
+    return desk.controller.workflow_proof._folder
+
+
+def decisions(views):
+    return [{job.job: job.decision for job in view.jobs} for view in views]
+
+
+async def recovered(controller):
+    """All tasks are taken back, and the workflows are as they were shown before."""
+    await until(lambda: controller.recovery.unremembered(me(controller)))
+    views = await controller.workflow_recovery.offer(me(controller))
+    offer = await controller.recovery.offer(me(controller))
+    controller.recovery.recover([task.id for task in offer.tasks], offer.digests, by=me(controller))
+    return views
+
+
+async def go_on(controller, view, by_hand=False):
+    jobs = [job.id for job in view.jobs]
+    return await controller.workflow_recovery.go_on(view.id, view.digest, jobs, by_hand=by_hand, by=me(controller))
+
+
+async def test_jobs_that_cannot_have_started_go_on_after_the_state_was_lost(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+    lose(desk)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert (view.id, view.signed, len(view.nodes)) == (workflow, True, 1)
+        assert decisions([view]) == [{"b": "goes_on", "c": "goes_on", "d": "goes_on"}]
+        await go_on(controller, view)
+        assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
+        assert controller.workflows.show(workflow, me(controller)).text == TEXT
+        with pytest.raises(Refused, match="no job of workflow"):
+            await go_on(controller, view)
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        await ended(controller, workflow)
+        assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed", "d": "cancelled"}
+        assert await controller.workflow_recovery.offer(me(controller)) == []
+
+
+async def test_a_job_that_was_stopped_or_removed_while_it_waited_does_not_come_back(desk):
+    text = """\
+jobs:
+  a: {command: sleep 600, stop_grace: 0}
+  b: {command: 'true', requires: a}
+  c: {command: 'true', requires: a}
+  d: {command: 'true', requires: c}
+  e: {command: 'true', requires: [{a: ended}]}
+"""
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+        jobs = {each.job: each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs}
+        await controller.stops.stop(jobs["b"], "stop", by=me(controller))
+        await controller.stops.stop(jobs["c"], "stop", by=me(controller))  # d cannot be met any more
+        await until(lambda: states(controller, workflow)["d"] == "cancelled")
+    lose(desk)
+    async with desk.running() as controller:
+        assert decisions(await recovered(controller)) == [{"e": "goes_on"}]
+
+
+async def test_what_a_person_stopped_lets_nothing_go_on(desk):
+    """The container of a job that is being stopped may run for long, and end with 0."""
+    text = "jobs: {a: {command: sleep 600, stop_grace: 600}, b: {command: 'true', requires: [{a: ended}]}}"
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+        controller.nodes.links["n1"].engines.runtime.signal = controller.nodes.links["n2"].engines.runtime.signal = dies
+        with pytest.raises(RuntimeError):
+            await controller.stops.stop(workflow, "stop", by=me(controller))
+    lose(desk)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert [(job.decision, job.reason) for job in view.jobs] == [("ask", "a job that it requires was stopped")]
+
+
+def dies(*_, **__):
+    raise RuntimeError("killed here")
+
+
+async def test_jobs_that_only_wait_for_a_free_gpu_ask_and_run_when_a_person_says_so(desk):
+    text = """\
+jobs:
+  a: {command: sleep 600, stop_grace: 0, node: n1, gpus: 4}
+  b: {command: 'true', node: n1, gpus: 1}
+  c: {command: 'true', requires: b}
+  d: {command: 'true', node: n1, gpus: 1, secret_env: [TOKEN]}
+"""
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+    lose(desk)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert decisions([view]) == [{"b": "ask", "c": "ask", "d": "cannot"}]
+        with pytest.raises(Refused):
+            await go_on(controller, view)
+        with pytest.raises(NotFound):
+            await controller.workflow_recovery.go_on("0", view.digest, [], by_hand=True, by=me(controller))
+        with pytest.raises(Refused, match="has changed since it was shown"):
+            await controller.workflow_recovery.go_on(workflow, "0" * 64, [], by_hand=True, by=me(controller))
+        await go_on(controller, view, by_hand=True)
+        assert states(controller, workflow) == {"a": "running", "b": "pending", "c": "blocked"}
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        await ended(controller, workflow)
+        assert states(controller, workflow) == {"a": "killed", "b": "completed", "c": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("also", "signed", "why"),
+    [
+        ({"key": True}, False, "not signed by this controller"),
+        ({"stops": True}, True, "the record of stopped jobs was lost or is an old copy"),
+    ],
+)
+async def test_without_the_key_or_the_record_of_stops_nothing_goes_on_by_itself(desk, also, signed, why):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+    lose(desk, **also)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert (view.signed, {(job.decision, job.reason) for job in view.jobs}) == (signed, {("ask", why)})
+        with pytest.raises(Refused):
+            await go_on(controller, view)
+        await go_on(controller, view, by_hand=True)
+        assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
+
+
+async def test_an_old_copy_of_the_record_of_stops_is_noticed(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+        jobs = controller.workflows.show(workflow, me(controller)).jobs
+        await controller.stops.stop(jobs[1].task.id, "stop", by=me(controller))
+        await begun(controller)
+        record = next(path for path in proof_of(desk).iterdir() if path.name.startswith("stopped"))
+    record.write_text("")
+    lose(desk)
+    async with desk.running() as controller:
+        assert {job.decision for view in await recovered(controller) for job in view.jobs} == {"ask"}
+
+
+async def test_what_is_known_or_of_somebody_else_is_not_offered(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+        assert await controller.workflow_recovery.offer(me(controller)) == []
+    lose(desk)
+    async with desk.running() as controller:
+        controller.tasks.owner = "bob@desk"
+        assert await controller.workflow_recovery.offer(Caller("eve@desk")) == []
+        with pytest.raises(NotFound):
+            await controller.workflow_recovery.go_on(workflow, "", [], by_hand=True, by=Caller("eve@desk"))
+
+
+async def test_a_workflow_goes_on_also_after_a_second_loss(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+    text = "jobs: {x: {command: sleep 600}, y: {command: sleep 600, requires: x}, z: {command: 'true', requires: y}}"
+    lose(desk)
+    async with desk.running() as controller:
+        controller.workflows.show((await begun(controller, text, "x")), me(controller))
+        (view,) = await recovered(controller)
+        await go_on(controller, view)
+    lose(desk)
+    async with desk.running() as controller:
+        found = {view.id: decisions([view])[0] for view in await recovered(controller)}
+        assert found[workflow] == {"b": "goes_on", "c": "goes_on", "d": "goes_on"}
+        assert min(found.values(), key=len) == {"y": "goes_on", "z": "goes_on"}
+
+
+async def test_a_workflow_that_is_too_large_says_that_it_is_not_carried(desk, monkeypatch):
+    monkeypatch.setattr("agentless.rules.workflows.carried.MAX_JOBS", 10)
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+        shown = controller.workflows.show(workflow, me(controller))
+        assert shown.not_carried == "it has more jobs, or longer ones, than labels can hold"
+    lose(desk)
+    async with desk.running() as controller:
+        assert await recovered(controller) == []
+
+
+async def test_nothing_of_a_secret_is_in_a_label(desk):
+    text = "jobs: {a: {command: sleep 600, secret_env: [TOKEN]}, b: {command: ls, requires: a, secret_env: [TOKEN]}}"
+    async with desk.running() as controller:
+        await begun(controller, text)
+        for node in desk.fleet.nodes.values():
+            for container in node.engine.containers.values():
+                jobs = unpack(container.config.labels[JOBS])
+                assert jobs is not None
+                assert all(spec.secret_env == ("TOKEN",) for spec in jobs.jobs.values())
+                assert "t0p" not in repr((jobs, container.config.labels))
+
+
+async def test_each_job_is_checked_like_one_of_a_submit(desk):
+    """What the inventory or a rule refuses by now does not start, and nothing else of the workflow does."""
+    text = "jobs: {a: {command: sleep 600, node: n1}, b: {command: ls, requires: a, gpus: 1, node: n2, share: true}}"
+    async with desk.running() as controller:
+        await begun(controller, text)
+    lose(desk)
+    desk.write(without="n2")
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        answer = await go_on(controller, view)
+        assert answer.workflow is None
+        assert "n2" in answer.starts[0].message
+        assert len(controller.tasks.live) == 1
