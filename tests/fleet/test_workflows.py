@@ -89,6 +89,19 @@ async def test_nothing_is_started_if_a_job_can_never_run_and_all_of_them_are_tol
         assert controller.workflows.all(me(controller)) == []
 
 
+async def test_one_failed_task_of_several_is_enough_and_all_can_be_asked_for(desk):
+    text = (
+        "jobs: {t: {command: [sh, -c, 'exit {{ matrix.n }}'], matrix: {n: [0, 3]}}, "
+        "any: {command: 'true', requires: [{t: failed}]}, all: {command: 'true', requires: [{t: all_failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await ended(controller, workflow)
+        assert states(controller, workflow) == {
+            "t0": "completed", "t3": "failed", "any": "completed", "all": "cancelled"
+        }  # fmt: skip
+
+
 @pytest.mark.slow
 async def test_a_name_means_the_newest_workflow_of_that_name(desk):
     async with desk.running() as controller:

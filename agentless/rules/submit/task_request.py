@@ -11,7 +11,7 @@ from agentless.errors import UsageError
 from agentless.model.moment import check_future, parse_future
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.gang import Gang, member_of
-from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
+from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, check_words, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
@@ -128,6 +128,13 @@ def task_request(
     if each and not batches:
         raise UsageError("--each needs --after-batch, with the batch to pair the tasks with")
     return TaskRequest(spec, wanted, secrets, sweep, whose, each)
+
+
+def with_command(asked: TaskRequest, command: Iterable[str]) -> TaskRequest:
+    """The same request with another command, which has no spans. Raises UsageError."""
+    spec = replace(asked.spec, command=tuple(command))
+    check_words(spec)
+    return replace(asked, spec=spec, sweep=(Combination(spec.command, {}),))
 
 
 def _gang(given: dict[str, Any]) -> Gang | None:
