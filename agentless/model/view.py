@@ -125,7 +125,7 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`.
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted` or `cancelled`.
     """
 
     id: str

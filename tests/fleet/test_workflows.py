@@ -10,8 +10,10 @@ import pytest
 
 from agentless.controller.files import artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
+from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
 from agentless.errors import NotFound, Refused, UsageError
+from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
@@ -128,6 +130,94 @@ async def test_a_failure_stops_the_others_but_what_waits_for_it(desk):
         assert states(controller, workflow) == {
             "bad": "failed", "long": "stopped", "later": "cancelled", "cleanup": "completed", "never": "cancelled",
         }  # fmt: skip
+
+
+async def wanting(controller, target="4x"):
+    """A task of somebody else that needs all GPUs of n1, and a preemptible one gives way to."""
+    spec = TaskSpec(("sleep", "600"), needs=parse_target(target), stop_grace=0)
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
+    return start.task.id
+
+
+async def is_running(controller, workflow, *jobs):
+    await until(lambda: all(states(controller, workflow)[job] == "running" for job in jobs))
+
+
+async def test_a_job_that_is_preempted_for_good_has_not_failed_and_what_requires_it_is_cancelled(desk):
+    text = (
+        "on_failure: stop\n"
+        "jobs: {a: {command: sleep 600, gpus: 1, preemptible: true, on_preempt: end, stop_grace: 0},"
+        " b: {command: ls, requires: a}, c: {command: 'true', requires: [{a: ended}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "a")
+        await wanting(controller)
+        assert await ended(controller, workflow) == "preempted"
+        assert states(controller, workflow) == {"a": "preempted", "b": "cancelled", "c": "completed"}
+        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert shown["b"].reason == f"needs task {workflow} to complete, but it was preempted"
+
+
+@pytest.mark.parametrize("first", ["preempted", "failed"])
+async def test_a_failure_stops_also_a_preempted_job_that_would_run_again(desk, tmp_path, first):
+    """Whether it gives way already when the other fails, or is back in the queue."""
+    slow = "trap 'while ! test -e %s; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done"
+    fails, ends = tmp_path / "fails", tmp_path / "ends"
+    text = (
+        "on_failure: stop\n"
+        f"jobs: {{bad: {{command: [sh, -c, 'while ! test -e {fails}; do sleep 0.05; done; exit 3']}},"
+        f' gives: {{command: [sh, -c, "{slow % ends}"], gpus: 1, preemptible: true, stop_grace: 60}}}}'
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "bad", "gives")
+        await wanting(controller)
+        (task,) = (each.id for each in controller.tasks.live.values() if each.spec.name == "gives")
+        await until(lambda: controller.lookup.task(task).stop == "preempt")
+        if first == "preempted":
+            ends.touch()
+            await until(lambda: not controller.lookup.task(task).live)
+        fails.touch()
+        await until(lambda: states(controller, workflow)["bad"] == "failed")
+        await until(lambda: controller.lookup.find(task).stop == "stop")
+        ends.touch()
+        assert await ended(controller, workflow) == "failed"
+        assert states(controller, workflow)["gives"] == ("cancelled" if first == "preempted" else "stopped")
+
+
+async def test_no_more_jobs_than_max_parallel_have_a_place_also_with_retries_and_preemption(desk, tmp_path):
+    ends = tmp_path / "ends"
+    tried = f"{tmp_path}/tried{{{{ matrix.n }}}}"
+    command = f"test -e {tried} || {{ touch {tried}; exit 1; }}; while ! test -e {ends}; do sleep 0.05; done"
+    text = (
+        "max_parallel: 2\n"
+        f"jobs: {{t: {{command: [sh, -c, '{command}'], matrix: {{n: [1, 2, 3, 4]}}, gpus: 1, retries: 1, backoff: 0,"
+        " preemptible: true, stop_grace: 0}, free: {command: 'true', matrix: {n: [1, 2]}}}"
+    )
+    most = 0
+    async with desk.running() as controller:
+
+        def count(_):
+            nonlocal most
+            has_place = [task for task in controller.tasks.live.values() if task.placement and task.spec.job]
+            most = max(most, len(has_place))
+
+        def is_second(task):
+            return task.state == "running" and task.attempt == 2
+
+        controller.bus.subscribe(TaskChanged, count)
+        workflow = await run(controller, text)
+        await until(lambda: len([task for task in controller.tasks.live.values() if is_second(task)]) == 2)
+        other = await wanting(controller)
+        await until(lambda: controller.lookup.task(other).state == "running")
+        await controller.stops.stop(other, "kill", by=me(controller))
+        await until(lambda: sum(state == "running" for state in states(controller, workflow).values()) == 2)
+        ends.touch()
+        assert await ended(controller, workflow) == "completed"
+        tries = [each.task for each in controller.workflows.show(workflow, me(controller)).jobs]
+        assert sum(task.preemptions for task in tries) >= 1
+    assert most == 2
 
 
 @pytest.mark.slow
