@@ -8,11 +8,11 @@ import shutil
 
 import pytest
 
-from agentless.controller.files import artifacts
+from agentless.controller.files import arrivals, artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
-from agentless.errors import NotFound, Refused, UsageError
+from agentless.errors import NotFound, Refused, Unreachable, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
@@ -352,18 +352,39 @@ async def test_a_task_is_submitted_from_a_file_and_what_is_typed_wins(agentless,
     assert task["command"] == ["true"]
 
 
-async def test_a_job_whose_artifacts_cannot_be_fetched_fails_with_the_reason(desk, monkeypatch):
+def jobs(controller, workflow):
+    return {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+
+
+async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_the_reason_if_they_do_not(
+    desk, monkeypatch
+):
     # The simulated engine does not tell the working folder, and answers like Go's templates.
-    monkeypatch.setattr(artifacts, "PATIENCE", 0.5)
-    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
     text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, gpus: 1, node: n1}}"
     async with desk.running() as controller:
         workflow = await run(controller, text)
+        await until(lambda: jobs(controller, workflow)["a"].outputs[0].state == "stuck")
+        controller.arrivals.tick()
+        task = controller.lookup.find(jobs(controller, workflow)["b"].id)
+        assert (task.state, task.placement) == ("blocked", None)
+        words = f"waits for task {workflow} (ended; its artifacts: n1 does not tell the working folder"
+        assert words in controller.queue.explain(task).summary
+        assert words in jobs(controller, workflow)["b"].reason
+        monkeypatch.setattr(arrivals, "PATIENCE", 0.0)
+        controller.arrivals.tick()
         assert await ended(controller, workflow) == "failed"
-        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert "artifacts of job a cannot be fetched: n1 does not tell the working folder of" in shown["b"].reason
-        steps = [str(event) for _, event in controller.tasks.history.events(0, -1, shown["b"].id)]
-        assert any("waiting for artifacts of job a: n1 does not tell" in step for step in steps)
+        assert "artifacts of job a cannot be fetched: n1 does not tell" in jobs(controller, workflow)["b"].reason
+
+
+async def test_a_job_waits_for_artifacts_also_after_the_controller_was_killed(desk):
+    text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: states(controller, workflow)["a"] == "completed")
+    async with desk.running() as controller:
+        await until(lambda: not controller.prerequisites.touched)
+        b = jobs(controller, workflow)["b"]
+        assert (b.state, b.reason) == ("blocked", f"waits for task {workflow} (ended; its artifacts: copying)")
 
 
 async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
@@ -375,6 +396,68 @@ async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(des
         with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
             await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
         assert states(controller, workflow) == {"a": "completed", "b": "completed"}
+
+
+TWO_NODES = (
+    "jobs: {a: {command: sleep 600, node: n1, stop_grace: 0}, b: {command: sleep 600, node: n2, stop_grace: 0},"
+    " c: {command: ls, requires: a}}"
+)
+
+
+async def test_a_workflow_is_stopped_at_once_where_nodes_answer_and_elsewhere_when_they_do(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        desk.fleet.nodes["n2"].cut()
+        await until(lambda: not controller.nodes.links["n2"].online)
+        b = jobs(controller, workflow)["b"].id
+        with pytest.raises(Unreachable, match=rf"^n2 does not answer; agentless ends task {b} there when it does; all"):
+            await controller.workflow_changes.stop(workflow, by=me(controller))
+        assert states(controller, workflow)["a"] == "stopped"
+        assert states(controller, workflow)["c"] == "cancelled"
+        await desk.fleet.nodes["n2"].restore()
+        assert await ended(controller, workflow) == "stopped"
+
+
+async def test_nothing_of_a_workflow_is_removed_while_a_node_does_not_answer(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        await controller.workflow_changes.stop(workflow, by=me(controller))
+        desk.fleet.nodes["n2"].cut()
+        await until(lambda: not controller.nodes.links["n2"].online)
+        before = states(controller, workflow)
+        with pytest.raises(Unreachable, match=r"^n2 does not answer; nothing was removed, because task"):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == before
+        assert desk.fleet.nodes["n1"].engine.containers
+        await desk.fleet.nodes["n2"].restore()
+        await until(lambda: controller.nodes.links["n2"].online)
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert controller.workflows.all(me(controller)) == []
+
+
+async def test_how_much_of_a_workflow_is_left_is_said_if_a_node_falls_silent_meanwhile(desk, monkeypatch):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        await controller.workflow_changes.stop(workflow, by=me(controller))
+        b, remove = jobs(controller, workflow)["b"].id, controller.removal.remove
+
+        async def falls_silent(key, **how):
+            if key == b:
+                raise Unreachable("n2 is unreachable")
+            return await remove(key, **how)
+
+        monkeypatch.setattr(controller.removal, "remove", falls_silent)
+        with pytest.raises(
+            Unreachable, match=f"^n2 does not .*; 2 of 3 tasks were removed, but not task {b}; to remove"
+        ):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == {"b": "stopped"}
+        monkeypatch.undo()
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert not controller.workflows.store.ids()
 
 
 async def test_a_request_is_checked_like_a_file(desk):
@@ -418,13 +501,12 @@ async def test_what_never_started_has_no_output_to_point_to(desk):
 
 
 async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_inventory(desk, monkeypatch):
-    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
     text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, node: n2}}"
     async with desk.running() as controller:
         workflow = await run(controller, text)
-        await until(lambda: any(getattr(task.status, "step", "") for task in controller.tasks.live.values()))
+        await until(lambda: jobs(controller, workflow)["a"].outputs[0].state == "stuck")
         with monkeypatch.context() as gone:
             gone.delitem(controller.nodes.links, "n1")
+            controller.arrivals.tick()
             assert await ended(controller, workflow) == "failed"
-        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert "cannot be fetched: n1 is no longer in the inventory" in shown["b"].reason
+        assert "cannot be fetched: n1 is no longer in the inventory" in jobs(controller, workflow)["b"].reason
