@@ -23,7 +23,7 @@ class JobRequest(BaseModel):
     """A job: its name, its specification, and a target.
 
     `requires` has the number of each job that it waits for, from 0 on and lower than its own, and the state in which
-    that one has to end. With the same third number, jobs are required together: all end, and one of them so.
+    that one has to end. Of jobs with the same third number, all have to end, and one of them so.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
@@ -50,6 +50,7 @@ _LONGEST_KEY = 64
 MAX_NUMBER = 2**63 - 1
 """The largest number in state and labels: 64 bits, signed."""
 
+_PLAIN = (str, int, float)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -370,7 +371,7 @@ def _check_texts(spec: TaskSpec) -> None:
 
 
 def _check_length(spec: TaskSpec) -> None:
-    leaves = [*_leaves(spec)]
+    leaves = _leaves(spec)
     texts = sum(len(leaf) for leaf in leaves if isinstance(leaf, str))
     if texts * _LONGEST_ESCAPE + len(leaves) * _LONGEST_KEY < MAX_SPEC:
         return  # certainly: to write it out takes most of the time of a large sweep
@@ -597,22 +598,23 @@ def _check_preemptible(terms: Terms) -> None:
         raise UsageError("--no-queue with --preemptible needs --on-preempt end, because a preempted task waits again")
 
 
-def _leaves(value: object) -> Iterator[object]:
+def _leaves(value: object) -> list[object]:
     """Texts, numbers and the like in a spec, with keys, and None for each thing that has others in it."""
-    if isinstance(value, str | int | float) or value is None:
-        yield value
-        return
-    yield None
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield key
-            yield from _leaves(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        for name in getattr(value, "__dataclass_fields__", ()):
-            yield from _leaves(getattr(value, name))
+    found, left = list[object](), [value]
+    while left:
+        each = left.pop()
+        if each is None or isinstance(each, _PLAIN):
+            found.append(each)
+            continue
+        found.append(None)
+        if isinstance(each, list | tuple):
+            left += each
+        elif isinstance(each, Mapping):
+            left += each
+            left += each.values()
+        else:
+            left += [getattr(each, name) for name in getattr(each, "__dataclass_fields__", ())]
+    return found
 
 
 def _check_text(words: Iterable[str]) -> None:

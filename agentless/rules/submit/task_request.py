@@ -181,12 +181,14 @@ def _reads(read: Callable[[], object]) -> bool:
     return True
 
 
+_FIELDS: Mapping[type, set[str]] = {part: {field.name for field in fields(part)} for part in (TaskSpec, Needs, Terms)}
+
+
 def _spec(given: Mapping[str, Any]) -> TaskSpec:
     parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
     for name, value in given.items():
         for part, values in parts.items():
-            known = {field.name for field in fields(part)}
-            for field in {name, f"{name}s"} & known:
+            for field in {name, f"{name}s"} & _FIELDS[part]:
                 values[field] = OPTIONS[name].read(value)
     return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
 
