@@ -136,8 +136,11 @@ def why(task: dict[str, Any]) -> str:
 
 def requirements(requires: Sequence[dict[str, Any]]) -> str:
     """The tasks and batches that a task waits for, as they are typed: `2mxf, 2mxg:failed, batch 2mxh`."""
-    ends = ((each, "" if each["state"] == "completed" else f":{each['state']}") for each in requires)
-    return ", ".join(f"{'batch ' * each['batch']}{each['on']}{end}" for each, end in ends)
+    words = dict[object, list[str]]()
+    for number, each in enumerate(requires):
+        end = "" if each["state"] == "completed" else f":{each['state']}"
+        words.setdefault(each.get("one_of") or (number,), []).append(f"{'batch ' * each['batch']}{each['on']}{end}")
+    return ", ".join(" or ".join(group) for group in words.values())
 
 
 def ending(task: dict[str, Any]) -> str | None:

@@ -14,7 +14,12 @@ _BEGUN = ("assigning", "running", "paused", "lost")
 _FAILED = ("failed", "killed_oom", "timeout")
 MARKS = {"failed": "✗", "running": "●", "waiting": "○", "completed": "✓", "other": "–"}
 """What stands in front of a job."""
-_HOW = {"failed": "if {} fails", "ended": "when {} has ended"}
+_HOW = {
+    "failed": "if {} fails",
+    "any failed": "if any of {} fails",
+    "all failed": "if all of {} fail",
+    "ended": "when {} has ended",
+}
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class Branch:
 def branches(jobs: Sequence[dict[str, Any]]) -> list[Branch]:
     """The jobs of a workflow that wait for no other one, with all others below them."""
     by_task = {first_try(job["task"]["id"]): job["job"] for job in jobs}
+    several = Counter(job["job"] for job in jobs)
     found: dict[str, Branch] = {}
     depth: dict[str, int] = {}
     for job in jobs:  # each behind those that it waits for
@@ -66,7 +72,7 @@ def branches(jobs: Sequence[dict[str, Any]]) -> list[Branch]:
         for requirement in job["requires"]:
             name = by_task.get(requirement["on"], requirement["on"])
             if name != job["job"]:
-                branch.after.setdefault(name, requirement["state"])
+                branch.after.setdefault(name, how(requirement, several[name]))
         depth[job["job"]] = 1 + max((depth.get(name, 0) for name in branch.after), default=0)
     order = {name: number for number, name in enumerate(found)}
     tops = []
@@ -77,6 +83,13 @@ def branches(jobs: Sequence[dict[str, Any]]) -> list[Branch]:
         else:
             tops.append(branch)
     return tops
+
+
+def how(requirement: dict[str, Any], tasks: int) -> str:
+    """How a job has to end that has so many tasks: `failed`, `any failed`."""
+    if requirement["state"] != "failed" or tasks < 2:
+        return str(requirement["state"])
+    return "any failed" if requirement.get("one_of") else "all failed"
 
 
 def lines(jobs: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
@@ -100,6 +113,6 @@ def lines(jobs: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
 
 def _notes(branch: Branch, parent: str) -> list[str]:
     """What a job waits for, as far as its place in the tree does not tell."""
-    others = [name for name, how in branch.after.items() if name != parent and how == "completed"]
-    notes = [_HOW[how].format(name) for name, how in branch.after.items() if how != "completed"]
+    others = [name for name, end in branch.after.items() if name != parent and end == "completed"]
+    notes = [_HOW[end].format(name) for name, end in branch.after.items() if end != "completed"]
     return [*notes, *([f"also after {', '.join(others)}"] if others else [])]

@@ -40,7 +40,7 @@ def request_of(workflow: Workflow, text: str, *, dry_run: bool = False) -> dict[
                 "name": job.name,
                 "spec": {"command": job.asked.spec.command, **_unusual(asdict(job.asked.spec), _USUAL)},
                 "target": next(iter(job.asked.targets), None),
-                "requires": job.requires,
+                "requires": [edge if edge.one_of else edge[:2] for edge in job.requires],
                 "artifacts": job.artifacts,
             }
             for job in workflow.jobs

@@ -13,6 +13,7 @@ from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
 from agentless.controller.envs.prune import Prune
+from agentless.controller.files.arrivals import Arrivals
 from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.node_files import Files
@@ -186,9 +187,11 @@ class Controller:
         self.nodes = Nodes(self.tasks, self.records, self.reservation_book, self.homes, self.bus, clock)
         self.lookup = Lookup(self.tasks, self.nodes, clock)
         self.run_history = RunHistory(self.tasks, self.bus, clock, self.inventory.inventory.half_life)
-        self.prerequisites = Prerequisites(self.tasks, self.bus)
+        outputs = OutputStore(state / "outputs.sqlite")
+        self.expected_outputs = ExpectedOutputs(outputs, self.tasks, self.nodes, self.bus)
+        self.arrivals = Arrivals(self.expected_outputs, self.tasks, self.bus)
+        self.prerequisites = Prerequisites(self.tasks, self.arrivals, self.bus)
         self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, clock)
-        self.expected_outputs = ExpectedOutputs(OutputStore(state / "outputs.sqlite"), self.tasks, self.nodes)
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
         self.gpu_views = GpuViews(self.tasks, clock)
 
@@ -218,10 +221,12 @@ class Controller:
         self.prune = Prune(self.envs, self.moves)
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
-        self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
+        self.outputs = Outputs(self.expected_outputs, snapshots, state / "artifacts", self.ledger)
         self.workflow_store = WorkflowStore(state / "workflows")
         self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
-        self.artifacts = Artifacts(state / "artifacts", self.expected_outputs, snapshots, lookup, self.bus)
+        self.artifacts = Artifacts(
+            state / "artifacts", self.expected_outputs, self.arrivals, snapshots, lookup, self.bus
+        )
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
         self.visits = Visits(clock)
         self.terminals = Terminals(nodes, self.ledger, lookup, self._vendors, self.visits, self.bus)
@@ -305,6 +310,7 @@ class Controller:
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
             PeriodicJob("dependencies", self.dependencies.tick),
             PeriodicJob("workflows", self.workflow_failures.tick),
+            PeriodicJob("artifacts", self.arrivals.tick),
             PeriodicJob("reservations", self.reservations.tick),
             PeriodicJob("logs of ended tasks", self.retention.tick),
             PeriodicJob("uploads", self.uploads.tick),

@@ -125,8 +125,8 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`. `not_carried`
-    is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted` or `cancelled`.
+    `not_carried` is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 
     id: str

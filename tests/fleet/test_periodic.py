@@ -19,6 +19,7 @@ JOBS = (
     "lost tasks",
     "dependencies",
     "workflows",
+    "artifacts",
     "reservations",
     "logs of ended tasks",
     "uploads",

@@ -8,10 +8,12 @@ import shutil
 
 import pytest
 
-from agentless.controller.files import artifacts
+from agentless.controller.files import arrivals, artifacts
 from agentless.controller.http.workflow_schemas import WorkflowRequest
+from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
-from agentless.errors import NotFound, Refused, UsageError
+from agentless.errors import NotFound, Refused, Unreachable, UsageError
+from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
@@ -89,6 +91,19 @@ async def test_nothing_is_started_if_a_job_can_never_run_and_all_of_them_are_tol
         assert controller.workflows.all(me(controller)) == []
 
 
+async def test_one_failed_task_of_several_is_enough_and_all_can_be_asked_for(desk):
+    text = (
+        "jobs: {t: {command: [sh, -c, 'exit {{ matrix.n }}'], matrix: {n: [0, 3]}}, "
+        "any: {command: 'true', requires: [{t: failed}]}, all: {command: 'true', requires: [{t: all_failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await ended(controller, workflow)
+        assert states(controller, workflow) == {
+            "t0": "completed", "t3": "failed", "any": "completed", "all": "cancelled"
+        }  # fmt: skip
+
+
 @pytest.mark.slow
 async def test_a_name_means_the_newest_workflow_of_that_name(desk):
     async with desk.running() as controller:
@@ -115,6 +130,94 @@ async def test_a_failure_stops_the_others_but_what_waits_for_it(desk):
         assert states(controller, workflow) == {
             "bad": "failed", "long": "stopped", "later": "cancelled", "cleanup": "completed", "never": "cancelled",
         }  # fmt: skip
+
+
+async def wanting(controller, target="4x"):
+    """A task of somebody else that needs all GPUs of n1, and a preemptible one gives way to."""
+    spec = TaskSpec(("sleep", "600"), needs=parse_target(target), stop_grace=0)
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
+    return start.task.id
+
+
+async def is_running(controller, workflow, *jobs):
+    await until(lambda: all(states(controller, workflow)[job] == "running" for job in jobs))
+
+
+async def test_a_job_that_is_preempted_for_good_has_not_failed_and_what_requires_it_is_cancelled(desk):
+    text = (
+        "on_failure: stop\n"
+        "jobs: {a: {command: sleep 600, gpus: 1, preemptible: true, on_preempt: end, stop_grace: 0},"
+        " b: {command: ls, requires: a}, c: {command: 'true', requires: [{a: ended}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "a")
+        await wanting(controller)
+        assert await ended(controller, workflow) == "preempted"
+        assert states(controller, workflow) == {"a": "preempted", "b": "cancelled", "c": "completed"}
+        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert shown["b"].reason == f"needs task {workflow} to complete, but it was preempted"
+
+
+@pytest.mark.parametrize("first", ["preempted", "failed"])
+async def test_a_failure_stops_also_a_preempted_job_that_would_run_again(desk, tmp_path, first):
+    """Whether it gives way already when the other fails, or is back in the queue."""
+    slow = "trap 'while ! test -e %s; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done"
+    fails, ends = tmp_path / "fails", tmp_path / "ends"
+    text = (
+        "on_failure: stop\n"
+        f"jobs: {{bad: {{command: [sh, -c, 'while ! test -e {fails}; do sleep 0.05; done; exit 3']}},"
+        f' gives: {{command: [sh, -c, "{slow % ends}"], gpus: 1, preemptible: true, stop_grace: 60}}}}'
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "bad", "gives")
+        await wanting(controller)
+        (task,) = (each.id for each in controller.tasks.live.values() if each.spec.name == "gives")
+        await until(lambda: controller.lookup.task(task).stop == "preempt")
+        if first == "preempted":
+            ends.touch()
+            await until(lambda: not controller.lookup.task(task).live)
+        fails.touch()
+        await until(lambda: states(controller, workflow)["bad"] == "failed")
+        await until(lambda: controller.lookup.find(task).stop == "stop")
+        ends.touch()
+        assert await ended(controller, workflow) == "failed"
+        assert states(controller, workflow)["gives"] == ("cancelled" if first == "preempted" else "stopped")
+
+
+async def test_no_more_jobs_than_max_parallel_have_a_place_also_with_retries_and_preemption(desk, tmp_path):
+    ends = tmp_path / "ends"
+    tried = f"{tmp_path}/tried{{{{ matrix.n }}}}"
+    command = f"test -e {tried} || {{ touch {tried}; exit 1; }}; while ! test -e {ends}; do sleep 0.05; done"
+    text = (
+        "max_parallel: 2\n"
+        f"jobs: {{t: {{command: [sh, -c, '{command}'], matrix: {{n: [1, 2, 3, 4]}}, gpus: 1, retries: 1, backoff: 0,"
+        " preemptible: true, stop_grace: 0}, free: {command: 'true', matrix: {n: [1, 2]}}}"
+    )
+    most = 0
+    async with desk.running() as controller:
+
+        def count(_):
+            nonlocal most
+            has_place = [task for task in controller.tasks.live.values() if task.placement and task.spec.job]
+            most = max(most, len(has_place))
+
+        def is_second(task):
+            return task.state == "running" and task.attempt == 2
+
+        controller.bus.subscribe(TaskChanged, count)
+        workflow = await run(controller, text)
+        await until(lambda: len([task for task in controller.tasks.live.values() if is_second(task)]) == 2)
+        other = await wanting(controller)
+        await until(lambda: controller.lookup.task(other).state == "running")
+        await controller.stops.stop(other, "kill", by=me(controller))
+        await until(lambda: sum(state == "running" for state in states(controller, workflow).values()) == 2)
+        ends.touch()
+        assert await ended(controller, workflow) == "completed"
+        tries = [each.task for each in controller.workflows.show(workflow, me(controller)).jobs]
+        assert sum(task.preemptions for task in tries) >= 1
+    assert most == 2
 
 
 @pytest.mark.slow
@@ -249,18 +352,39 @@ async def test_a_task_is_submitted_from_a_file_and_what_is_typed_wins(agentless,
     assert task["command"] == ["true"]
 
 
-async def test_a_job_whose_artifacts_cannot_be_fetched_fails_with_the_reason(desk, monkeypatch):
+def jobs(controller, workflow):
+    return {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
+
+
+async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_the_reason_if_they_do_not(
+    desk, monkeypatch
+):
     # The simulated engine does not tell the working folder, and answers like Go's templates.
-    monkeypatch.setattr(artifacts, "PATIENCE", 0.5)
-    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
     text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, gpus: 1, node: n1}}"
     async with desk.running() as controller:
         workflow = await run(controller, text)
+        await until(lambda: jobs(controller, workflow)["a"].outputs[0].state == "stuck")
+        controller.arrivals.tick()
+        task = controller.lookup.find(jobs(controller, workflow)["b"].id)
+        assert (task.state, task.placement) == ("blocked", None)
+        words = f"waits for task {workflow} (ended; its artifacts: n1 does not tell the working folder"
+        assert words in controller.queue.explain(task).summary
+        assert words in jobs(controller, workflow)["b"].reason
+        monkeypatch.setattr(arrivals, "PATIENCE", 0.0)
+        controller.arrivals.tick()
         assert await ended(controller, workflow) == "failed"
-        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert "artifacts of job a cannot be fetched: n1 does not tell the working folder of" in shown["b"].reason
-        steps = [str(event) for _, event in controller.tasks.history.events(0, -1, shown["b"].id)]
-        assert any("waiting for artifacts of job a: n1 does not tell" in step for step in steps)
+        assert "artifacts of job a cannot be fetched: n1 does not tell" in jobs(controller, workflow)["b"].reason
+
+
+async def test_a_job_waits_for_artifacts_also_after_the_controller_was_killed(desk):
+    text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: states(controller, workflow)["a"] == "completed")
+    async with desk.running() as controller:
+        await until(lambda: not controller.prerequisites.touched)
+        b = jobs(controller, workflow)["b"]
+        assert (b.state, b.reason) == ("blocked", f"waits for task {workflow} (ended; its artifacts: copying)")
 
 
 async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
@@ -272,6 +396,68 @@ async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(des
         with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
             await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
         assert states(controller, workflow) == {"a": "completed", "b": "completed"}
+
+
+TWO_NODES = (
+    "jobs: {a: {command: sleep 600, node: n1, stop_grace: 0}, b: {command: sleep 600, node: n2, stop_grace: 0},"
+    " c: {command: ls, requires: a}}"
+)
+
+
+async def test_a_workflow_is_stopped_at_once_where_nodes_answer_and_elsewhere_when_they_do(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        desk.fleet.nodes["n2"].cut()
+        await until(lambda: not controller.nodes.links["n2"].online)
+        b = jobs(controller, workflow)["b"].id
+        with pytest.raises(Unreachable, match=rf"^n2 does not answer; agentless ends task {b} there when it does; all"):
+            await controller.workflow_changes.stop(workflow, by=me(controller))
+        assert states(controller, workflow)["a"] == "stopped"
+        assert states(controller, workflow)["c"] == "cancelled"
+        await desk.fleet.nodes["n2"].restore()
+        assert await ended(controller, workflow) == "stopped"
+
+
+async def test_nothing_of_a_workflow_is_removed_while_a_node_does_not_answer(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        await controller.workflow_changes.stop(workflow, by=me(controller))
+        desk.fleet.nodes["n2"].cut()
+        await until(lambda: not controller.nodes.links["n2"].online)
+        before = states(controller, workflow)
+        with pytest.raises(Unreachable, match=r"^n2 does not answer; nothing was removed, because task"):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == before
+        assert desk.fleet.nodes["n1"].engine.containers
+        await desk.fleet.nodes["n2"].restore()
+        await until(lambda: controller.nodes.links["n2"].online)
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert controller.workflows.all(me(controller)) == []
+
+
+async def test_how_much_of_a_workflow_is_left_is_said_if_a_node_falls_silent_meanwhile(desk, monkeypatch):
+    async with desk.running() as controller:
+        workflow = await run(controller, TWO_NODES)
+        await is_running(controller, workflow, "a", "b")
+        await controller.workflow_changes.stop(workflow, by=me(controller))
+        b, remove = jobs(controller, workflow)["b"].id, controller.removal.remove
+
+        async def falls_silent(key, **how):
+            if key == b:
+                raise Unreachable("n2 is unreachable")
+            return await remove(key, **how)
+
+        monkeypatch.setattr(controller.removal, "remove", falls_silent)
+        with pytest.raises(
+            Unreachable, match=f"^n2 does not .*; 2 of 3 tasks were removed, but not task {b}; to remove"
+        ):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert states(controller, workflow) == {"b": "stopped"}
+        monkeypatch.undo()
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert not controller.workflows.store.ids()
 
 
 async def test_a_request_is_checked_like_a_file(desk):
@@ -315,13 +501,12 @@ async def test_what_never_started_has_no_output_to_point_to(desk):
 
 
 async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_inventory(desk, monkeypatch):
-    monkeypatch.setattr(artifacts, "LOOK_EVERY", 0.1)
     text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a, node: n2}}"
     async with desk.running() as controller:
         workflow = await run(controller, text)
-        await until(lambda: any(getattr(task.status, "step", "") for task in controller.tasks.live.values()))
+        await until(lambda: jobs(controller, workflow)["a"].outputs[0].state == "stuck")
         with monkeypatch.context() as gone:
             gone.delitem(controller.nodes.links, "n1")
+            controller.arrivals.tick()
             assert await ended(controller, workflow) == "failed"
-        shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert "cannot be fetched: n1 is no longer in the inventory" in shown["b"].reason
+        assert "cannot be fetched: n1 is no longer in the inventory" in jobs(controller, workflow)["b"].reason

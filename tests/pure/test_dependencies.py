@@ -77,6 +77,33 @@ def test_a_batch_counts_as_a_whole_also_without_a_task_that_was_removed(state: A
     assert verdict(Requirement("a", state, batch=True, members=2), standing(**ends)) == expected
 
 
+ONE_OF = (Requirement("a", "failed", one_of=1), Requirement("b", "failed", one_of=1), Requirement("c"))
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(ENDS) for name in "abc"}), st.permutations("abc"))
+@settings(max_examples=60)
+def test_of_several_that_are_required_together_all_end_and_one_fails(ends: dict[str, Any], order: list[str]) -> None:
+    task, now = blocked("x", *ONE_OF), dict[str, str | None](dict.fromkeys("abc"))
+    event: TaskEvent | None = None
+    for name in order:
+        now[name] = ends[name]
+        event = follow(task, lambda one: standing(**{one.on: now[one.on]}), NOW)
+        if isinstance(event, BlockedBy | RequirementMet):
+            task = replace(task, status=Blocked(event.on))
+        elif event:
+            break
+    possible = ends["c"] == "completed" and (ends["a"] in FAILED or ends["b"] in FAILED)
+    assert isinstance(event, Queued if possible else GaveUp)
+    if possible:
+        assert None not in now.values()
+
+
+def test_several_that_are_required_together_are_told_as_one() -> None:
+    assert waits_for(ONE_OF) == "waits for one of the tasks a and b to fail and task c"
+    gone = what_follows(blocked("x", *ONE_OF), a="stopped", b="completed", c=None)
+    assert gone == GaveUp("needs one of the tasks a and b to fail, but none failed")
+
+
 def what_follows(of: Task, **ends: str | None) -> TaskEvent | None:
     return follow(of, lambda each: standing(**{each.on: ends[each.on]}), NOW)
 

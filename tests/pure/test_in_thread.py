@@ -74,7 +74,7 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
         return Arrival()
 
     nothing: Any = None
-    outputs = Outputs(ExpectedOutputs(nothing, nothing, nothing), nothing, MagicMock())
+    outputs = Outputs(ExpectedOutputs(nothing, nothing, nothing, nothing), nothing, tmp_path / "artifacts", MagicMock())
     monkeypatch.setattr("agentless.controller.files.outputs.arrive", slowly)
     monkeypatch.setattr(outputs, "_fetch", fetched)
     files = SimpleNamespace(folder=lambda _: None)

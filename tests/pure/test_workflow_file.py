@@ -38,7 +38,7 @@ def wrong(text: str, params: dict[str, str] | None = None, **environ: str) -> li
 
 
 def edges(workflow: Workflow) -> dict[str, list[str]]:
-    return {job.title: [f"{workflow.jobs[at].title} {state}" for at, state in job.requires] for job in workflow.jobs}
+    return {job.title: [f"{workflow.jobs[at].title} {state}" for at, state, _ in job.requires] for job in workflow.jobs}
 
 
 def test_a_workflow_of_joblet_is_read_as_it_was_written():
@@ -74,7 +74,7 @@ def test_other_keys_of_joblet_mean_what_they_mean_there():
     assert spec.uploads[0].source == "/home/ana/a.py"
     assert (dict(spec.env), spec.cores, spec.memory, spec.needs.gpus) == ({"A": "b"}, 4.0, None, 0)
     assert found.notes == ("max_io_bps is ignored: agentless does not limit I/O",)
-    assert found.jobs[1].requires == ((0, "ended"),)
+    assert found.jobs[1].requires == ((0, "ended", 0),)
 
 
 def test_a_method_of_dshpc_is_one_task():
@@ -114,7 +114,7 @@ def test_a_matrix_fans_out_and_in():
     }
     assert edges(found)["last"] == [f"{title} completed" for title in commands]
     assert edges(found)["some"] == ["train[lr=0.1,seed=1] failed", "train[lr=0.1,seed=2] failed"]
-    assert all(at < number for number, job in enumerate(found.jobs) for at, _ in job.requires)
+    assert all(at < number for number, job in enumerate(found.jobs) for at, *_ in job.requires)
 
 
 def test_a_span_in_a_command_fans_out_too():
@@ -253,8 +253,39 @@ def test_no_cycle_is_accepted_and_nothing_else_is_refused(graph):
         assert wrong(text)
         return
     found = read(text)
-    assert all(at < number for number, job in enumerate(found.jobs) for at, _ in job.requires)
+    assert all(at < number for number, job in enumerate(found.jobs) for at, *_ in job.requires)
     assert edges(found) == {
         job.title: [f"{each.title} completed" for each in found.jobs if int(each.name[1:]) in graph[int(job.name[1:])]]
         for job in found.jobs
     }
+
+
+def test_one_failed_task_of_a_matrix_is_enough_unless_all_have_to_fail():
+    found = read(
+        "jobs: {t: {command: x, matrix: {n: [1, 2, 3]}}, any: {command: y, requires: [{t: failed}]}, "
+        "all: {command: y, requires: [{t: ALL_FAILED}]}, one: {command: y, requires: [{'t[n=1]': failed}]}, "
+        "both: {command: y, requires: [{t: failed, any: failed}, {'t[n=1]': failed}]}}"
+    )
+    requires = {job.name: [tuple(edge) for edge in job.requires] for job in found.jobs}
+    assert requires["any"] == [(0, "failed", 1), (1, "failed", 1), (2, "failed", 1)]
+    assert requires["all"] == [(0, "failed", 0), (1, "failed", 0), (2, "failed", 0)]
+    assert requires["one"] == [(0, "failed", 0)]
+    assert sorted(one_of for _, _, one_of in requires["both"]) == [0, 0, 1, 1, 1]
+
+
+def test_too_many_tasks_are_counted_before_any_of_them_is_made(monkeypatch):
+    monkeypatch.setattr("agentless.rules.workflows.file.task_request", None)
+    wide = ", ".join(f"j{at}: {{command: 'x span:{{1..9}}', matrix: {{n: 'span:{{1..4000}}'}}}}" for at in range(3))
+    assert wrong(f"jobs: {{{wide}}}") == ["1:7: jobs: 108,000 tasks exceed the limit of 10,000"]
+
+
+def test_the_tasks_of_a_matrix_are_read_as_each_would_be_alone():
+    text = "jobs: {a: {command: 'x {{ matrix.n }}', matrix: {n: [%s]}, gpus: 1, env: {N: '%s'}, output: o}}"
+    for env in ("same", "{{ matrix.n }}"):
+        every = read(text % ("a, 'b c', 'span:[1,2]', d", env))
+        alone = [job for n in ("a", "'b c'", "'span:[1,2]'", "d") for job in read(text % (n, env)).jobs]
+        assert [job.asked for job in every.jobs] == [job.asked for job in alone]
+    long = (
+        f"jobs: {{a: {{command: x, args: ['{{{{ matrix.n }}}}', {'y' * 60_000}], matrix: {{n: [1, {'z' * 60_000}]}}}}}}"
+    )
+    assert "the limit is 120,000" in wrong(long)[-1]

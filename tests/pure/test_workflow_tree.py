@@ -47,6 +47,20 @@ def test_a_job_is_below_the_last_one_that_it_waits_for():
     ]
 
 
+def test_it_is_shown_whether_one_of_several_tasks_has_to_fail_or_all():
+    tasks = [job("train", "a"), job("train", "b")]
+    failed = {"a": "failed", "b": "failed"}
+    one = job("alarm", "c", after=failed)
+    one["requires"] = [{**each, "one_of": 1} for each in one["requires"]]
+    alone = job("last", "e", after={"d": "failed"})
+    assert drawn(*tasks, one, job("cleanup", "d", after=failed), alone) == [
+        "○ train ×2  2 blocked",
+        "├─ ○ alarm  blocked; if any of train fails",
+        "└─ ○ cleanup  blocked; if all of train fail",
+        "   ↓ ○ last  blocked; if cleanup fails",
+    ]
+
+
 def test_every_job_is_shown_once_whatever_the_graph():
     for size in (1, 30):
         jobs = [

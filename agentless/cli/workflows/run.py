@@ -90,7 +90,7 @@ def _show_plan(workflow: Workflow, starts: Sequence[dict[str, Any]], *, as_json:
     """What a dry run found, job by job."""
     rows = []
     for job, start in zip(workflow.jobs, starts, strict=True):
-        names = dict.fromkeys(workflow.jobs[number].name for number, _ in job.requires)
+        names = dict.fromkeys(workflow.jobs[number].name for number, *_ in job.requires)
         then = f"waits for {', '.join(names)}" if names else start["message"] or "would start now"
         rows.append({"job": job.title, "where": start["place"] or "", "then": then})
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -98,15 +99,16 @@ def exit_code(workflow: Mapping[str, Any]) -> int:
 
 def print_jobs(workflow: Mapping[str, Any]) -> None:
     """Print a workflow and a table of its jobs."""
+    from agentless.client.workflow_tree import how
+
     print_line(summary(workflow))
     names = {first_try(job["task"]["id"]): job["job"] for job in workflow["jobs"]}
+    several = Counter(names.values())
 
     def waits_for(job: dict[str, Any]) -> str:
-        found = dict.fromkeys(
-            names.get(each["on"], each["on"]) + ("" if each["state"] == "completed" else f" ({each['state']})")
-            for each in job["requires"]
-        )
-        return ", ".join(found)
+        ends = ((names.get(each["on"], each["on"]), each) for each in job["requires"])
+        words = ((name, how(each, several[name])) for name, each in ends)
+        return ", ".join(dict.fromkeys(name + (f" ({end})" if end != "completed" else "") for name, end in words))
 
     columns = [
         Column("JOB", title, flexible=True),

@@ -12,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+from agentless.controller.files.arrivals import Arrivals
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.in_thread import in_thread
 from agentless.controller.state.event_bus import EventBus
@@ -23,13 +25,13 @@ from agentless.model.tasks.requirement import Condition, Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try
+from agentless.model.text import printable
 from agentless.stores.files.snapshots import SnapshotStore
 
 TOP = "/artifacts"
 """Where a job finds the artifacts of others: below it, by the name of the job."""
-PATIENCE = 300.0
-"""Seconds for which a job waits for artifacts that cannot be fetched: its GPUs are held meanwhile."""
 LOOK_EVERY = 2.0
+"""Seconds between two looks at what has not arrived."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
 _LONGEST = 200
@@ -43,14 +45,22 @@ class Artifacts:
     """Has artifacts fetched as outputs into a folder of its own, and gives them to other jobs as uploads."""
 
     def __init__(
-        self, folder: Path, expected: ExpectedOutputs, snapshots: SnapshotStore, lookup: Lookup, bus: EventBus
+        self,
+        folder: Path,
+        expected: ExpectedOutputs,
+        arrivals: Arrivals,
+        snapshots: SnapshotStore,
+        lookup: Lookup,
+        bus: EventBus,
     ) -> None:
         self._folder = folder
         self._expected = expected
+        self._arrivals = arrivals
         self._snapshots = snapshots
         self._lookup = lookup
         self._bus = bus
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._taken: dict[str, str] = {}
 
     def wanted(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a job, with its artifacts among the outputs."""
@@ -68,6 +78,8 @@ class Artifacts:
     def forget(self, task_id: str) -> None:
         """Remove the artifacts of a task."""
         shutil.rmtree(self._place(task_id), ignore_errors=True)
+        self._taken = {key: taken for key, taken in self._taken.items() if first_try(key) != first_try(task_id)}
+        self._locks.pop(first_try(task_id), None)
 
     # ------------------------------------------------------------------ inside
 
@@ -85,31 +97,33 @@ class Artifacts:
         if not place.is_dir():
             return None
         async with self._locks[first_try(before.id)]:  # many may wait for the same
-            try:
-                snapshot = await in_thread(self._snapshots.take, place)
-            except (Refused, UsageError) as error:
-                raise RuntimeFailed(f"artifacts of job {job.name}: {error}") from None
-        return Upload(str(place), _target(before), snapshot)
+            if not self._has(self._taken.get(before.id)):
+                try:
+                    self._taken[before.id] = await in_thread(self._snapshots.take, place)
+                except (Refused, UsageError) as error:
+                    raise RuntimeFailed(f"artifacts of job {job.name}: {error}") from None
+                await in_thread(self._check_contents, before, place, self._taken[before.id])
+        return Upload(str(place), _target(before), self._taken[before.id])
 
     async def _arrival(self, before: Task, state: Condition, tell: Tell) -> None:
-        """Wait until the artifacts of a job are here; raises RuntimeFailed if they do not come, but are needed."""
-        clock, told = asyncio.get_running_loop().time, ""
-        since = clock()
-        while before.id in self._expected:
-            view, coming = next(iter(self._expected.view(before)), None), self._expected.arriving.get(before.id)
-            if view is None or view.state != "stuck" or (coming and coming.bytes):
-                since = clock()
-            elif clock() - since > PATIENCE or not self._expected.has_node(before):
-                if state != "completed":
-                    return
-                words = (
-                    f"artifacts of job {before.spec.name} cannot be fetched: {view.words.removesuffix('; retrying')}"
-                )
-                raise RuntimeFailed(f"{words}; once they can, run: agentless workflow retry {before.batch}")
-            elif view.words != told:  # not the bytes so far: each step is written to disk
-                told = view.words
+        """Raise RuntimeFailed if the artifacts of a job are not here, but are needed.
+
+        A job that requires others starts when these are here. So it waits only if a task was there before that was so.
+        """
+        told = ""
+        while (words := self._arrivals.awaited(before.id)) is not None:
+            view = next(iter(self._expected.view(before)), None)
+            if view and view.state == "stuck" and words != told:  # not the bytes so far: each step is written to disk
+                told = words
                 tell(f"waiting for artifacts of job {before.spec.name}: {told}")
-            await self._bus.until(lambda: before.id not in self._expected, LOOK_EVERY)
+            await self._bus.until(lambda: self._arrivals.awaited(before.id) is None, LOOK_EVERY)
+        if before.id in self._expected and state == "completed":
+            view = next(iter(self._expected.view(before)), None)
+            words = f": {view.words.removesuffix('; retrying')}" if view else ""
+            raise RuntimeFailed(
+                f"artifacts of job {before.spec.name} cannot be fetched{words}; once they can, run: agentless workflow "
+                f"retry {before.batch}"
+            )
 
     def _check(self, before: Task, requirement: Requirement) -> None:
         """Raise RuntimeFailed if an artifact is missing, unless the job was not required to complete."""
@@ -122,6 +136,32 @@ class Artifacts:
         for output, one in zip(wanted.outputs, brought or (), strict=False):
             if output.local == place and not one.here:
                 raise RuntimeFailed(f"job {before.spec.job.name} left no {output.path} for this one: {one.words}")
+
+    def _has(self, snapshot: str | None) -> bool:
+        """Whether all contents of a snapshot are in the store."""
+        try:
+            return snapshot is not None and not self._snapshots.missing(self._snapshots.get(snapshot))
+        except Refused:
+            return False
+
+    def _check_contents(self, before: Task, place: Path, snapshot: str) -> None:
+        """In a thread. Raise RuntimeFailed if the files are not those that arrived."""
+        store, job = self._expected.store, before.spec.name
+        found = {path: entry for path, entry in self._snapshots.get(snapshot).items() if entry.kind != "folder"}
+        for path, entry in found.items():
+            came = store.placed(str(place / path))
+            if came is not None and came != (entry.content if entry.kind == "file" else f"link:{entry.content}"):
+                self._refuse(before, f"{printable(path)} of job {job} was changed in {place} after it had arrived")
+        wanted, brought = store.wanted(before.id), store.brought(before.id)
+        outputs = zip(wanted.outputs if wanted else (), brought or (), strict=False)
+        if len(found) < sum(one.files for output, one in outputs if output.local == f"{place}/"):
+            self._refuse(before, f"an artifact of job {job} was removed from {place} after it had arrived")
+
+    def _refuse(self, before: Task, words: str) -> NoReturn:
+        del self._taken[before.id]
+        raise RuntimeFailed(
+            f"{words}; to make it again, run: agentless workflow retry {before.batch} --from {before.spec.name}"
+        )
 
     def _place(self, task_id: str) -> Path:
         return self._folder / first_try(task_id)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.event_bus import EventBus, OutputsSettled
 from agentless.controller.state.tasks import Tasks
 from agentless.model.files.file_spec import Output
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
-from agentless.stores.files.outputs import ExpectedFiles, OutputStore
+from agentless.stores.files.outputs import Brought, ExpectedFiles, OutputStore
 
 REMOVED = "its container was removed before the outputs were copied"
 _NAMED = 3
@@ -33,12 +35,13 @@ class ExpectedOutputs:
     The fetcher records which outputs are `arriving`, and the `problems` of those that did not arrive.
     """
 
-    def __init__(self, store: OutputStore, tasks: Tasks, nodes: Nodes) -> None:
+    def __init__(self, store: OutputStore, tasks: Tasks, nodes: Nodes, bus: EventBus) -> None:
         self.store = store
         self.arriving: dict[str, Arriving] = {}
         self.problems: dict[str, str] = {}
         self._tasks = tasks
         self._nodes = nodes
+        self._bus = bus
 
     def __contains__(self, task: object) -> bool:
         """Whether outputs of this try are still to be fetched."""
@@ -50,6 +53,11 @@ class ExpectedOutputs:
             Output(each.path, each.local.replace("{id}", task.id), each.changed) for each in task.spec.outputs
         )
         self.store.want(task.id, ExpectedFiles(outputs, task.spec.uploads))
+
+    def settle(self, task: Task, brought: Iterable[Brought]) -> None:
+        """Record what has become of the outputs of a try."""
+        self.store.settle(task.id, brought)
+        self._bus.emit(OutputsSettled(task))
 
     def forget(self, task: Task) -> None:
         """Fetch no outputs of this try any more; what is here stays."""
@@ -82,6 +90,11 @@ class ExpectedOutputs:
     def has_node(self, task: Task) -> bool:
         """Whether the node that has the outputs of a task is in the inventory."""
         return (task.node or "") in self._nodes.links
+
+    def is_reachable(self, task: Task) -> bool:
+        """Whether that node answers."""
+        link = self._nodes.links.get(task.node or "")
+        return link is not None and link.online
 
     def open(self, task: Task) -> bool:
         """Whether outputs of an ended task may still arrive."""

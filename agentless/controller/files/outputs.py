@@ -23,10 +23,12 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.command import Command
 from agentless.model.files.file_spec import UNFINISHED, Output, Upload
 from agentless.model.files.posix_path import within
+from agentless.model.files.upload_limits import MAX_BYTES, MOST_ARCHIVED
 from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.text import Excerpt
+from agentless.model.units import format_size
 from agentless.remote.streams import Stream
 from agentless.rules.files.changed_outputs import changed_paths
 from agentless.rules.tasks.retention import LARGE
@@ -42,18 +44,29 @@ STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
 
 
+TOO_LARGE = "write it to a volume or a mount that both jobs have"
+"""What to do about an artifact that is too large."""
+
+Check = Callable[[int], None]
+"""Looks at how many bytes have come; raises what ends it."""
+
+
 class PutOff(Exception):
     """The outputs of a task are large, and have to wait until it is the turn of large ones."""
 
 
 class Outputs:
-    """Fetches the `expected` outputs. `large` are the tasks with large ones."""
+    """Fetches the `expected` outputs. `large` are the tasks with large ones.
 
-    def __init__(self, expected: ExpectedOutputs, snapshots: SnapshotStore, ledger: Ledger) -> None:
+    What goes below the folder `artifacts` is bounded: it is handed on like an upload.
+    """
+
+    def __init__(self, expected: ExpectedOutputs, snapshots: SnapshotStore, artifacts: Path, ledger: Ledger) -> None:
         self.expected = expected
         self.large: set[str] = set()
         self._store = expected.store
         self._snapshots = snapshots
+        self._artifacts = artifacts
         self._ledger = ledger
         self._tasks = ledger.tasks
 
@@ -91,7 +104,7 @@ class Outputs:
         if not self._tasks.knows(task.id):  # removed meanwhile
             self._store.remove(task.id)
             return
-        self._store.settle(task.id, brought)
+        self.expected.settle(task, brought)
         said = [_said(output, one) for output, one in zip(wanted.outputs, brought, strict=True)]
         self._ledger.publish(task, "brought", "; ".join(said))
 
@@ -109,7 +122,7 @@ class Outputs:
                 self._store.remove(first)
         elif (lost := self.expected.lost(task)) is not None:
             wanted = self._store.wanted(first)
-            self._store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
+            self.expected.settle(task, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
             self._ledger.publish(task, "outputs-lost", lost)
 
     async def _one(
@@ -152,7 +165,7 @@ class Outputs:
                 def unpacking(packed: bool, below: str = where) -> Unpacking:
                     return Unpacking(staging / "new", below, arrivals, changed=output.changed, packed=packed)
 
-                arrival = await self._fetch(link, task, there, unpacking, may_be_large)
+                arrival = await self._fetch(link, task, there, unpacking, self._check_size(task, output, may_be_large))
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
@@ -161,6 +174,21 @@ class Outputs:
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
         return Brought(True, found.words, found.files, found.bytes)
+
+    def _check_size(self, task: Task, output: Output, may_be_large: Callable[[], bool]) -> Check:
+        """What looks at the bytes of an output: raises PutOff for large ones, and Unusable for too many artifacts."""
+        is_artifact = Path(output.local).is_relative_to(self._artifacts)
+        began = self.expected.arriving[task.id].bytes
+
+        def check(size: int) -> None:
+            if size >= LARGE and task.id not in self.large:
+                self.large.add(task.id)
+                if not may_be_large():
+                    raise PutOff
+            if is_artifact and size - began > MOST_ARCHIVED:
+                raise Unusable(f"larger than {format_size(MAX_BYTES)}, the limit of an artifact; {TOO_LARGE}")
+
+        return check
 
     async def _asked(self, link: NodeLink, command: Command) -> str:
         """What its container answers; raises Unusable when it is gone."""
@@ -194,28 +222,16 @@ class Outputs:
         return known
 
     async def _fetch(
-        self,
-        link: NodeLink,
-        task: Task,
-        path: str,
-        unpacking: Callable[[bool], Unpacking],
-        may_be_large: Callable[[], bool],
+        self, link: NodeLink, task: Task, path: str, unpacking: Callable[[bool], Unpacking], check: Check
     ) -> Arrival | None:
         """Unpack a path of its container; None when there is none."""
         try:
-            return await self._unpacked(link, task, path, unpacking(False), may_be_large)
+            return await self._unpacked(link, task, path, unpacking(False), check)
         except ZerosAhead:
-            return await self._unpacked(link, task, path, unpacking(True), may_be_large, packed=True)
+            return await self._unpacked(link, task, path, unpacking(True), check, packed=True)
 
     async def _unpacked(
-        self,
-        link: NodeLink,
-        task: Task,
-        path: str,
-        unpacking: Unpacking,
-        may_be_large: Callable[[], bool],
-        *,
-        packed: bool = False,
+        self, link: NodeLink, task: Task, path: str, unpacking: Unpacking, check: Check, *, packed: bool = False
     ) -> Arrival | None:
         runtime, container = link.runtime, task.container_ref
         command = (
@@ -230,10 +246,7 @@ class Outputs:
                         tail.add(data)
                         continue
                     self.expected.arriving[task.id].bytes += len(data)
-                    if self.expected.arriving[task.id].bytes >= LARGE and task.id not in self.large:
-                        self.large.add(task.id)
-                        if not may_be_large():
-                            raise PutOff
+                    check(self.expected.arriving[task.id].bytes)
                     await feed.take(data)
             if stream.exit_code == 0:
                 return await feed.end()

@@ -23,14 +23,14 @@ class JobRequest(BaseModel):
     """A job: its name, its specification, and a target.
 
     `requires` has the number of each job that it waits for, from 0 on and lower than its own, and the state in which
-    that one has to end.
+    that one has to end. Of jobs with the same third number, all have to end, and one of them so.
     """
 
     model_config = ConfigDict(extra="forbid")
     name: str
     spec: TaskSpec
     target: str | None = None
-    requires: list[tuple[int, Condition]] = []
+    requires: list[tuple[int, Condition] | tuple[int, Condition, Annotated[int, Field(ge=0, le=LIMIT)]]] = []
     artifacts: list[str] = []
 
     @field_validator("spec", mode="before")
@@ -42,13 +42,15 @@ class JobRequest(BaseModel):
 
     def task(self, number: int, of: str, on_failure: OnFailure) -> TaskSpec:
         """The spec of the task; raises UsageError."""
-        if late := next((each for each, _ in self.requires if not 0 <= each < number), None):
+        if late := next((each for each, *_ in self.requires if not 0 <= each < number), None):
             raise UsageError(f"job {number} cannot wait for job {late}, which is not before it")
         if self.spec.gang is not None:
             raise UsageError(
                 f"job {number}: spec.gang: a job on several nodes is not supported in workflows yet; omit it"
             )
-        requires = tuple(Requirement(f"#{each + 1}", state) for each, state in self.requires)
+        requires = tuple(
+            Requirement(f"#{each + 1}", state, one_of=next(iter(more), 0)) for each, state, *more in self.requires
+        )
         spec = without_zeros(self.spec)
         spec = replace(
             spec,

@@ -258,6 +258,8 @@ class Queue:
         def about(requirement: Requirement) -> str:
             if requirement.batch:
                 return progress(requirement, self._prerequisites.standing(requirement))
+            if (words := self._prerequisites.arriving(requirement.on)) is not None:
+                return f" (ended; its artifacts: {words})"
             before = self._last_live(requirement.on)
             promise = self.plan.promises.get(before.id) if before else None
             return coming(before, promise, self._clock.now()) if at_length else in_brackets(before)

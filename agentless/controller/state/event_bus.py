@@ -71,6 +71,16 @@ class ContainersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputsSettled:
+    """The outputs of an ended task are here, or are waited for no more."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return f"task {self.task.id}: its outputs"
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchWanted:
     """A task was assigned to a node, but the node has no container of it: it must be launched again."""
 
@@ -80,8 +90,8 @@ class LaunchWanted:
         return f"task {self.task.id}: retrying its launch"
 
 
-AnyEvent = TaskChanged | TaskForgotten | NodeObserved | ContainersSeen | LaunchWanted
-Event = TypeVar("Event", TaskChanged, TaskForgotten, NodeObserved, ContainersSeen, LaunchWanted)
+AnyEvent = TaskChanged | TaskForgotten | NodeObserved | ContainersSeen | OutputsSettled | LaunchWanted
+Event = TypeVar("Event", TaskChanged, TaskForgotten, NodeObserved, ContainersSeen, OutputsSettled, LaunchWanted)
 
 
 class EventBus:

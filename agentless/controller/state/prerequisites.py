@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from agentless.controller.state.event_bus import EventBus, TaskChanged, TaskForgotten
+from agentless.controller.state.event_bus import EventBus, OutputsSettled, TaskChanged, TaskForgotten
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.waiters import Key
 from agentless.model.tasks.requirement import Requirement
@@ -13,18 +14,28 @@ from agentless.model.tasks.task_id import attempt_of, first_try
 from agentless.rules.tasks.dependencies import REMOVED, Standing
 
 
+class Arrivals(Protocol):
+    """What ended tasks leave for those that wait for them, on its way here."""
+
+    def awaited(self, task_id: str) -> str | None:
+        """What is still to arrive of an ended task, in words; None if nothing is."""
+
+
 class Prerequisites:
     """The standings of tasks and batches, read once and then kept up to date.
 
-    `touched` are the blocked tasks whose requirements have changed since somebody looked at them.
+    `touched` are the blocked tasks whose requirements have changed since somebody looked at them. A task whose
+    artifacts are still to arrive has not ended yet for those that wait for it, so they hold no GPU meanwhile.
     """
 
-    def __init__(self, tasks: Tasks, bus: EventBus) -> None:
+    def __init__(self, tasks: Tasks, arrivals: Arrivals, bus: EventBus) -> None:
         self.touched: dict[str, None] = {}
         self._tasks = tasks
+        self._arrivals = arrivals
         self._standings: dict[Key, Standing] = {}
         bus.subscribe(TaskChanged, lambda change: self._changed(change.after, live=change.after.live))
         bus.subscribe(TaskForgotten, lambda gone: self._changed(gone.task, live=False))
+        bus.subscribe(OutputsSettled, lambda settled: self._changed(settled.task, live=False))
 
     def standing(self, requirement: Requirement) -> Standing:
         """How far what a requirement names is."""
@@ -32,6 +43,11 @@ class Prerequisites:
         if key not in self._standings:
             self._standings[key] = self._batch(requirement.on) if requirement.batch else self._single(requirement.on)
         return self._standings[key]
+
+    def arriving(self, first: str) -> str | None:
+        """What is still to arrive of a task that has ended, in words; None if nothing is, or if it has not ended."""
+        last = self._last(first)
+        return self._arrivals.awaited(last[0]) if last and last[1] else None
 
     def tidy(self) -> None:
         """Drop the standings for which nobody waits any more."""
@@ -53,11 +69,18 @@ class Prerequisites:
                     self.touched |= dict.fromkeys(waiters.of(key))
 
     def _end(self, first: str) -> str | None:
-        """The state in which a task has ended, by its last try; None while that is live."""
+        """The state in which a task has ended, by its last try; None while that is live, or something is to arrive."""
+        if (last := self._last(first)) is None:
+            return REMOVED
+        task_id, end = last
+        return None if end is None or self._arrivals.awaited(task_id) is not None else end
+
+    def _last(self, first: str) -> tuple[str, str | None] | None:
+        """The last try of a task, and its state if it has ended."""
         known: dict[str, str | None] = dict(self._tasks.history.tries(first))
-        if last := self._tasks.last_live(first):
-            known[last] = None
-        return known[max(known, key=attempt_of)] if known else REMOVED
+        if live := self._tasks.last_live(first):
+            known[live] = None
+        return max(known.items(), key=lambda each: attempt_of(each[0])) if known else None
 
     def _single(self, first: str) -> Standing:
         standing = Standing()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.guarded import guarded
-from agentless.controller.state.event_bus import EventBus, TaskChanged, TaskForgotten
+from agentless.controller.state.event_bus import EventBus, OutputsSettled, TaskChanged, TaskForgotten
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.prerequisites import Prerequisites
@@ -47,6 +47,7 @@ class Dependencies:
         self._work: asyncio.Task[None] | None = None
         bus.subscribe(TaskChanged, lambda _: self._step())
         bus.subscribe(TaskForgotten, lambda _: self._step())
+        bus.subscribe(OutputsSettled, lambda _: self._step())
 
     def start(self) -> None:
         """Look at all blocked tasks once, since an earlier controller may have stopped in between; then keep on."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
@@ -86,6 +87,17 @@ class Removal:
     def has_open_outputs(self, task: Task) -> bool:
         """Whether outputs of a task, or of an earlier try, may still arrive."""
         return any(map(self._outputs.open, (*self._earlier(task), task)))
+
+    async def silent(self, tasks: Iterable[Task]) -> dict[str, list[Task]]:
+        """The nodes that do not answer, each with those of these tasks that cannot be removed without it."""
+        there: dict[str, list[Task]] = {}
+        for task in tasks:
+            for each in (*self._earlier(task), task):
+                if each.container and each.node in self._nodes.links and task not in there.get(each.node, ()):
+                    there.setdefault(each.node, []).append(task)
+        links = [self._nodes.links[name] for name in there]
+        await asyncio.gather(*(link.ready() for link in links), return_exceptions=True)
+        return {link.node.name: there[link.node.name] for link in links if link.silence is not None}
 
     # ------------------------------------------------------------------ inside
 

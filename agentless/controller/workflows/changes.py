@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retries import Retries
 from agentless.controller.tasks.stops import Stops
 from agentless.controller.workflows.workflows import Workflows
-from agentless.errors import AgentlessError, Refused
+from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try
 from agentless.model.view import WorkflowView
+from agentless.rules.tasks.dependencies import listed
 from agentless.rules.views.nearest import nearest
 from agentless.rules.workflows.progress import to_retry
 
@@ -34,13 +36,20 @@ class WorkflowChanges:
         return self._now(tasks, by)
 
     async def stop_tasks(self, live: list[Task], grace: float | None = None, *, by: Caller) -> None:
-        """Stop these tasks, in an order in which none is let go by the end of another; raises the first error."""
+        """Stop these tasks, in an order in which none is let go by the end of another.
+
+        Raises the first error. What is on a node that does not answer ends when it does, and the error says so.
+        """
         # Those that have not started end at once, in order; the others get their signals at the same time.
         stops = [self._stops.stop(first_try(task.id), "stop", grace, by=by) for task in live]
         done = await asyncio.gather(*stops, return_exceptions=True)
-        for error in done:
-            if isinstance(error, BaseException):
+        errors = [(task, error) for task, error in zip(live, done, strict=True) if isinstance(error, BaseException)]
+        for _, error in errors:
+            if not isinstance(error, NoAnswer):
                 raise error
+        if errors:
+            silent, left = _silent(task for task, _ in errors)
+            raise Unreachable(f"{silent}; agentless ends {left} there when it does; all others are stopped")
 
     def retry(self, reference: str, job: str | None, *, by: Caller) -> WorkflowView:
         """Run again what did not complete, and what was cancelled because of it; or a job and all that wait for it.
@@ -72,7 +81,10 @@ class WorkflowChanges:
         return self._now(tasks, by)
 
     async def remove(self, reference: str, *, force: bool, by: Caller) -> WorkflowView:
-        """Remove a workflow with all its tasks; with `force` also live ones."""
+        """Remove a workflow with all its tasks, or nothing of it; with `force` also live ones.
+
+        Raises Unreachable if a node does not answer. If it falls silent meanwhile, the error says how much is left.
+        """
         tasks = self._workflows.find(reference)
         view = self._now(tasks, by)
         if not force and (live := next((task for task in tasks.values() if task.live), None)):
@@ -82,9 +94,26 @@ class WorkflowChanges:
             )
         if not force:
             self._check_removable(tasks, view.id)
+        if there := await self._removal.silent(tasks.values()):
+            silent, left = _silent(task for tasks in there.values() for task in tasks)
+            ends = (
+                f"; to end what runs there as soon as it does, run: agentless workflow stop {view.id}" if force else ""
+            )
+            raise Unreachable(f"{silent}; nothing was removed, because {left} ran there; retry when it does{ends}")
+        rest: list[Task] = []
         for key in sorted(tasks, reverse=True):
-            await self._removal.remove(key, by=by, force=force)
-            self._workflows.artifacts.forget(key)
+            try:
+                await self._removal.remove(key, by=by, force=force)
+            except NoAnswer:
+                rest.append(tasks[key])
+            else:
+                self._workflows.artifacts.forget(key)
+        if rest:
+            silent, left = _silent(rest)
+            raise Unreachable(
+                f"{silent}; {len(tasks) - len(rest)} of {len(tasks)} tasks were removed, but not {left}; to remove the "
+                f"rest when it answers, run: agentless workflow rm {'--force ' * force}{view.id}"
+            )
         self._workflows.store.remove(view.id)
         return view
 
@@ -103,3 +132,11 @@ class WorkflowChanges:
     def _now(self, tasks: dict[str, Task], by: Caller) -> WorkflowView:
         workflow = next(iter(tasks.values())).batch
         return self._workflows.view(self._workflows.tasks_of(workflow), by)
+
+
+def _silent(tasks: Iterable[Task]) -> tuple[str, str]:
+    """For tasks on nodes that do not answer: `node2 does not answer`, and `tasks 2mxf and 2mxg`."""
+    every = list(tasks)
+    nodes = dict.fromkeys(task.node or "" for task in every)
+    does, ids = "does" if len(nodes) == 1 else "do", [task.id for task in every]
+    return f"{listed(list(nodes))} {does} not answer", f"{'task' if len(ids) == 1 else 'tasks'} {listed(ids)}"

@@ -61,12 +61,21 @@ class WorkflowFailures:
                     self._to_look.pop(workflow, None)
 
     async def _stop_others(self, workflow: str) -> None:
+        while left := self._left(workflow):  # a preempted job, or one that is tried again, may have a new try by now
+            for task_id, stop in left:
+                if self._is_to_stop(task_id):
+                    # What has a container gets its signals as any stop that is stored.
+                    self._ledger.apply(task_id, stop, "on_failure of its workflow")
+                    await asyncio.sleep(0)  # others have their turn: each is a write of its own
+
+    def _left(self, workflow: str) -> list[tuple[str, StopAsked]]:
+        """The tasks that are still to be stopped, in order."""
         tasks = self._workflows.tasks_of(workflow)
         failed = next((task.spec.name for task in tasks.values() if has_failed(task)), "")
         stop = StopAsked("stop", reason=f"job {failed} of its workflow failed, and on_failure is stop")
-        for task_id in to_stop(tasks):
-            task = self._tasks.live.get(task_id)
-            if task is not None and not task.stop:
-                # What has a container gets its signals as any stop that is stored.
-                self._ledger.apply(task_id, stop, "on_failure of its workflow")
-                await asyncio.sleep(0)  # others have their turn: each is a write of its own
+        return [(task_id, stop) for task_id in to_stop(tasks) if self._is_to_stop(task_id)]
+
+    def _is_to_stop(self, task_id: str) -> bool:
+        """Whether a task has not been stopped yet: one that only gives way would run again."""
+        task = self._tasks.live.get(task_id)
+        return task is not None and task.stop in (None, "preempt")

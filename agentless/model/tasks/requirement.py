@@ -32,12 +32,15 @@ class Requirement:
     `on` is the id of its first try, and means all of its tries: the last one counts. Of a batch, it is the batch's id,
     and `members` is how many tasks it had. `completed`: all have completed. `failed`: all have ended, and at least one
     has failed. `ended`: all have ended. In a request, `on` is whatever names a task.
+
+    Those of a task with the same `one_of`, which is not 0, are met together, like one for a batch.
     """
 
     on: str
     state: Condition = "completed"
     batch: bool = False
     members: int = 0
+    one_of: int = 0
 
     @property
     def key(self) -> tuple[bool, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
@@ -43,9 +43,14 @@ LEAST_LIFE = 60.0
 """The shortest time, in seconds, after which a VPS may stop by itself."""
 MAX_SNAPSHOTS = 100
 """The limit of snapshots that are kept of those made when a VPS stops."""
+_LONGEST_ESCAPE = 12
+"""Bytes of a character in JSON, at most."""
+_LONGEST_KEY = 64
+"""Bytes of a number or constant in JSON with the name of its field, at most."""
 MAX_NUMBER = 2**63 - 1
 """The largest number in state and labels: 64 bits, signed."""
 
+_PLAIN = (str, int, float)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -282,9 +287,8 @@ def check_spec(spec: TaskSpec) -> None:
     elif spec.terms.expires or spec.terms.idle_stop or spec.terms.snapshot_on_stop:
         raise UsageError("--expires, --idle-stop and --snapshot-on-stop are for a VPS; for a task, use --time-limit")
     _check_container(spec)
-    _check_texts(spec)
     _check_uploads(spec)
-    _check_length(spec)
+    check_words(spec)
     _check_names(spec)
     _check_single_words(spec)
     for volume in spec.volumes:
@@ -305,6 +309,12 @@ def check_spec(spec: TaskSpec) -> None:
         )
     _check_terms(spec.terms)
     check_numbers(spec)
+
+
+def check_words(spec: TaskSpec) -> None:
+    """Raise UsageError for texts that no command can have, or for too many of them."""
+    _check_texts(spec)
+    _check_length(spec)
 
 
 def _check_vps(spec: TaskSpec) -> None:
@@ -361,6 +371,10 @@ def _check_texts(spec: TaskSpec) -> None:
 
 
 def _check_length(spec: TaskSpec) -> None:
+    leaves = _leaves(spec)
+    texts = sum(len(leaf) for leaf in leaves if isinstance(leaf, str))
+    if texts * _LONGEST_ESCAPE + len(leaves) * _LONGEST_KEY < MAX_SPEC:
+        return  # certainly: to write it out takes most of the time of a large sweep
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
@@ -446,7 +460,7 @@ def check_variable(name: str) -> None:
 
 def check_numbers(spec: TaskSpec) -> None:
     """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
-    if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
+    if any(isinstance(leaf, int) and abs(leaf) > MAX_NUMBER for leaf in _leaves(spec)):
         raise UsageError(f"a number of the task is greater than the limit of {MAX_NUMBER:,}")
     for number in spec.needs.indices:
         if isinstance(number, str) and not PART_NUMBER.fullmatch(number):
@@ -584,12 +598,23 @@ def _check_preemptible(terms: Terms) -> None:
         raise UsageError("--no-queue with --preemptible needs --on-preempt end, because a preempted task waits again")
 
 
-def _whole_numbers(value: object) -> Iterator[int]:
-    if isinstance(value, int):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _whole_numbers(each)
+def _leaves(value: object) -> list[object]:
+    """Texts, numbers and the like in a spec, with keys, and None for each thing that has others in it."""
+    found, left = list[object](), [value]
+    while left:
+        each = left.pop()
+        if each is None or isinstance(each, _PLAIN):
+            found.append(each)
+            continue
+        found.append(None)
+        if isinstance(each, list | tuple):
+            left += each
+        elif isinstance(each, Mapping):
+            left += each
+            left += each.values()
+        else:
+            left += [getattr(each, name) for name in getattr(each, "__dataclass_fields__", ())]
+    return found
 
 
 def _check_text(words: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Task
 from agentless.model.units import format_duration
 from agentless.rules.scheduling.promise import Promise
-from agentless.rules.tasks.dependencies import Standing
+from agentless.rules.tasks.dependencies import Standing, groups, listed
 from agentless.rules.tasks.retry import is_last_try
 
 MOST = 3
@@ -19,10 +19,18 @@ _HOW = {"completed": "", "failed": " to fail", "ended": " to end"}
 
 def waits_for(on: Sequence[Requirement], about: Callable[[Requirement], str] = lambda _: "") -> str:
     """`waits for task 2mxf and batch 2mxg to end`. `about` adds what is known of each."""
-    named = [f"{_called(each)}{_HOW[each.state]}{about(each)}" for each in on[:MOST]]
-    if len(on) > MOST:
-        named[MOST - 1 :] = [f"{len(on) - MOST + 1} more"]
+    every = groups(on)
+    named = [_named(each, about) for each in every[:MOST]]
+    if len(every) > MOST:
+        named[MOST - 1 :] = [f"{len(every) - MOST + 1} more"]
     return "waits for " + (f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named))
+
+
+def _named(group: Sequence[Requirement], about: Callable[[Requirement], str]) -> str:
+    how = _HOW[group[0].state]
+    if len(group) == 1:
+        return f"{_called(group[0])}{how}{about(group[0])}"
+    return f"one of the tasks {listed([f'{each.on}{about(each)}' for each in group])}{how}"
 
 
 def _called(requirement: Requirement) -> str:

@@ -11,7 +11,7 @@ from agentless.errors import UsageError
 from agentless.model.moment import check_future, parse_future
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.gang import Gang, member_of
-from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
+from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, check_words, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
@@ -130,6 +130,13 @@ def task_request(
     return TaskRequest(spec, wanted, secrets, sweep, whose, each)
 
 
+def with_command(asked: TaskRequest, command: Iterable[str]) -> TaskRequest:
+    """The same request with another command, which has no spans. Raises UsageError."""
+    spec = replace(asked.spec, command=tuple(command))
+    check_words(spec)
+    return replace(asked, spec=spec, sweep=(Combination(spec.command, {}),))
+
+
 def _gang(given: dict[str, Any]) -> Gang | None:
     """The gang that is asked for; takes its options out of those that are given."""
     size, launcher, failure = (given.pop(name, None) for name in ("gang", "launcher", "on_member_failure"))
@@ -174,12 +181,14 @@ def _reads(read: Callable[[], object]) -> bool:
     return True
 
 
+_FIELDS: Mapping[type, set[str]] = {part: {field.name for field in fields(part)} for part in (TaskSpec, Needs, Terms)}
+
+
 def _spec(given: Mapping[str, Any]) -> TaskSpec:
     parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
     for name, value in given.items():
         for part, values in parts.items():
-            known = {field.name for field in fields(part)}
-            for field in {name, f"{name}s"} & known:
+            for field in {name, f"{name}s"} & _FIELDS[part]:
                 values[field] = OPTIONS[name].read(value)
     return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
 

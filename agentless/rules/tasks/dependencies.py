@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agentless.model.tasks.requirement import Requirement
@@ -14,6 +14,8 @@ from agentless.model.tasks.task_event import BlockedBy, Delayed, GaveUp, Queued,
 REMOVED = "removed"
 """The state of a task that was removed."""
 
+_NAMED = 2
+"""The most tasks that are named of several."""
 Verdict = Literal["met", "open", "impossible"]
 
 _WORDS: Mapping[str, str] = {
@@ -73,6 +75,8 @@ def verdict(requirement: Requirement, standing: Standing) -> Verdict:
 def why_impossible(requirement: Requirement, standing: Standing) -> str:
     """Why it cannot be met any more, in words."""
     on, ends = requirement.on, standing.ends
+    if requirement.one_of and len(ends) > 1:
+        return f"needs one of the tasks {listed([*ends])} to fail, but none failed"
     if not requirement.batch:
         how = "fail" if requirement.state == "failed" else "complete"
         return f"needs task {on} to {how}, but it {ended_words(ends.get(on) or REMOVED)}"
@@ -81,6 +85,38 @@ def why_impossible(requirement: Requirement, standing: Standing) -> str:
     found = next(((task, end) for task, end in ends.items() if end not in (None, "completed")), None)
     culprit = f"task {found[0]} {ended_words(found[1] or '')}" if found else "one was removed"
     return f"needs all tasks of batch {on} to complete, but {culprit}"
+
+
+def groups(on: Iterable[Requirement]) -> list[list[Requirement]]:
+    """Requirements with those that they are met together with."""
+    found: dict[object, list[Requirement]] = {}
+    for number, each in enumerate(on):
+        found.setdefault(each.one_of or (number,), []).append(each)
+    return list(found.values())
+
+
+def listed(words: Sequence[str]) -> str:
+    """`2mxf, 2mxg and 3 more`."""
+    named = [*words[:_NAMED], *([f"{len(words) - _NAMED} more"] if len(words) > _NAMED else [])]
+    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+
+
+def _together(standings: Sequence[Standing]) -> Standing:
+    if len(standings) == 1:
+        return standings[0]
+    found = Standing()
+    for each in standings:
+        for task, end in each.ends.items():
+            found.put(task, end)
+    return found
+
+
+def _left(group: Sequence[Requirement], found: Standing, result: Verdict) -> Iterable[Requirement]:
+    """What remains of requirements that are met together. When one task has failed, the others only have to end."""
+    if len(group) == 1 or result == "impossible":
+        return group
+    live = [each for each in group if found.ends[each.on] is None]
+    return [replace(each, state="ended", one_of=0) for each in live] if found.counts["failed"] else live
 
 
 def ended_words(state: str) -> str:
@@ -103,13 +139,13 @@ def first_event(
 ) -> TaskEvent:
     """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up."""
     left, why = list[Requirement](), ""
-    for requirement in on:
-        found = standing(requirement)
-        result = verdict(requirement, found)
+    for group in groups(on):
+        found = _together([standing(each) for each in group])
+        result = verdict(group[0], found)
         if result != "met":
-            left.append(requirement)
+            left += _left(group, found, result)
         if result == "impossible" and not why:
-            why = why_impossible(requirement, found)
+            why = why_impossible(group[0], found)
     if why and task.spec.terms.if_impossible != "wait":
         return GaveUp(why)
     if left:

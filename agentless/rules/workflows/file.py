@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,14 +17,14 @@ from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Where, read_
 from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure, check_artifacts
 from agentless.rules.files.file_options import brought_to
 from agentless.rules.submit.spans import LIMIT, Combination, expand
-from agentless.rules.submit.task_request import Outside, task_request
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request, with_command
 from agentless.rules.views.nearest import nearest
-from agentless.rules.workflows.graph import MAX_EDGES, Node, cycle, ordered, parse_reference, resolve
+from agentless.rules.workflows.graph import MAX_EDGES, Node, Tasks, cycle, ordered, parse_reference
 from agentless.rules.workflows.job import PAIRS, JobReader, in_file_words
 from agentless.rules.workflows.keys import JOB_KEYS, REFUSED, WORKFLOW
 from agentless.rules.workflows.reading import Reading, Value
 from agentless.rules.workflows.templates import typed
-from agentless.rules.workflows.workflow import Workflow, WorkflowJob, job_title
+from agentless.rules.workflows.workflow import ENDS, Edge, Workflow, WorkflowJob, job_title
 
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SPAN = re.compile(r"span:[\[{].*[\]}]", re.DOTALL)
@@ -37,6 +39,29 @@ class Settings:
     runtimes: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job with its values by key, and those of its matrix by name; these are None without one."""
+
+    name: str
+    where: Where
+    given: Mapping[str, list[Value]]
+    matrix: Mapping[str, list[str]] | None
+
+    @property
+    def combinations(self) -> int:
+        """How many there are of the values of its matrix, without counting them one by one."""
+        return 1 if self.matrix is None else math.prod(map(len, self.matrix.values()))
+
+    @property
+    def has_usual_options(self) -> bool:
+        """Whether its tasks have the same options: no value of them is filled in."""
+        others = ("command", "args", "requires", "artifacts", "matrix")
+        return not any(
+            "{{" in str(each.data) for key, values in self.given.items() if key not in others for each in values
+        )
+
+
 @dataclass(slots=True)
 class _Task:
     """A task of a job while the file is read; `job` is None if something is wrong with it."""
@@ -44,7 +69,7 @@ class _Task:
     node: Node
     job: WorkflowJob | None
     requires: Value
-    edges: list[tuple[int, str]] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
 
 
 def read_workflow(text: str, path: str, name: str, outside: Outside, settings: Settings) -> Workflow:
@@ -71,6 +96,7 @@ class _File:
         self._settings = settings
         self._top = reading.mapping(Value(reading.marked.data, ()), "{jobs: {train: {command: python train.py}}}")
         self._tasks: list[_Task] = []
+        self._last: tuple[object, TaskRequest] | None = None
         self._secrets: dict[str, str] = {}
 
     def read(self) -> Workflow:
@@ -89,13 +115,11 @@ class _File:
         jobs = reading.mapping(Value(top.get("jobs"), ("jobs",)), "{train: {command: python train.py}}")
         if not jobs:
             reading.wrong(("jobs",), "there are no jobs; add jobs: {train: {command: python train.py}}")
-        for job, raw in jobs.items():
-            where: Where = ("jobs", job)
-            if not JOB_NAME.fullmatch(job):
-                reading.wrong(where, f"{job[:80]!r} is not the name of a job; use {HOW_TO_NAME}", key=True)
-            given = self._given(defaults, self._checked(Value(raw, where)))
-            self._add(job, where, given, reader, names)
-        self._link()
+        found = [self._job(job, raw, defaults, names) for job, raw in jobs.items()]
+        if self._is_within(sum(job.combinations * _spans(job.given, self._outside) for job in found)):
+            for each in found:
+                self._add(each, reader, names)
+            self._link()
         return self._workflow(name, reader)
 
     # ------------------------------------------------------------------ the keys of the workflow
@@ -187,44 +211,58 @@ class _File:
                         found.pop(other, None)
         return found
 
-    def _add(
-        self, job: str, where: Where, given: Mapping[str, list[Value]], reader: JobReader, names: Mapping[str, Any]
-    ) -> None:
+    def _job(self, job: str, raw: Any, defaults: Mapping[str, Value], names: Mapping[str, Any]) -> _Job:
+        where: Where = ("jobs", job)
+        if not JOB_NAME.fullmatch(job):
+            self._reading.wrong(where, f"{job[:80]!r} is not the name of a job; use {HOW_TO_NAME}", key=True)
+        given = self._given(defaults, self._checked(Value(raw, where)))
+        return _Job(job, where, given, self._matrix(given["matrix"][0], names) if "matrix" in given else None)
+
+    def _is_within(self, count: int) -> bool:
+        """Whether so many tasks are within the limit, which is told otherwise."""
+        if count > LIMIT:
+            self._reading.wrong(("jobs",), f"{count:,} tasks exceed the limit of {LIMIT:,}")
+        return count <= LIMIT
+
+    def _add(self, job: _Job, reader: JobReader, names: Mapping[str, Any]) -> None:
         """Add the tasks of a job: one for each combination of its matrix and of the spans in its command."""
-        for values in self._combinations(given, names):
-            before = len(self._reading.mistakes)
-            if before > MAX_MISTAKES:
+        given, reading = job.given, self._reading
+        usual: tuple[dict[str, Any], tuple[str, ...]] | None = None
+        for values in _combinations(job.matrix):
+            before = len(reading.mistakes)
+            if before > MAX_MISTAKES or len(self._tasks) > LIMIT:
                 return
             known = {**names, "matrix": typed(values)}
-            words, options = reader.command(given, known), reader.options(given, known)
-            target = self._target(given, known)
+            words = reader.command(given, known)
+            options, target = usual or (reader.options(given, known), self._target(given, known))
             artifacts = self._artifacts(given, known)
-            requires = given["requires"][0] if "requires" in given else Value(None, where)
-            requires = Value(self._reading.rendered(requires, known), requires.where)
+            requires = given["requires"][0] if "requires" in given else Value(None, job.where)
+            requires = Value(reading.rendered(requires, known), requires.where)
             found: list[WorkflowJob | None] = [None]  # what waits for what is checked all the same
-            if len(self._reading.mistakes) == before:
-                found[:] = self._requests(job, where, words, target, options, values) or found
+            if len(reading.mistakes) == before:
+                usual = usual or ((options, target) if job.has_usual_options else None)
+                found[:] = self._requests(job, words, target, {**options}, values) or found
             for each in found:
-                node = Node(job, each.parameters if each else values)
+                node = Node(job.name, each.parameters if each else values)
                 self._tasks.append(_Task(node, each and replace(each, artifacts=artifacts), requires))
 
     def _requests(
         self,
-        job: str,
-        where: Where,
+        job: _Job,
         words: list[str],
         target: tuple[str, ...],
         options: dict[str, Any],
         values: Mapping[str, str],
     ) -> list[WorkflowJob]:
         """The tasks of a job with these values; none if something is wrong."""
+        where = job.where
         if not words:
             self._reading.wrong(where, "has no command; add command: python train.py", key=True)
             return []
         if not target and not options.keys() & {"gpus", "gpu_type", "gpu_memory"}:
             options["gpus"] = 0
         try:
-            asked = task_request(words, target, options, self._outside)  # type: ignore[arg-type]
+            asked = self._asked(words, target, options)
         except UsageError as error:
             self._reading.wrong(where, in_file_words(str(error)), key=True)
             return []
@@ -236,16 +274,21 @@ class _File:
         place, found = self._reading.place(where, key=True), []
         for each in asked.sweep:
             parameters = {**values, **each.parameters}
-            spec = replace(asked.spec, name=job, command=each.argv, parameters=parameters, outputs=outputs)
+            spec = replace(asked.spec, name=job.name, command=each.argv, parameters=parameters, outputs=outputs)
             one = replace(asked, spec=spec, sweep=(Combination(each.argv, parameters),))
-            found.append(WorkflowJob(job, place, one))
+            found.append(WorkflowJob(job.name, place, one))
         return found
 
-    def _combinations(self, given: Mapping[str, list[Value]], names: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-        """The values of the matrix, by name."""
-        if "matrix" not in given:
-            return iter([{}])
-        (value,) = given["matrix"]
+    def _asked(self, words: list[str], target: tuple[str, ...], options: dict[str, Any]) -> TaskRequest:
+        """The request of a task. Most tasks of a matrix differ from the last one only in the command."""
+        about = target, options
+        if self._last is None or about != self._last[0] or any("span:" in word for word in words):
+            self._last = about, task_request(words, target, options, self._outside)  # type: ignore[arg-type]
+            return self._last[1]
+        return with_command(self._last[1], words)
+
+    def _matrix(self, value: Value, names: Mapping[str, Any]) -> dict[str, list[str]]:
+        """The values of a matrix, by name; none for the first of them if that are too many."""
         data = self._reading.rendered(value, names)
         found = self._reading.mapping(Value(data, value.where), "{lr: [0.1, 0.01]}")
         lists: dict[str, list[str]] = {}
@@ -257,10 +300,10 @@ class _File:
         count = math.prod(map(len, lists.values()))
         if count > LIMIT:
             self._reading.wrong(value.where, f"{count:,} combinations exceed the limit of {LIMIT:,}")
-            return iter([])
+            return {**lists, next(iter(lists)): []}
         if not count:
             self._reading.wrong(value.where, "has no values, so the job would never run")
-        return (dict(zip(lists, row, strict=True)) for row in itertools.product(*lists.values()))
+        return lists
 
     def _values(self, value: Value) -> list[str]:
         if isinstance(value.data, str) and _SPAN.fullmatch(value.data.strip()):
@@ -302,26 +345,25 @@ class _File:
 
     def _link(self) -> None:
         """Find the tasks that each one waits for."""
-        nodes = [task.node for task in self._tasks]
-        by_job: dict[str, list[int]] = {job: [] for job in self._reading.mapping(Value(self._top.get("jobs"), ()), "")}
-        for number, node in enumerate(nodes):
-            by_job[node.job].append(number)
-        edges = 0
-        if len(nodes) > LIMIT:
-            self._reading.wrong(("jobs",), f"{len(nodes):,} tasks exceed the limit of {LIMIT:,}")
+        if not self._is_within(len(self._tasks)):
             return
+        tasks = Tasks([task.node for task in self._tasks], self._reading.mapping(Value(self._top.get("jobs"), ()), ""))
+        edges = 0
         for number, task in enumerate(self._tasks):
+            groups: dict[tuple[int, ...], int] = {}
             for text, state, where in self._required(task.requires):
                 try:
                     reference = parse_reference(text, state)
-                    meant = resolve(reference, nodes, by_job) if by_job.get(reference.job) != [] else []
+                    meant = tasks.meant(reference)
                 except UsageError as error:
                     self._reading.wrong(where, str(error))
                     continue
                 if number in meant:
                     self._reading.wrong(where, f"{task.node.job} would wait for itself")
                     continue
-                task.edges += ((each, reference.state) for each in meant)
+                is_one_of = not reference.each and len(meant) > 1
+                one_of = groups.setdefault(tuple(meant), len(groups) + 1) if is_one_of else 0
+                task.edges += (Edge(each, reference.state, one_of) for each in meant)
             edges += len(task.edges)
             if edges > MAX_EDGES:
                 self._reading.wrong(("jobs",), f"more than {MAX_EDGES:,} pairs of tasks that wait for each other")
@@ -340,13 +382,13 @@ class _File:
                     if isinstance(state, str):
                         yield job, state, (*where, job)
                     else:
-                        words = "must be completed, failed or ended"
+                        words = f"must be {', '.join(ENDS[:-1])} or {ENDS[-1]}"
                         self._reading.wrong((*where, job), f"is {shown(state)}; {words}")
             elif each is not None:
                 self._reading.wrong(where, f"is {shown(each)}; must be the name of a job, or {{JOB: STATE}}")
 
     def _check_cycles(self) -> None:
-        found = cycle([[number for number, _ in task.edges] for task in self._tasks])
+        found = cycle([[edge.job for edge in task.edges] for task in self._tasks])
         if found:
             titles = [job_title(*self._tasks[each].node) for each in found]
             words = " waits for ".join([*titles[:10], *["…"] * (len(titles) > 10), titles[0]])
@@ -358,14 +400,34 @@ class _File:
         parallel = None if most is None else self._reading.whole(Value(most, ("max_parallel",)), 1)
         if self._reading.mistakes:
             return Workflow(name, ())
-        order = ordered([[number for number, _ in task.edges] for task in self._tasks])
+        order = ordered([[edge.job for edge in task.edges] for task in self._tasks])
         numbers = {old: new for new, old in enumerate(order)}
         jobs = []
         for task in (self._tasks[old] for old in order):
             assert task.job is not None  # noqa: S101 - else there is a mistake
-            requires = tuple(sorted({(numbers[each], state) for each, state in task.edges}))
+            requires = tuple(sorted({edge._replace(job=numbers[edge.job]) for edge in task.edges}))
             asked = task.job.asked
             terms = replace(asked.spec.terms, max_parallel=parallel)
             asked = replace(asked, spec=replace(asked.spec, terms=terms))
             jobs.append(replace(task.job, asked=asked, requires=requires))
         return Workflow(name, tuple(jobs), on_failure, tuple(reader.notes), self._secrets)
+
+
+def _combinations(matrix: Mapping[str, list[str]] | None) -> Iterator[dict[str, str]]:
+    """The combinations of the values of a matrix, by name."""
+    if matrix is None:
+        return iter([{}])
+    return (dict(zip(matrix, row, strict=True)) for row in itertools.product(*matrix.values()))
+
+
+def _spans(given: Mapping[str, list[Value]], outside: Outside) -> int:
+    """How many combinations the spans of a command have, as far as nothing has to be filled in."""
+    count = 1
+    for key in ("command", "args"):
+        data = given[key][-1].data if key in given else None
+        words = [data] if isinstance(data, str) else data if isinstance(data, list) else []
+        if any(isinstance(word, str) and "span:" in word and "{{" not in word for word in words):
+            with contextlib.suppress(UsageError, ValueError):
+                split = shlex.split(data) if key == "command" and isinstance(data, str) else map(str, words)
+                count *= len(expand(tuple(split), outside.read_lines))
+    return count

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agentless.errors import UsageError
 from agentless.rules.views.nearest import nearest
 from agentless.rules.workflows.others import STATES
-from agentless.rules.workflows.workflow import job_title
+from agentless.rules.workflows.workflow import ENDS, job_title
 
 MAX_REQUIRED = 1000
 """The most tasks that one task may wait for: they stand in a label of its container."""
@@ -27,11 +27,15 @@ class Node(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A job that is required, the values that it must have, and the state in which it has to end."""
+    """A job that is required, the values that it must have, and the state in which it has to end.
+
+    `each`: all of its tasks have to end so. Otherwise all have to end, and one of them so.
+    """
 
     job: str
     values: Mapping[str, str]
     state: str
+    each: bool = True
 
 
 def parse_reference(text: str, state: str | None = None) -> Reference:
@@ -47,23 +51,46 @@ def parse_reference(text: str, state: str | None = None) -> Reference:
         values[key.strip()] = value.strip()
     meant = STATES.get((state or "completed").lower())
     if meant is None:
-        raise UsageError(f"{(state or '')[:60]!r} is no state; use completed, failed or ended")
-    return Reference(found[1].strip(), values, meant)
+        raise UsageError(f"{(state or '')[:60]!r} is no state; use {', '.join(ENDS[:-1])} or {ENDS[-1]}")
+    return Reference(found[1].strip(), values, *meant)
 
 
-def resolve(reference: Reference, nodes: Sequence[Node], by_job: Mapping[str, Sequence[int]]) -> list[int]:
-    """The numbers of the tasks that are meant. Raises UsageError."""
-    job, values, _ = reference
-    if job not in by_job:
-        raise UsageError(f"there is no job {job[:60]!r}{nearest(job, by_job)}")
-    meant = [at for at in by_job[job] if values.items() <= nodes[at].parameters.items()]
-    if not meant:
-        raise UsageError(f"no task of {job} has {job_title('', values)}")
-    if len(meant) > MAX_REQUIRED:
-        raise UsageError(
-            f"{job} has {len(meant):,} tasks; a job can wait for {MAX_REQUIRED:,}; let jobs in between gather them"
-        )
-    return meant
+class Tasks:
+    """The tasks of all jobs, found by what is said of them. `jobs` has also those without any."""
+
+    def __init__(self, nodes: Sequence[Node], jobs: Iterable[str]) -> None:
+        self._nodes = nodes
+        self._by_job: dict[str, list[int]] = {job: [] for job in jobs}
+        self._by_values: dict[tuple[str, ...], dict[tuple[str, ...], list[int]]] = {}
+        for number, node in enumerate(nodes):
+            self._by_job[node.job].append(number)
+
+    def meant(self, reference: Reference) -> list[int]:
+        """The numbers of the tasks that are meant; none for a job that has none. Raises UsageError."""
+        job, values = reference.job, reference.values
+        if job not in self._by_job:
+            raise UsageError(f"there is no job {job[:60]!r}{nearest(job, self._by_job)}")
+        if not self._by_job[job]:
+            return []
+        keys = sorted(values)
+        found = self._with(job, keys).get(tuple(values[key] for key in keys))
+        if not found:
+            raise UsageError(f"no task of {job} has {job_title('', values)}")
+        if len(found) > MAX_REQUIRED:
+            raise UsageError(
+                f"{job} has {len(found):,} tasks; a job can wait for {MAX_REQUIRED:,}; let jobs in between gather them"
+            )
+        return found
+
+    def _with(self, job: str, keys: Sequence[str]) -> Mapping[tuple[str, ...], list[int]]:
+        """The tasks of a job that have these keys, by their values: each of many jobs may ask."""
+        if (job, *keys) not in self._by_values:
+            found = self._by_values[job, *keys] = {}
+            for number in self._by_job[job]:
+                has = self._nodes[number].parameters
+                if all(key in has for key in keys):
+                    found.setdefault(tuple(has[key] for key in keys), []).append(number)
+        return self._by_values[job, *keys]
 
 
 def ordered(edges: Sequence[Iterable[int]]) -> list[int]:

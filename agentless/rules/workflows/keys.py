@@ -42,8 +42,9 @@ JOB: Mapping[str, str] = {
     "running a shell.",
     "args": "More words of the command.",
     "target": "GPUs of a node (`node1::0,1`), or any GPUs (`2xA100:40G`), as in `agentless submit`.",
-    "requires": "Jobs that have to end first: `[a, {b: failed}]`. States are `completed` (the default), `failed` and "
-    "`ended`. A job with a matrix means all of its tasks; `train[lr=0.1]` means those with this value.",
+    "requires": "Jobs that have to end first: `[a, {b: failed}]`. States are `completed` (the default), `failed`, "
+    "`all_failed` and `ended`. A job with a matrix means all of its tasks, `train[lr=0.1]` those with this value; "
+    "`failed` means that all of them have ended, and at least one has failed.",
     "matrix": "Values by name, as lists or spans: `{lr: [0.1, 0.01], seed: 'span:{1..3}'}`. The job runs once for each "
     "combination. `{{ matrix.lr }}` stands for the value.",
     "artifacts": "Files or folders that the job leaves, for the jobs that require it: they find them in "

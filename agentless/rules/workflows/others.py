@@ -13,8 +13,14 @@ _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 VOLUMES = "/volumes"
 """Where Joblet mounts volumes."""
-STATES = {"completed": "completed", "failed": "failed", "ended": "ended", "finished": "ended"}
-"""How a required job has to end; `finished` is Joblet's word."""
+STATES = {
+    "completed": ("completed", True),
+    "failed": ("failed", False),
+    "all_failed": ("failed", True),
+    "ended": ("ended", True),
+    "finished": ("ended", True),
+}
+"""How a required job has to end, and whether each of its tasks has to; `finished` is Joblet's word."""
 
 
 class Found(NamedTuple):

@@ -13,8 +13,9 @@ _BEGUN = ("assigning", "running", "paused", "lost")
 def state_of(tasks: Iterable[Task]) -> str:
     """The state of a workflow, of whose tasks only the last tries are given.
 
-    `failed`: a job has failed. `stopped`: somebody has ended a job before its end. A job that was cancelled because
-    what it waits for cannot happen any more counts for neither.
+    `failed`: a job has failed. `stopped`: somebody has ended a job before its end. `preempted`: one had to give way to
+    others, and was not to run again. A job that was cancelled because what it waits for cannot happen any more counts
+    for none of them.
     """
     found = list(tasks)
     states = {task.state for task in found}
@@ -23,8 +24,10 @@ def state_of(tasks: Iterable[Task]) -> str:
         return "pending" if is_new else "running"
     if states & {*FAILED}:
         return "failed"
-    if states & {"stopped", "killed", "preempted"} or any(task.state == "cancelled" and task.stop for task in found):
+    if states & {"stopped", "killed"} or any(task.state == "cancelled" and task.stop for task in found):
         return "stopped"
+    if "preempted" in states:
+        return "preempted"
     return "completed" if "completed" in states else "cancelled"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentless.model.tasks.job import OnFailure
 from agentless.rules.submit.task_request import TaskRequest
@@ -11,8 +12,19 @@ from agentless.rules.submit.task_request import TaskRequest
 Place = tuple[int, int]
 """Line and column in the file, both from 1."""
 
-ENDS = ("completed", "failed", "ended")
+ENDS = ("completed", "failed", "all_failed", "ended")
 """How a job may be required to end."""
+
+
+class Edge(NamedTuple):
+    """A job that another one waits for, by its number, and how it has to end.
+
+    Edges of a job with the same `one_of`, which is not 0, are met together: all have ended, and one of them so.
+    """
+
+    job: int
+    state: str
+    one_of: int = 0
 
 
 def job_title(name: str, parameters: Mapping[str, str]) -> str:
@@ -23,7 +35,7 @@ def job_title(name: str, parameters: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowJob:
-    """A job: one task. `requires` has the numbers of the jobs that it waits for, and how each has to end.
+    """A job: one task, and the others that it `requires`.
 
     `place` is where it begins in the file. `artifacts` are paths that jobs which wait for it find in `/artifacts`.
     """
@@ -31,7 +43,7 @@ class WorkflowJob:
     name: str
     place: Place
     asked: TaskRequest
-    requires: tuple[tuple[int, str], ...] = ()
+    requires: tuple[Edge, ...] = ()
     artifacts: tuple[str, ...] = ()
 
     @property
