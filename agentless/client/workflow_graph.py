@@ -26,29 +26,28 @@ _JOINTS = {"dr": "├", "dl": "┤", "dlr": "┼", "r": "╰", "l": "╯", "lr":
 
 
 class Line(NamedTuple):
-    """A row: what is drawn left and right of the mark, the kind of the mark, and the job. `below` has the lanes."""
+    """A row: what is drawn left and right of the mark of a job. `below` are the lanes that go on below it."""
 
     left: str
-    kind: str
     right: str
     below: str
     job: JobTasks
 
+    @property
+    def kind(self) -> str:
+        """The kind of its mark."""
+        return kind_of(self.job.tasks)
+
 
 @dataclass(slots=True)
 class JobTasks:
-    """A job with its tasks, and how it waits for other jobs, by their names."""
+    """A job with its tasks, and how it waits for other jobs, by their names. `names` has the job of each task."""
 
     job: str
+    names: Mapping[str, str]
     tasks: list[dict[str, Any]] = field(default_factory=list)
     parameters: list[dict[str, str]] = field(default_factory=list)
     after: dict[str, str] = field(default_factory=dict)
-    waits_for: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> str:
-        """What its mark says."""
-        return kind_of(self.tasks)
 
     @property
     def name(self) -> str:
@@ -56,17 +55,30 @@ class JobTasks:
         return self.job + (f" ×{len(self.tasks)}" if len(self.tasks) > 1 else "")
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether all of it waits for other jobs."""
+        return bool(self.after) and {task["state"] for task in self.tasks} == {"blocked"}
+
+    @property
+    def waits_for(self) -> dict[str, str]:
+        """The jobs that have not ended as it requires, with that end."""
+        left = (requirement for task in self.tasks for requirement in task.get("waits_for") or ())
+        return {self.names.get(each["on"], each["on"]): each["state"] for each in left}
+
+    @property
     def words(self) -> str:
         """How far it is, or what it waits for."""
-        waits = self.waits_for or self.after
-        if waits and {task["state"] for task in self.tasks} == {"blocked"}:
+        if self.is_blocked:
+            waits = self.waits_for or self.after
             return f"waits for {_listed([f'{name}{_UNTIL[how]}' for name, how in waits.items()])}"
-        return how_far(self.tasks[0]) if len(self.tasks) == 1 else counts(self.tasks)
+        if len(self.tasks) == 1:
+            return how_far(self.tasks[0])
+        return counts_in_words(Counter(task["state"] for task in self.tasks))
 
     @property
     def follows(self) -> str:
         """After what it came, unless it still waits: `after train, if check fails`."""
-        if self.words.startswith("waits for"):
+        if self.is_blocked:
             return ""
         return ", ".join(
             words.format(_listed(names))
@@ -94,26 +106,30 @@ def how_far(task: dict[str, Any]) -> str:
     return f"{state(task)}{begun}" + (f": {reason}" if reason else "")
 
 
-def counts(tasks: Iterable[Mapping[str, Any]]) -> str:
-    """How many are in which state, the ended ones first: `30 completed, 2 failed, 4 running`."""
-    found = Counter(task["state"] for task in tasks)
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """How many tasks are in which state, the ended ones first: `30 completed, 2 failed, 4 running`."""
     order = (*(each for each in STATES if each not in LIVE), *reversed(LIVE))
-    return ", ".join(f"{found[each]} {each}" for each in order if found[each])
+    return ", ".join(f"{counts[each]} {each}" for each in order if counts.get(each))
+
+
+def done_in_words(counts: Mapping[str, int]) -> str:
+    """How far a workflow is, without what only waits: `4/14 done, 1 failed, 2 running`."""
+    done = sum(count for state, count in counts.items() if state not in LIVE)
+    others = counts_in_words({state: counts[state] for state in counts if state not in ("completed", *WAITING)})
+    return f"{done}/{sum(counts.values())} done" + (f", {others}" if others else "")
 
 
 def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:
     """The jobs of a workflow by name, each behind those that it waits for."""
-    by_task = {first_try(job["task"]["id"]): job["job"] for job in jobs}
+    names = {first_try(job["task"]["id"]): job["job"] for job in jobs}
     found: dict[str, JobTasks] = {}
     for job in jobs:
-        one = found.setdefault(job["job"], JobTasks(job["job"]))
+        one = found.setdefault(job["job"], JobTasks(job["job"], names))
         one.tasks.append(job["task"])
         one.parameters.append(job["parameters"])
         for requirement in job["requires"]:
-            if (name := by_task.get(requirement["on"], requirement["on"])) != job["job"]:
+            if (name := names.get(requirement["on"], requirement["on"])) != job["job"]:
                 one.after.setdefault(name, requirement["state"])
-        for requirement in job["task"].get("waits_for") or ():
-            one.waits_for.setdefault(by_task.get(requirement["on"], requirement["on"]), requirement["state"])
     return found
 
 
@@ -148,8 +164,8 @@ class _Drawing:
         return [each and self._line(*each, wide) for each in drawn]
 
     def _line(self, name: str, mark: int, drawn: str, below: str, wide: int) -> Line:
-        job, drawn = self._jobs[name], drawn.ljust(wide)
-        return Line(drawn[:mark], job.kind, drawn[mark + 1 :], below.ljust(wide), job)
+        drawn = drawn.ljust(wide)
+        return Line(drawn[:mark], drawn[mark + 1 :], below.ljust(wide), self._jobs[name])
 
     def _order(self) -> list[str]:
         """The names as they are drawn: a job, then at once what only waited for it, the longest way last."""
@@ -223,6 +239,17 @@ def _without_detours(jobs: Mapping[str, JobTasks]) -> dict[str, list[str]]:
         found[name] = [each for each in before if job.after[each] != "completed" or not behind >> order[each] & 1]
         above[name] = behind | sum(1 << order[each] for each in before)
     return found
+
+
+def neighbours(task: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """The jobs that a task of a workflow waits for, and those that wait for it, of all its `tasks`."""
+    every = list(tasks)
+    names = {first_try(each["id"]): str(each["job"]) for each in every}
+    wanted = [requirement["on"] for requirement in task["requires"]]
+    before = dict.fromkeys(names[on] for on in wanted if on in names)
+    own = {first for first, name in names.items() if name == task["job"]}
+    behind = dict.fromkeys(str(each["job"]) for each in every if own & {one["on"] for one in each["requires"]})
+    return _listed([*before]), _listed([*behind])
 
 
 def _listed(names: Sequence[str]) -> str:
