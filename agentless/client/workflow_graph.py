@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from agentless.client.words import WAITING, ran, state, where, why
 from agentless.model.tasks.task import FAILED, LIVE, STATES
 from agentless.model.tasks.task_id import first_try
+from agentless.model.text import printable
 
 MARKS = {"failed": "✗", "running": "●", "waiting": "○", "completed": "✓", "other": "–"}
 """What stands in front of a job."""
@@ -136,6 +137,19 @@ def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:
 def lines(jobs: Sequence[dict[str, Any]]) -> list[Line | None]:
     """The rows, each job below those that it waits for; None between jobs that have nothing to do with each other."""
     return _Drawing(job_tasks(jobs)).rows()
+
+
+def text(jobs: Sequence[dict[str, Any]]) -> str:
+    """The whole graph as a text."""
+    found = lines(jobs)
+    names = max((len(line.job.name) for line in found if line), default=0)
+    rows = (
+        f"{line.left}{MARKS[line.kind]}{line.right}  {line.job.name:{names}}  {line.job.words}  {line.job.follows}"
+        if line
+        else ""
+        for line in found
+    )
+    return "".join(printable(row.rstrip()) + "\n" for row in rows)
 
 
 class _Drawing:

@@ -43,7 +43,7 @@ def run(
     agentless workflow run train.yaml --set epochs=10
     agentless workflow run train.yaml --wait
     """
-    from agentless.cli.workflows.files import workflow_in
+    from agentless.client.files.workflow_file import workflow_in
     from agentless.client.workflows import request_of, uploaded
 
     workflow, text = workflow_in(file, settings, runtimes)
