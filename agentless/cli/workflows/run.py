@@ -131,6 +131,6 @@ def _report(served: Client, workflow: dict[str, Any], code: int, *, wait: bool, 
     ended = served.get(f"/v1/workflows/{key}")
     if as_json:
         print_json(ended)
-    elif not is_quiet():
+    elif not is_quiet() and (sys.stdout.isatty() or not follow):  # a pipe gets the output of the jobs, and nothing else
         print_jobs(ended)
     return code or exit_code(ended)
