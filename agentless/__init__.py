@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agentless.api.cluster import Cluster
     from agentless.api.task import Task
     from agentless.api.vps import Vps
+    from agentless.api.workflow import Workflow, WorkflowJob
     from agentless.client.ssh.forwarded_port import ForwardedPort
     from agentless.errors import (
         AgentlessError,
@@ -60,6 +61,8 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "Vps",
+    "Workflow",
+    "WorkflowJob",
 ]
 
 _PLACES = (
@@ -67,6 +70,7 @@ _PLACES = (
     "agentless.model.view",
     "agentless.api.task",
     "agentless.api.vps",
+    "agentless.api.workflow",
     "agentless.api.cluster",
 )
 

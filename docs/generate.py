@@ -22,6 +22,7 @@ from agentless.api.batch import Batch
 from agentless.api.cluster import Cluster
 from agentless.api.task import Task
 from agentless.api.vps import AllVps, Vps
+from agentless.api.workflow import Workflow, WorkflowJob
 from agentless.cli.app import make
 from agentless.client.ssh.forwarded_port import ForwardedPort
 from agentless.controller.http import api
@@ -326,7 +327,7 @@ def python_api() -> Iterator[str]:
     yield "# Python API\n"
     yield "`from agentless import Cluster`. [Python](../python.md) explains it with examples.\n"
     yield "Each method has an awaitable form with the same arguments: `await cluster.gpus.aio()`.\n"
-    for cls in (Cluster, Task, Batch, AllVps, Vps, ForwardedPort):
+    for cls in (Cluster, Task, Batch, Workflow, WorkflowJob, AllVps, Vps, ForwardedPort):
         yield f"## {cls.__name__}\n"
         yield from _paragraphs(cls)
         for name, member in vars(cls).items():

@@ -22,6 +22,7 @@ _WORDS: dict[Any, str] = {
     datetime: "a datetime",
     timedelta: "a timedelta",
     os.PathLike: "a path",
+    dict: "a dict",
     Iterable: "a list of strings",
     NoneType: "None",
 }

@@ -17,6 +17,7 @@ from agentless.api.parse import parse
 from agentless.api.task import Task, future_moment, moment, task
 from agentless.api.verb import StreamVerb, Verb
 from agentless.api.vps import AllVps
+from agentless.api.workflow import Workflow, workflow
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import NotFound, Refused, UsageError, error_named
@@ -118,6 +119,45 @@ class Cluster:
         if start["script"] is None:
             raise error_named("", start["message"], start["exit_code"] or Refused.exit_code)
         return str(start["script"])
+
+    @Verb
+    def submit_workflow(
+        self,
+        source: str | os.PathLike[str] | dict[str, Any],
+        *,
+        params: dict[str, Any] | None = None,
+        runtimes: dict[str, str] | None = None,
+    ) -> Workflow:
+        """Run the jobs of a file, each when those that it requires have ended: all, or none if one is refused.
+
+        In place of a file, a dict with the same keys; its paths are relative to the current folder. `params` set
+        parameters of the file, `runtimes` name envs for its runtimes. Raises UsageError with all mistakes and their
+        places, and Refused if a job can never run.
+        """
+        from agentless.client.files.workflow_file import workflow_of  # noqa: PLC0415 - only for workflows
+        from agentless.client.workflows import request_of, uploaded  # noqa: PLC0415 - likewise
+
+        asked, text = workflow_of(source, params or {}, runtimes or {})
+        for note in asked.notes:
+            _log.warning("%s", note)
+        asked = uploaded(self._client, asked, lambda words: _log.info("%s", words))
+        found = self._client.submit(request_of(asked, text), "/v1/workflows")
+        if found["workflow"] is None:
+            starts = zip(asked.jobs, found["starts"], strict=True)
+            refused = [(job.title, start) for job, start in starts if start["exit_code"] and start["message"]]
+            words = "; ".join(dict.fromkeys(f"{job}: {start['message']}" for job, start in refused))
+            raise error_named("", words or "nothing was started", max(start["exit_code"] for _, start in refused))
+        return workflow(self._client, self._client.get(f"/v1/workflows/{found['workflow']['id']}"))
+
+    @Verb
+    def workflow(self, reference: str) -> Workflow:
+        """The workflow of this id, unique beginning of an id, or name, which means the newest; raises NotFound."""
+        return workflow(self._client, self._client.get(f"/v1/workflows/{_path_word(reference)}"))
+
+    @Verb
+    def workflows(self, *, mine: bool = False) -> list[Workflow]:
+        """All workflows, the newest first, without their jobs: `refresh` has them."""
+        return [workflow(self._client, each) for each in self._client.get("/v1/workflows", mine=mine)]
 
     @Verb
     def task(self, reference: str) -> Task:

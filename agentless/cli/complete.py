@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import typer
+
 from agentless import paths
 from agentless.client.client import Client
 from agentless.client.words import gpu_number
@@ -16,6 +18,9 @@ _WORD = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
 """A word that is safe on a command line: a shell inserts it unquoted."""
 _UNSAFE = re.compile(r"[^\w@%+=:,./ ()-]+")
 """Characters to drop from a description: some completion scripts pass it to `eval`, and typer reads markup."""
+
+_ENDS = {"completed": "with exit code 0", "failed": "in a failure", "ended": "in any way"}
+"""The ends of a task that can be required."""
 
 _Found = list[tuple[str, str]]
 
@@ -30,11 +35,15 @@ def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found
 
 
 def _ask(path: str, **query: object) -> list[dict[str, Any]]:
+    return _answer(path, **query) or []
+
+
+def _answer(path: str, **query: object) -> Any:
     try:
         client = Client(paths.state_dir(), None)
-        return client.get(path, **query) if client.is_running() else []
+        return client.get(path, **query) if client.is_running() else None
     except AgentlessError:
-        return []
+        return None
 
 
 def tasks(incomplete: str) -> _Found:
@@ -44,6 +53,14 @@ def tasks(incomplete: str) -> _Found:
         words = f"{task['state']} on {task['target']}: {' '.join(task['command'])[:40]}"
         found += [(word, words) for word in (task["id"], task["name"])]
     return _offered(found, incomplete)
+
+
+def required(incomplete: str) -> _Found:
+    """Tasks, also after a comma, and after a colon the ends that can be required."""
+    others, comma, last = incomplete.rpartition(",")
+    task, colon, _ = last.partition(":")
+    found = _offered(((f"{task}:{end}", words) for end, words in _ENDS.items()), last) if colon else tasks(last)
+    return [(others + comma + word, words) for word, words in found if word not in others.split(",")]
 
 
 def nodes(incomplete: str) -> _Found:
@@ -99,5 +116,27 @@ def volumes(incomplete: str) -> _Found:
 
 def workflows(incomplete: str) -> _Found:
     """Ids and names of workflows, each with its state."""
-    found = [(word, each["state"]) for each in _ask("/v1/workflows") for word in (each["id"], each["name"])]
-    return _offered(found, incomplete)
+    return _workflows(_ask("/v1/workflows"), incomplete)
+
+
+def live_workflows(incomplete: str) -> _Found:
+    """Those that have not ended."""
+    return _workflows((each for each in _ask("/v1/workflows") if each["ended_at"] is None), incomplete)
+
+
+def jobs(context: typer.Context, incomplete: str) -> _Found:
+    """The jobs of the workflow that was typed before, each with its state."""
+    workflow = context.params.get("workflow")
+    if not workflow or "/" in workflow:
+        return []
+    found: dict[str, str] = {}
+    for job in (_answer(f"/v1/workflows/{workflow}") or {"jobs": ()})["jobs"]:
+        found.setdefault(job["job"], job["task"]["state"])
+    typed = context.params.get("jobs") or ()
+    return _offered(((job, state) for job, state in found.items() if job not in typed), incomplete)
+
+
+def _workflows(found: Iterable[dict[str, Any]], incomplete: str) -> _Found:
+    every = [(each, f"{each['name']}: {each['state']}") for each in found]
+    names = {each["name"]: f"{each['state']}, newest of this name" for each, _ in reversed(every)}
+    return _offered([*((each["id"], words) for each, words in every), *names.items()], incomplete)

@@ -132,9 +132,12 @@ def _lines(
 
 
 def _fit(column: Column, text: str, room: int) -> list[str]:
-    if column.flexible and width(text) > room:
-        return [_head(text, room - 1) + "…"]
-    return _wrapped(text, room)
+    return [cut(text, room)] if column.flexible else _wrapped(text, room)
+
+
+def cut(text: str, room: int) -> str:
+    """The text, cut if it is wider than this."""
+    return text if width(text) <= room else _head(text, room - 1) + "…"
 
 
 def wrapped(text: str, indent: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -152,6 +152,36 @@ def ending(task: dict[str, Any]) -> str | None:
     return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 
 
+def members(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> list[str]:
+    """The members of a task's gang in the same try, each with its rank, place and state; `tasks` are those known."""
+    key = _gang(task)
+    mates = {each["gang"]["rank"]: each for each in (tasks if key else ()) if _gang(each) == key}
+    return [f"rank {rank}: {each['id']}, {where(each)}, {state(each)}" for rank, each in sorted(mates.items())]
+
+
+def rank(task: dict[str, Any]) -> str:
+    """The rank of a member of a gang: `0/4`, and for those below it `└ 1/4`."""
+    gang = task.get("gang")
+    return f"{'└ ' if gang['rank'] else ''}{gang['rank']}/{gang['size']}" if gang else ""
+
+
+def in_gangs(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tasks, of each gang all members by rank, where the first of them was."""
+    gangs: dict[object, list[dict[str, Any]]] = {}
+    for number, task in enumerate(tasks):
+        gangs.setdefault(_gang(task) or number, []).append(task)
+    return [task for one in gangs.values() for task in sorted(one, key=_rank)]
+
+
+def _gang(task: dict[str, Any]) -> tuple[str, int] | None:
+    """What the members of a gang have in common in one try."""
+    return (task["gang"]["id"], task["attempt"]) if task.get("gang") else None
+
+
+def _rank(task: dict[str, Any]) -> int:
+    return task["gang"]["rank"] if task.get("gang") else 0
+
+
 def tries(task: dict[str, Any]) -> str | None:
     """Which of its tries it is; None if it is not tried again. Tries that were preempted do not count."""
     number = task["attempt"] - task.get("preemptions", 0)
@@ -229,6 +259,12 @@ def ran(task: dict[str, Any]) -> str:
         return "-"
     ended = unix_time(task["ended_at"]) if task["ended_at"] else time.time()
     return format_duration(ended - unix_time(began))
+
+
+def lasted(workflow: dict[str, Any]) -> str:
+    """How long a workflow takes or took, its time in the queue included."""
+    ended = unix_time(workflow["ended_at"]) if workflow["ended_at"] else time.time()
+    return format_duration(ended - unix_time(workflow["created_at"]))
 
 
 def idle(gpu: dict[str, Any]) -> str:

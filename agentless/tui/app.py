@@ -59,19 +59,21 @@ from agentless.tui.screens.vps.create import VpsForm
 from agentless.tui.screens.vps.resize import Resize
 from agentless.tui.screens.vps.snapshots import Snapshots
 from agentless.tui.screens.vps.view import AllVps
+from agentless.tui.screens.workflows.graph import WorkflowScreen
+from agentless.tui.screens.workflows.view import Workflows
 from agentless.tui.widgets.bar import Bar, Summary
 from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
 from agentless.tui.widgets.table import Table
 
 VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
-    "vps": "VPS",
+    "vps": "VPS", "workflows": "Workflows",
 }  # fmt: skip
 _MAKERS: dict[str, Any] = {
     "overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events,
-    "vps": AllVps,
+    "vps": AllVps, "workflows": Workflows,
 }  # fmt: skip
-_SCREENS = {"logs": LogScreen, "describe": TaskDetails, "snapshots": Snapshots}
+_SCREENS = {"logs": LogScreen, "describe": TaskDetails, "snapshots": Snapshots, "workflow": WorkflowScreen}
 """The screens that actions open: the same one is not opened twice on top of itself."""
 
 
@@ -227,9 +229,10 @@ class Dashboard(App[None]):
 
     @property
     def target(self) -> Target:
-        """The task and node that actions apply to: those of the screen on top, or of the chosen row."""
+        """The task, node and workflow that actions apply to: those of the screen on top, or of the chosen row."""
         shows = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
-        return Target(shows.about_task, self.cluster.nodes.get(shows.about_node or ""))
+        workflow = getattr(shows, "about_workflow", None)
+        return Target(shows.about_task, self.cluster.nodes.get(shows.about_node or ""), workflow)
 
     @property
     def _front(self) -> Screen[Any]:
@@ -269,6 +272,8 @@ class Dashboard(App[None]):
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.cluster, target.task))
+            case "workflow" if target.task:
+                self.push_screen(WorkflowScreen(self.cluster, target.task["workflow"]))
             case "snapshots" if target.task:
                 self.push_screen(Snapshots(self.cluster, self.client, target.task))
             case "resize" if target.task:
@@ -418,6 +423,8 @@ class Dashboard(App[None]):
             self.push_screen(GpuDetails(self.cluster, view.chosen))
         elif isinstance(view, Nodes) and view.about_node:
             self.push_screen(NodeDetails(self.cluster, view.about_node))
+        elif isinstance(view, Workflows) and view.chosen:
+            self.push_screen(WorkflowScreen(self.cluster, view.chosen["id"]))
         elif view.about_task:
             self.push_screen(TaskDetails(self.cluster, view.about_task))
         elif view.about_node:

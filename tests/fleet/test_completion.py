@@ -29,6 +29,12 @@ def task(world: World) -> str:
     return Cluster().submit("sleep", "600", target="alpha::1", name="training").id
 
 
+@pytest.fixture(scope="module")
+def workflow(world: World) -> str:
+    jobs = {"prepare": {"command": "sleep 600"}, "evaluate": {"command": "true", "requires": "prepare"}}
+    return Cluster().submit_workflow({"name": "nightly", "jobs": jobs}).id
+
+
 @pytest.fixture(params=["bash", "zsh", "fish"])
 def shell(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Iterator[Tmux]:
     """A shell whose completion was installed by `--install-completion`, and started again."""
@@ -61,7 +67,7 @@ def shell(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Itera
 
 
 @pytest.mark.slow
-def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: str) -> None:
+def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: str, workflow: str) -> None:
     for typed, completed in (
         ("agentless unres", "agentless unreserve"),
         ("agentless ps --wat", "agentless ps --watch"),
@@ -71,6 +77,12 @@ def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: 
         ("agentless nodes drain be", "agentless nodes drain beta"),
         ("agentless submit alpha::", "agentless submit alpha::0"),
         ("agentless submit --node be", "agentless submit --node beta"),
+        (f"agentless submit --after {workflow},trai", f"agentless submit --after {workflow},training"),
+        ("agentless explain 1x --after training:fa", "agentless explain 1x --after training:failed"),
+        ("agentless workflow show nigh", "agentless workflow show nightly"),
+        (f"agentless workflow stop {workflow[:-2]}", f"agentless workflow stop {workflow}"),
+        ("agentless workflow logs nightly ev", "agentless workflow logs nightly evaluate"),
+        ("agentless workflow retry nightly --from pre", "agentless workflow retry nightly --from prepare"),
     ):
         shell.press(typed, "Tab")
         shell.see(completed)

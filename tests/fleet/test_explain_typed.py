@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -51,3 +52,27 @@ async def test_what_is_neither_is_said_to_be_none(agentless):
     for words, sentence in said.items():
         _, err = await typed(agentless, "explain", *words, code=2)
         assert sentence in err
+
+
+async def test_what_a_task_would_wait_for_is_told_with_its_options(agentless):
+    first = (await typed(agentless, "submit", "n1::0", "--time-limit", "1h", "--", "sleep", "600"))[0].strip()
+    found = json.loads((await typed(agentless, "explain", "n1::0", "--after", first, "--json"))[0])
+    assert re.fullmatch(
+        rf"n1::0 would be blocked: it waits for task {first} \(running, ends within (1h 0m|59m.*)\); "
+        r"starts within (1h 0m|59m.*) on n1",
+        found["summary"],
+    )
+    assert found["expected_start"]
+    out, _ = await typed(agentless, "submit", "n1::0", "--after", first, "--", "true")
+    second = out.strip()
+    out, _ = await typed(agentless, "explain", "n1::0", "--after", f"{first},{second}:ended")
+    assert f"and task {second} to end" in " ".join(out.split())
+    out, _ = await typed(agentless, "explain", "1x", "--after", f"{first}:failed")
+    assert f"1x would be blocked: it waits for task {first} to fail" in out
+    await typed(agentless, "kill", first)
+    out, _ = await typed(agentless, "explain", "1x", "--after", first)
+    assert out == f"1x would be cancelled: needs task {first} to complete, but it was killed\n"
+    out, _ = await typed(agentless, "explain", "1x", "--after", f"{first}:ended")
+    assert out.startswith("1x would start now")
+    _, err = await typed(agentless, "explain", "1x", "--after", "2nope", code=2)
+    assert "2nope" in err

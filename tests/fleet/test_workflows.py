@@ -6,9 +6,11 @@ import asyncio
 import json
 import shutil
 
+import orjson
 import pytest
 
 from agentless.controller.files import arrivals, artifacts
+from agentless.controller.http.live_feed import LiveFeed
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
@@ -510,3 +512,33 @@ async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_invento
             controller.arrivals.tick()
             assert await ended(controller, workflow) == "failed"
         assert "cannot be fetched: n1 is no longer in the inventory" in jobs(controller, workflow)["b"].reason
+
+
+async def test_screens_are_sent_a_workflow_when_it_changes_and_when_it_is_gone(desk):
+    def news():
+        feed.refresh()
+        return json.loads(orjson.dumps(feed.news(follower)))
+
+    async with desk.running() as controller:
+        feed = LiveFeed(controller, me(controller))
+        with feed.followed() as follower:
+            assert "workflows" not in news()
+            workflow = await run(controller, GRAPH)
+            (row,) = news()["workflows"]
+            assert (row["id"], row["name"], sum(row["counts"].values())) == (workflow, "f", 5)
+            await ended(controller, workflow)
+            (row,) = news()["workflows"]
+            assert (row["state"], row["counts"]) == ("completed", {"completed": 4, "cancelled": 1})
+            controller.workflow_changes.retry(workflow, "evaluate", by=me(controller))
+            assert news()["workflows"][0]["state"] == "running"
+            await ended(controller, workflow)
+            news()
+            assert "workflows" not in news()
+        other = LiveFeed(controller, me(controller))
+        with other.followed() as follower:
+            other.refresh()
+            assert json.loads(orjson.dumps(other.news(follower)))["workflows"][0]["id"] == workflow
+        with feed.followed() as follower:
+            news()
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+            assert ["workflows", workflow] in news()["gone"]

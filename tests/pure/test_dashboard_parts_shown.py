@@ -13,6 +13,7 @@ from tests.pure.test_dashboard_views import (
     RECORDED,
     RUNS,
     WAITS,
+    WORKFLOW,
     alone,  # noqa: F401 - a fixture for all
     drawn,
     over,
@@ -118,8 +119,8 @@ async def test_what_ends_a_task_names_it_and_says_what_it_does(key):
 
 @pytest.mark.parametrize("act", [act for act in ACTIONS if act.effect], ids=lambda act: act.name)
 def test_every_dialog_names_what_it_acts_on(act):
-    target = Target(RUNS, NODE)
-    name = NODE["name"] if act.name in ("drain", "resume_node") else RUNS["id"]
+    target = Target(RUNS, NODE, WORKFLOW if act.name.endswith("_workflow") else None)
+    name = NODE["name"] if act.name in ("drain", "resume_node") else (target.workflow or RUNS)["id"]
     assert name in about(act, target)
     assert details(act, target)
 
@@ -133,7 +134,7 @@ def test_a_node_is_drained_with_its_tasks_in_view():
 # ---------------------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("keys", ["1", "2", "3", "4", "5", "6", "7", "4l", "4d", "n", "7n"])
+@pytest.mark.parametrize("keys", ["1", "2", "3", "4", "5", "6", "7", "8", "4l", "4d", "n", "7n"])
 async def test_the_list_of_commands_has_each_once_in_words(keys):
     async with over(RECORDED) as eyes:
         await eyes.press(*keys)
@@ -160,7 +161,7 @@ async def test_views_are_no_commands_of_a_screen_on_top():
 
 
 async def test_the_help_has_a_line_for_each_key_on_80_columns():
-    async with over(RECORDED, (80, 70)) as eyes:
+    async with over(RECORDED, (80, 76)) as eyes:
         await eyes.press("question_mark")
         await eyes.see("GPU symbols")
         lines = [line.strip(" │") for line in eyes.text.splitlines() if line.startswith("│")]

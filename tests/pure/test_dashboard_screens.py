@@ -25,7 +25,7 @@ DATA = Path(__file__).parent / "data" / "dashboard"
 RECORDED = json.loads((DATA / "board.json").read_text())
 SIZES = [(80, 24), (160, 50)]
 WRITES = bool(os.environ.get("AGENTLESS_WRITE"))
-PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "vps": ("7",)}
+PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "vps": ("7",), "workflow": ("8", "enter")}
 """Of the documentation, with the keys that show them."""
 
 
@@ -49,6 +49,10 @@ async def drawn(size: tuple[int, int], *keys: str, theme: str = "textual-dark") 
         app.incoming.take(RECORDED["line"])
         if keys == ("7",):
             app.incoming.take({"tasks": RECORDED["vps"]})
+        if keys[:1] == ("8",):
+            workflow = RECORDED["workflow"]
+            app.incoming.take({"workflows": [workflow, *RECORDED["workflows"]]})
+            app.client.get = lambda path, **_: workflow if "workflows" in path else {"gpus": []}
         await pilot.press(*keys)
         for _ in range(3):
             await pilot.pause()
@@ -71,6 +75,15 @@ async def test_a_view_looks_as_it_was_looked_at(still, view, size):
         kept.write_text(picture)
     assert seen(picture) == seen(kept.read_text())
     assert len(seen(picture)) > 20
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_a_workflow_looks_as_it_was_looked_at(still, size):
+    picture = await drawn(size, "8", "enter")
+    kept = DATA / f"workflow-{size[0]}x{size[1]}.svg"
+    if WRITES:
+        kept.write_text(picture)
+    assert seen(picture) == seen(kept.read_text())
 
 
 @pytest.mark.skipif(not (WRITES and CHROMIUM), reason="a picture of the documentation is drawn when it is asked for")

@@ -27,7 +27,8 @@ from agentless.tui.widgets.lines import Lines, fitted
 from agentless.tui.widgets.tiles import Tiles
 from tests.fleet.eyes import Eyes
 
-RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
+BOARD = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())
+RECORDED, WORKFLOW = BOARD["line"], BOARD["workflow"]
 NODE, TASKS = RECORDED["nodes"][1], {task["name"] or task["id"]: task for task in RECORDED["tasks"]}
 RUNS, WAITS, FAILED = TASKS["pretrain-a"], TASKS["big"], TASKS["short"]
 

@@ -73,6 +73,7 @@ def test_stopped_vps_are_all_in_the_feed_however_many_tasks_have_ended_since(mon
     services = SimpleNamespace(
         tasks=SimpleNamespace(history=history, live={}),
         vps=SimpleNamespace(names=SimpleNamespace(all=lambda: [vps])),
+        workflows=None,
         views=SimpleNamespace(seen_by=lambda _, each: {"id": each.id}),
         nodes=SimpleNamespace(links={}),
         records=SimpleNamespace(known={}),

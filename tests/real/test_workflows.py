@@ -221,3 +221,30 @@ def test_a_workflow_of_joblet_runs_as_it_was_written(ann, tmp_path, python_image
         "model-training": "['--epochs', '100'] 2\n",
         "model-evaluation": "1\n",
     }
+
+
+FOLLOWED = """\
+defaults: {image: busybox, node: node1}
+jobs:
+  one: {command: [sh, -c, 'echo one out; echo one err >&2']}
+  other: {command: [sh, -c, 'echo other; printf unfinished']}
+  long-name: {command: [sh, -c, 'echo long; exit 7']}
+  last: {command: echo last, requires: [{one: ended}, {other: ended}, {long-name: ended}]}
+  never: {command: echo never, requires: long-name}
+"""
+
+
+@pytest.mark.slow
+def test_what_jobs_print_is_followed_to_a_pipe_as_it_is_and_to_a_terminal_in_columns(ann, tmp_path):
+    path = written(ann, tmp_path, FOLLOWED)
+    done = ann("workflow", "run", path, "--follow", code=7)
+    *others, last = done.out.splitlines()
+    assert sorted(others) == ["long-name | long", "one | one out", "other | other", "other | unfinished"]
+    assert last == "last | last"
+    assert done.err == "one | one err\n"
+    code, screen = ann.terminal("workflow", "run", path, "--follow", columns=100)
+    assert code == 7
+    rows = screen.splitlines()
+    assert "\033[36mone       |\033[0m one out" in rows
+    assert "\033[32mlong-name |\033[0m long" in rows
+    assert any(row.endswith("failed, 5 of 5 done (1 failed, 1 cancelled)") for row in rows)

@@ -117,7 +117,7 @@ def _in_file(
     context: typer.Context, path: str, targets: Sequence[str], options: Options, outside: Outside
 ) -> TaskRequest:
     """The request of a file; what was typed is in place of what the file has."""
-    from agentless.cli.workflows.files import task_in
+    from agentless.client.files.workflow_file import task_in
 
     found, typed = task_in(path), _typed(context, options)
     say(*(f"{path}: {note}" for note in found.notes))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.client import words
 from agentless.client.client import Client
-from agentless.client.words import state, where
 from agentless.errors import UsageError
 
 RankOption = Annotated[
@@ -29,15 +29,7 @@ def members_of(served: Client, task: str) -> dict[str, str]:
 
 def member_rows(served: Client, task: dict[str, Any]) -> list[str]:
     """The members in the try of this task, each with its rank, its place and its state."""
-    if not task.get("gang"):
-        return []
-    found = served.get("/v1/tasks", batch=task["id"], ended=True)
-    mates = {
-        each["gang"]["rank"]: each
-        for each in found
-        if each.get("gang") and each["gang"]["id"] == task["gang"]["id"] and each["attempt"] == task["attempt"]
-    }
-    return [f"rank {rank}: {each['id']}, {where(each)}, {state(each)}" for rank, each in sorted(mates.items())]
+    return words.members(task, served.get("/v1/tasks", batch=task["id"], ended=True)) if task.get("gang") else []
 
 
 def with_rank(served: Client, task: str, rank: int | None) -> str:

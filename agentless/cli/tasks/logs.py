@@ -13,7 +13,8 @@ import typer
 from agentless.cli.app import complain, warn
 from agentless.cli.arguments import TaskArguments, moment
 from agentless.cli.client import client
-from agentless.cli.output import say
+from agentless.cli.output import has_colours, say
+from agentless.cli.table import width
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.cli.tasks.gang import RankOption, members_of, with_rank
 from agentless.cli.tasks.interrupted import saying_what_stays
@@ -113,18 +114,23 @@ def copy_many_logs(
     *,
     but_cancelled: bool = False,
 ) -> int:
-    """Copy several logs at the same time, line by line; with `but_cancelled`, a cancelled task need not have one."""
+    """Copy several logs at the same time, line by line; with `but_cancelled`, a cancelled task need not have one.
+
+    On a terminal the labels are in columns and in colours.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
+    marks = {fd: _marks(labels, coloured=has_colours() and _out(fd).isatty()) for fd in (1, 2)}
+
     def copy(task: str) -> int:
-        mark, rest = f"{labels[task]} | ".encode(), {1: b"", 2: b""}
+        rest = {1: b"", 2: b""}
         try:
             for fd, data in _frames(served, task, query):
                 if fd == 3:
                     warn(f"{labels[task]}: {data.decode(errors='replace')}")
                 elif fd in streams:
                     *lines, rest[fd] = (rest[fd] + data).split(b"\n")
-                    _write(fd, b"".join(mark + line + b"\n" for line in lines))
+                    _write(fd, b"".join(marks[fd][task] + line + b"\n" for line in lines))
         except AgentlessError as error:
             if but_cancelled and served.get(f"/v1/tasks/{task}")["state"] == "cancelled":
                 return 0
@@ -132,7 +138,7 @@ def copy_many_logs(
             return error.exit_code
         finally:
             for fd, line in rest.items():
-                _write(fd, mark + line + b"\n" if line else b"")
+                _write(fd, marks[fd][task] + line + b"\n" if line else b"")
         return 0
 
     pool = ThreadPoolExecutor(_AT_ONCE if query["follow"] else 1)
@@ -140,6 +146,18 @@ def copy_many_logs(
         return next(filter(None, pool.map(copy, labels)), 0)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _marks(labels: Mapping[str, str], *, coloured: bool) -> dict[str, bytes]:
+    """What stands in front of the lines of each log."""
+    if not coloured:
+        return {task: f"{label} | ".encode() for task, label in labels.items()}
+    wide = max(map(width, labels.values()), default=0)
+    colours = {label: _COLOURS[number % len(_COLOURS)] for number, label in enumerate(dict.fromkeys(labels.values()))}
+    return {
+        task: f"\033[{colours[label]}m{label}{' ' * (wide - width(label))} |\033[0m ".encode()
+        for task, label in labels.items()
+    }
 
 
 def _out(fd: int) -> BinaryIO:
@@ -157,5 +175,6 @@ def _label(task: dict[str, Any]) -> str:
 
 
 _AT_ONCE = 256
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _lock = Lock()
 """Held while a whole line is written."""

@@ -15,7 +15,7 @@ from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.batch import members, parameters_of
 from agentless.client.client import Client
-from agentless.client.words import command_line, date, ports, process_words, ran, state, where, why
+from agentless.client.words import command_line, date, in_gangs, ports, process_words, ran, rank, state, where, why
 from agentless.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ps(
     if watch:
         _watch(served, ended=ended, mine=mine, batch=batch, states=wanted)
     found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=_MOST if wanted else limit)
-    found = [task for task in found if not wanted or task["state"] in wanted]
+    found = in_gangs(task for task in found if not wanted or task["state"] in wanted)
     none = "No tasks" if ended else "No live tasks. To list ended ones: agentless ps --all"
     with paged():
         style.show(found, columns_for(found), none)
@@ -98,7 +98,8 @@ def _watch(served: Client, *, ended: bool, mine: bool, batch: str | None, states
         return shown and (task["mine"] or not mine) and (not ids or task["batch"] in ids)
 
     def print_tasks(cluster: ClusterState) -> None:
-        found = sorted(filter(wanted, cluster.tasks.values()), key=lambda task: (task["created_at"], task["id"]))
+        known = sorted(cluster.tasks.values(), key=lambda task: (task["created_at"], task["id"]))
+        found = in_gangs(filter(wanted, known))
         if found:
             show(columns_for(found), found)
         else:
@@ -112,7 +113,7 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
     mine = all(task["mine"] for task in found)
     return [
         Column("ID", lambda task: task["id"]),
-        Column("RANK", lambda task: f"{task['gang']['rank']}/{task['gang']['size']}" if task.get("gang") else ""),
+        Column("RANK", rank),
         Column("STATE", state),
         Column("WHERE", where),
         Column("TIME", ran, right=True),

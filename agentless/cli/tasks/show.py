@@ -13,6 +13,7 @@ from agentless.cli.formats import TASKS, Output
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
 from agentless.cli.tasks.gang import member_rows
+from agentless.client.client import Client
 from agentless.client.words import (
     command_line,
     happened,
@@ -56,6 +57,8 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False,
         for key, value in _described(found, spec).items():
             if value not in (None, ""):
                 print_line(f"{key:>10}  {value}")
+        for key, value in _in_workflow(served, found).items():
+            print_line(f"{key:>10}  {value}")
         for row in member_rows(served, found):
             print_line(f"{'member':>10}  {row}")
         print_line("")
@@ -126,6 +129,18 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
     }
+
+
+def _in_workflow(served: Client, task: dict[str, Any]) -> dict[str, str]:
+    """The job of a workflow that a task is, and the jobs before and after it."""
+    if not task.get("workflow") or task["foreign"]:
+        return {}
+    from agentless.client.workflow_graph import neighbours
+
+    workflow = served.get(f"/v1/workflows/{task['workflow']}")
+    before, behind = neighbours(task, (job["task"] for job in workflow["jobs"]))
+    found = {"workflow": f"{workflow['id']} ({workflow['name']}), job {task['job']}"}
+    return found | {key: jobs for key, jobs in (("requires", before), ("needed by", behind)) if jobs}
 
 
 def _gives_way(terms: dict[str, Any]) -> str | None:

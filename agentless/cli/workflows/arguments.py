@@ -18,6 +18,15 @@ Runtime = Annotated[
     list[str] | None,
     typer.Option("--runtime", metavar="NAME=ENV", help="Env for a runtime that the file names; may be repeated"),
 ]
+LiveWorkflowArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKFLOW",
+        help="Workflow id, unique prefix of an id, or name",
+        autocompletion=complete.live_workflows,
+        callback=path_words,
+    ),
+]
 WorkflowArgument = Annotated[
     str,
     typer.Argument(

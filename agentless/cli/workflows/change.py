@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.confirm import Yes, confirm
 from agentless.cli.output import Quiet, confirm_done, print_json
 from agentless.cli.progress import progress
-from agentless.cli.workflows.arguments import WorkflowArgument
+from agentless.cli.workflows.arguments import LiveWorkflowArgument, WorkflowArgument
 from agentless.cli.workflows.show import summary
 from agentless.errors import UsageError
 from agentless.model.units import counted, parse_duration
@@ -19,7 +20,7 @@ from agentless.model.units import counted, parse_duration
 
 def stop(
     context: typer.Context,
-    workflow: WorkflowArgument,
+    workflow: LiveWorkflowArgument,
     grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the jobs')")
     ] = None,
@@ -38,7 +39,13 @@ def retry(
     workflow: WorkflowArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Run again what did not complete (default)")] = False,
     job: Annotated[
-        str | None, typer.Option("--from", metavar="JOB", help="Run this job again, and all that wait for it")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="JOB",
+            help="Run this job again, and all that wait for it",
+            autocompletion=complete.jobs,
+        ),
     ] = None,
     as_json: Json = False,
     _: Quiet = False,

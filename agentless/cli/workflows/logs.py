@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.client import client
 from agentless.cli.tasks.logs import copy_many_logs
 from agentless.cli.workflows.arguments import WorkflowArgument
@@ -19,7 +20,9 @@ from agentless.model.text import printable
 def logs(
     context: typer.Context,
     workflow: WorkflowArgument,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Jobs (default: all)")] = None,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB]...", help="Jobs (default: all)", autocompletion=complete.jobs)
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the jobs end")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Show the last N lines")] = None,
 ) -> int:

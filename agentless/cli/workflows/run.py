@@ -43,7 +43,7 @@ def run(
     agentless workflow run train.yaml --set epochs=10
     agentless workflow run train.yaml --wait
     """
-    from agentless.cli.workflows.files import workflow_in
+    from agentless.client.files.workflow_file import workflow_in
     from agentless.client.workflows import request_of, uploaded
 
     workflow, text = workflow_in(file, settings, runtimes)
@@ -133,6 +133,6 @@ def _report(served: Client, workflow: dict[str, Any], code: int, *, wait: bool, 
     ended = served.get(f"/v1/workflows/{key}")
     if as_json:
         print_json(ended)
-    elif not is_quiet():
+    elif not is_quiet() and (sys.stdout.isatty() or not follow):  # a pipe gets the output of the jobs, and nothing else
         print_jobs(ended)
     return code or exit_code(ended)

@@ -15,7 +15,7 @@ from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
 from agentless.cli.output import has_colours, print_line, say
 from agentless.cli.pager import paged
-from agentless.cli.table import Column, width
+from agentless.cli.table import Column, cut, width
 from agentless.cli.table import show as show_table
 from agentless.cli.tasks.exit_code import own_code
 from agentless.cli.workflows.arguments import WorkflowArgument
@@ -26,7 +26,9 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
 
 _KIND = Kind("view.WorkflowView", lambda workflow: str(workflow["id"]))
-_COLOURS = {"failed": 31, "running": 32, "completed": 32, "waiting": 33, "other": 33}
+_COLOURS = {"failed": 31, "running": 36, "completed": 32, "waiting": 33, "other": 2}
+_LEAST = 12
+"""The least room for what a job comes after."""
 
 
 def show_list(
@@ -44,7 +46,7 @@ def show_list(
 def show(
     context: typer.Context,
     workflow: WorkflowArgument,
-    graph: Annotated[bool, typer.Option("--graph", "-g", help="Show what waits for what, as a tree")] = False,
+    graph: Annotated[bool, typer.Option("--graph", "-g", help="Draw what waits for what")] = False,
     text: Annotated[bool, typer.Option("--text", help="Print the file that was run")] = False,
     as_json: Json = False,
     output: Output = None,
@@ -99,7 +101,7 @@ def exit_code(workflow: Mapping[str, Any]) -> int:
 
 def print_jobs(workflow: Mapping[str, Any]) -> None:
     """Print a workflow and a table of its jobs."""
-    from agentless.client.workflow_tree import how
+    from agentless.client.workflow_graph import how
 
     print_line(summary(workflow))
     names = {first_try(job["task"]["id"]): job["job"] for job in workflow["jobs"]}
@@ -127,21 +129,27 @@ def print_jobs(workflow: Mapping[str, Any]) -> None:
 
 
 def print_graph(workflow: Mapping[str, Any]) -> None:
-    """Print a workflow as a tree, which fits the terminal."""
-    from agentless.client.workflow_tree import MARKS, lines
+    """Print a workflow as a graph, which fits the terminal."""
+    from agentless.client.workflow_graph import MARKS, lines
 
     print_line(summary(workflow))
     found = lines(workflow["jobs"])
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    names = max(width(f"{lead}{name}") for lead, _, name, _ in found)
-    for lead, kind, name, words in found:
-        fill = " " * (names - width(f"{lead}{name}"))
-        text = printable(f"{name}{fill}  {words}")
-        least = len(lead) + 2
-        if room and width(text) > room - least:
-            text = text[: max(10, room - least - 1)] + "…"
-        mark = f"\033[{_COLOURS[kind]}m{MARKS[kind]}\033[0m" if has_colours() else MARKS[kind]
-        print(f"{lead}{mark} {text}")  # noqa: T201
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 16
+    names = min(max(width(line.job.name) for line in found if line), max(12, room * 2 // 5))
+    for line in found:
+        if line is None:
+            print_line("")
+            continue
+        lanes = _coloured(line.left, 2) + _coloured(MARKS[line.kind], _COLOURS[line.kind]) + _coloured(line.right, 2)
+        left = room - len(line.left + line.right) - names - 5
+        name, words = cut(printable(line.job.name), names), cut(printable(line.job.words), left)
+        after = printable(line.job.follows)
+        after = _coloured(cut(f"  {after}", left - width(words)), 2) if after and left - width(words) > _LEAST else ""
+        print(f"{lanes}  {name}{' ' * (names - width(name))}  {words}{after}")  # noqa: T201
+
+
+def _coloured(text: str, code: int) -> str:
+    return f"\033[{code}m{text}\033[0m" if text.strip() and has_colours() else text
 
 
 def summary(workflow: Mapping[str, Any]) -> str:

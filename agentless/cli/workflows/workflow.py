@@ -32,7 +32,7 @@ def validate(file: FileArgument, settings: Set = None, runtimes: Runtime = None)
 
     `agentless workflow run --dry-run` also checks whether the jobs fit the nodes.
     """
-    from agentless.cli.workflows.files import workflow_in
+    from agentless.client.files.workflow_file import workflow_in
 
     found, _ = workflow_in(file, settings, runtimes)
     for note in found.notes:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from agentless.controller.http.workflow_rows import WorkflowRows
 from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
@@ -19,6 +20,7 @@ from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import GpuViews, TaskViews
 from agentless.controller.vps.vps import Vps
+from agentless.controller.workflows.workflows import Workflows
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Blocked, Pending, Task
@@ -32,7 +34,7 @@ FOLLOWED = 1.0
 """Seconds between two samples of a node while somebody watches."""
 
 Key = tuple[str, ...]
-"""Kind, and what names it: `nodes` its name, `gpus` node and UUID, `tasks` its id."""
+"""Kind, and what names it: `nodes` its name, `gpus` node and UUID, `tasks` and `workflows` their ids."""
 Rows = dict[str, list[Any]]
 """By kind, ready for JSON; `gone` has keys."""
 
@@ -49,6 +51,7 @@ class FeedServices(Protocol):
     views: TaskViews
     gpu_views: GpuViews
     vps: Vps
+    workflows: Workflows
 
 
 class Follower:
@@ -77,6 +80,7 @@ class LiveFeed:
         self._others: dict[str, dict[str, Task]] = {}  # tasks of other controllers, by node
         self._ended: dict[str, None] = {}
         self._stopped: set[str] = set()  # VPS
+        self._workflows = WorkflowRows(services.workflows, services.tasks, caller)
         self._event = services.tasks.history.last_events(0, 0.0)
         for task in (*reversed(services.tasks.history.newest(ENDED)), *services.vps.names.all()):
             if not task.live:
@@ -150,6 +154,11 @@ class LiveFeed:
             oldest = next(iter(self._ended))
             del self._ended[oldest]
             self._drop("tasks", oldest)
+        for workflow, view in self._workflows.changes():
+            if view:
+                self._put(view, "workflows", workflow)
+            else:
+                self._drop("workflows", workflow)
         return {node for node in touched if node}
 
     def _happened(self) -> set[str]:
@@ -168,6 +177,7 @@ class LiveFeed:
         if ended is None:
             self._forget_end(task_id)
             self._drop("tasks", task_id)
+            self._workflows.forget(task_id)
         else:
             self._put_ended(ended)
 
@@ -184,6 +194,7 @@ class LiveFeed:
 
     def _put_task(self, task: Task) -> None:
         self._put(self._services.views.seen_by(self._caller, task), "tasks", task.id)
+        self._workflows.take(task)
         if task.id != first_try(task.id) and (before := previous_try(task.id)) in self._ended:
             self._end(before)  # it says which task goes on with it
 

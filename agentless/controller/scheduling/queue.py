@@ -16,6 +16,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Blocked, Ended, Pending, Scheduled, Task
+from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
 from agentless.ports import Clock
@@ -29,6 +30,7 @@ from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
+from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, mates, members_together, would_be_members
 from agentless.rules.views.publish import timestamp
 
@@ -188,6 +190,8 @@ class Queue:
             if isinstance(refusal(cluster, task.spec, owner), Unreachable):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())
+        if (waits := self._would_wait(mates, cluster)) is not None:
+            return waits
         found = self.look(mates)
         task = next((each for each in mates if brief(cluster, each.spec, owner)), mates[0])
         if all(each.id in found.starts for each in mates):
@@ -198,6 +202,26 @@ class Queue:
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
         explained = explanation(cluster, task, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, task, promise, self._tasks.live))
+
+    def _would_wait(self, mates: Sequence[Task], cluster: Cluster) -> ExplainView | None:
+        """What would happen to a task that requires others, if it could not go on at once."""
+        task, asked = mates[0], asked_together(mates)
+        event = first_event(task, task.spec.terms.requires, self._prerequisites.standing, cluster.at)
+        if isinstance(event, GaveUp):
+            return ExplainView("", f"{asked} would be cancelled: {event.reason}", None, (), {})
+        if not isinstance(event, BlockedBy):
+            return None
+        status = Blocked(event.on, event.reason)
+        if event.reason:
+            words = f"{asked} would be blocked until a retry: {event.reason}"
+            return ExplainView("", words, None, (), {})
+        blocked = replace(task, status=status)
+        known = len(mates) == 1 and foreseeable([blocked], self._last_live, 1)
+        promise = self.look([blocked]).promises.get(task.id) if known else None
+        summary, coming = f"{asked} would be blocked: it {self._waits_for(status, at_length=True)}", ""
+        if promise:
+            coming = f"; {'if that comes, it ' * _on_failure(event)}{when(promise, cluster, task.spec, why='')}"
+        return ExplainView("", summary + coming, timestamp(promise.start) if promise else None, (), {})
 
     def waiting(self, *others: Task) -> list[Task]:
         """The pending tasks and these others, in their order."""
@@ -248,7 +272,7 @@ class Queue:
         summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(status, at_length=True)}"
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}; no node can run it", None, Ahead())
-        if promise and any(each.state == "failed" for each in status.on):
+        if promise and _on_failure(status):
             summary += f"; if that comes, it {when(promise, cluster, task.spec, why='')}"
         elif promise:
             summary += f"; {when(promise, cluster, task.spec)}"
@@ -279,6 +303,11 @@ class Queue:
         live = self._tasks.live
         waiting = [t for t in live.values() if isinstance(t.status, Pending) and not t.stop]
         return [t for t in waiting if not is_held_by_last_try(t, live)]
+
+
+def _on_failure(waits: Blocked | BlockedBy) -> bool:
+    """Whether a task waits for a failure, which may never come."""
+    return any(each.state == "failed" for each in waits.on)
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

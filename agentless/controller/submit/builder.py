@@ -95,6 +95,11 @@ class TaskBuilder:
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 
+    def with_ids(self, specs: Sequence[TaskSpec], owner: str) -> list[TaskSpec]:
+        """Specs of tasks that are only asked about, with the ids of what they wait for; raises NotFound."""
+        tasks = [Task("", spec, "", owner, self._clock.now()) for spec in specs]
+        return [task.spec for task in self._dependencies.resolved(tasks)]
+
     async def build(self, request: Submit) -> list[Task]:
         """Build the tasks; raises NotFound or Unreachable if an env or a volume is not available."""
         specs = await self._volumes.placed(await self._in_envs(request.specs))

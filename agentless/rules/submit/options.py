@@ -63,7 +63,7 @@ class Option:
     default: str | int | None = None
     flags: tuple[str, ...] = ()
     many: bool = False
-    completes: Literal["nodes", "envs", "tasks"] | None = None
+    completes: Literal["nodes", "envs", "required"] | None = None
     hint: str = ""
     common: bool = False
     only: WorkloadName | None = None
@@ -168,7 +168,7 @@ class Options(TypedDict, total=False):
             "TASK,...",
             flags=("--after",),
             many=True,
-            completes="tasks",
+            completes="required",
             hint="like 2mxf or 2mxf:ended; starts after it",
             common=True,
             only="task",
@@ -181,7 +181,7 @@ class Options(TypedDict, total=False):
             "Start after all tasks of the batch of this task; also TASK:failed, :ended",
             "TASK,...",
             many=True,
-            completes="tasks",
+            completes="required",
             only="task",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The actions on tasks and nodes: their keys, and when they apply."""
+"""The actions on tasks, nodes and workflows: their keys, and when they apply."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from agentless.client.client import Client
 from agentless.client.words import WAITING, command_line, running, state, where
+from agentless.client.workflow_graph import counts_in_words
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import numbered
 from agentless.tui.data.cluster import Row, is_vps
@@ -34,10 +35,11 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The chosen task and node, as far as there are any."""
+    """The chosen task, node and workflow, as far as there are any."""
 
     task: Row | None
     node: Row | None
+    workflow: Row | None = None
 
 
 ACTIONS = (
@@ -92,6 +94,23 @@ ACTIONS = (
         "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
+    Action("workflow", "w", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
+    Action(
+        "stop_workflow",
+        "T",
+        "Stop all",
+        "stop all jobs of the workflow",
+        "Cancels its jobs that wait. Sends SIGTERM to those that run, and SIGKILL after their grace period.",
+    ),
+    Action("retry_workflow", "R", "Retry failed", "run again the jobs that did not complete"),
+    Action(
+        "remove_workflow",
+        "x",
+        "Remove",
+        "delete the ended workflow with all its tasks",
+        "Deletes all its tasks, their containers, logs and artifacts. This cannot be undone.",
+        shown=False,
+    ),
     Action("top", "U", "To the top", "move the pending task to the top of the queue"),
     Action(
         "drain",
@@ -116,7 +135,17 @@ def applies(act: str, target: Target) -> bool:
     now = target.task["state"] if target.task else ""
     node = target.node
     vps = target.task is not None and is_vps(target.task)
+    if target.workflow is not None and act in ("stop", "kill", "retry", "remove"):
+        return False  # these keys mean the whole workflow
     match act:
+        case "workflow":
+            return target.task is not None and bool(target.task.get("workflow"))
+        case "stop_workflow":
+            return target.workflow is not None and target.workflow["ended_at"] is None
+        case "retry_workflow":
+            return target.workflow is not None and bool({*target.workflow["counts"]} - {*LIVE, "completed"})
+        case "remove_workflow":
+            return target.workflow is not None and target.workflow["ended_at"] is not None
         case "submit":
             return True
         case "again" | "describe":
@@ -153,6 +182,8 @@ def about(act: Action, target: Target) -> str:
     """The name of what it applies to; empty if that is nothing."""
     if act.name in _NODE and target.node:
         return f"node {target.node['name']}"
+    if act.name in _WORKFLOW and target.workflow:
+        return f"workflow {target.workflow['id']} ({target.workflow['name']})"
     if act.name == "submit" or target.task is None:
         return ""
     if is_vps(target.task):
@@ -165,6 +196,9 @@ def details(act: Action, target: Target) -> list[str]:
     task, node = target.task, target.node
     if act.name in _NODE and node:
         return [f"{node['state']}, {running(node)}" + (f": {node['reason']}" if node["reason"] else "")]
+    if act.name in _WORKFLOW and target.workflow:
+        workflow = target.workflow
+        return [f"{workflow['state']}, owner {workflow['owner']}", counts_in_words(workflow["counts"])]
     if task is None:
         return []
     place = f" on {where(task)}" if task["node"] else ""
@@ -177,8 +211,11 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
     task, node = target.task, target.node
     if node is not None and act in _NODE:
         return _NODE[act](client, str(node["name"]), reason)
+    if target.workflow is not None and act in _WORKFLOW:
+        found = _WORKFLOW[act](client, f"/v1/workflows/{target.workflow['id']}")
+        return f"Workflow {found['id']} ({found['name']}) is {found['state']}"
     if task is None:
-        raise AssertionError("an act is about a task or a node")
+        raise AssertionError("an act is about a task, a node or a workflow")
     found = _VPS[act](client, path_of_vps(task)) if is_vps(task) and act in _VPS else _TASK[act](client, task)
     return outcome(found)
 
@@ -241,5 +278,10 @@ _VPS: dict[str, Callable[[Client, str], Any]] = {
     "restart": lambda client, path: started(client.post(f"{path}/restart", {})),
     "anywhere": lambda client, path: started(client.post(f"{path}/start", {"anywhere": True})),
     "remove": _remove_vps,
+}
+_WORKFLOW: dict[str, Callable[[Client, str], Any]] = {
+    "stop_workflow": lambda client, path: client.post(f"{path}/stop", {}),
+    "retry_workflow": lambda client, path: client.post(f"{path}/retry", {}),
+    "remove_workflow": lambda client, path: client.delete(path) | {"state": "removed"},
 }
 _NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

@@ -10,6 +10,7 @@ from typing import Any
 from agentless.client.words import WAITING, gpu_number, gpu_place, process_words, unix_time
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
+from agentless.model.tasks.task_id import first_try
 
 Row = dict[str, Any]
 """A published value, as in JSON."""
@@ -20,6 +21,8 @@ KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
 """Ended tasks that the controller sends, the newest. With this many there may be more."""
+ENDED_WORKFLOWS = 100
+"""Ended workflows that the controller sends, the newest."""
 FAILED_WITHIN = 600.0
 """Seconds for which a failed task counts as a problem."""
 STALE = 15.0
@@ -28,7 +31,9 @@ _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
 class ClusterState:
-    """Nodes by name, GPUs by node and UUID, tasks by id, the newest events; `now` is the controller's clock.
+    """Nodes by name, GPUs by node and UUID, tasks and workflows by id, the newest events.
+
+    `now` is the controller's clock.
 
     `gone` says why the controller is not heard, empty if it is. `stopped`: it was asked to end.
     """
@@ -43,13 +48,14 @@ class ClusterState:
         self.nodes: dict[str, Row] = {}
         self.gpus: dict[tuple[str, str], Row] = {}
         self.tasks: dict[str, Row] = {}
+        self.workflows: dict[str, Row] = {}
         self.controller: Row = {}
         self.now = 0.0
         self.trends: dict[tuple[str, str], deque[float | None]] = {}
 
     def apply(self, line: Row) -> set[str]:
         """Apply a line of the stream; returns the kinds of rows that changed."""
-        changed = line.keys() & {"nodes", "gpus", "tasks", "controller"}
+        changed = line.keys() & {"nodes", "gpus", "tasks", "workflows", "controller"}
         self.now = line.get("now", self.now)
         for node in line.get("nodes", ()):
             self.nodes[node["name"]] = node
@@ -57,6 +63,8 @@ class ClusterState:
             self.gpus[gpu["node"], gpu["uuid"]] = gpu
         for task in line.get("tasks", ()):
             self.tasks[task["id"]] = task
+        for workflow in line.get("workflows", ()):
+            self.workflows[workflow["id"]] = workflow
         for about in line.get("controller", ()):
             self.controller = about
         for kind, *key in line.get("gone", ()):
@@ -111,6 +119,16 @@ class ClusterState:
         }
         return [newest[name] for name in sorted(newest)]
 
+    def tasks_of(self, workflow: str) -> dict[str, Row]:
+        """The last tries of the tasks of a workflow, by the ids of the first ones."""
+        found: dict[str, Row] = {}
+        for task in self.tasks.values():
+            if task.get("workflow") == workflow and not task.get("foreign"):
+                first = first_try(task["id"])
+                if first not in found or found[first]["attempt"] <= task["attempt"]:
+                    found[first] = task
+        return found
+
     def holders(self, gpu: Row) -> list[Row]:
         """The known tasks that hold a GPU."""
         return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
@@ -140,6 +158,8 @@ class ClusterState:
             self.nodes.pop(key[0], None)
         elif kind == "tasks":
             self.tasks.pop(key[0], None)
+        elif kind == "workflows":
+            self.workflows.pop(key[0], None)
         else:
             self.gpus.pop((key[0], key[1]), None)
 

@@ -15,9 +15,9 @@ from agentless.tui.data.actions import ACTIONS
 from agentless.tui.widgets.look import SIGNS, UNMEASURED
 
 _LOOK = (
-    ("1 … 7, Tab", "change the view"),
+    ("1 … 8, Tab", "change the view"),
     ("↑ ↓ j k, PgUp PgDn, g G", "move"),
-    ("Enter, double click", "show details of the GPU, node or task"),
+    ("Enter, double click", "show details of the GPU, node, task or workflow"),
     ("/", "filter: train state:running owner:alice !debug"),
     ("Esc", "clear the filter; go back"),
     ("o O, click on a title", "sort by the next or previous column"),

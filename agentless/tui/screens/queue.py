@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import command_line, ran
+from agentless.client.words import command_line, in_gangs, ran, rank
 from agentless.tui.data.cluster import Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
@@ -20,6 +20,7 @@ class Queue(TaskListView):
         return (
             TableColumn("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
             TableColumn("ID", lambda task: task["id"]),
+            TableColumn("RANK", rank),
             TableColumn("REQUEST", lambda task: task["target"]),
             TableColumn("STARTS", ran, lambda task: task["expected_start"] or task["scheduled_for"], right=True),
             TableColumn("OWNER", lambda task: task["owner"], rank=1),
@@ -32,4 +33,4 @@ class Queue(TaskListView):
         )
 
     def all_rows(self) -> list[Row]:
-        return self.cluster.queue()
+        return in_gangs(self.cluster.queue())

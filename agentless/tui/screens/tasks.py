@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.words import WAITING, command_line, ran, state, unix_time, where, why
+from agentless.client.words import WAITING, command_line, in_gangs, ran, rank, state, unix_time, where, why
 from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
@@ -37,6 +37,7 @@ class Tasks(TaskListView):
     def columns(self) -> Sequence[TableColumn]:
         return (
             TableColumn("ID", lambda task: task["id"]),
+            TableColumn("RANK", rank),
             TableColumn("STATE", self._state),
             TableColumn("WHERE", where),
             TableColumn("TIME", ran, _elapsed, right=True),
@@ -57,7 +58,7 @@ class Tasks(TaskListView):
             *self.cluster.queue(),
             *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
         ]
-        return [task for task in rows if not self._hidden(task)]
+        return in_gangs(task for task in rows if not self._hidden(task))
 
     def action_mine(self) -> None:
         """Show only your tasks, or everybody's."""
@@ -99,7 +100,9 @@ class Tasks(TaskListView):
 
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
-        return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] else ""
+        return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] or rank(
+            task
+        ).startswith("└") else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]

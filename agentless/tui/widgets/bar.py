@@ -11,8 +11,9 @@ from agentless.client.words import WAITING
 from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
-FULL = 75
-"""The width that fits the name and all views."""
+_NAME = "agentless  "
+_SHORT = 4
+"""Letters of a view's name where not all names fit."""
 
 
 class Bar(Static):
@@ -35,11 +36,14 @@ class Bar(Static):
     def show(self, name: str) -> None:
         """Mark a view as the current one."""
         self._shown = name
-        pad = " " if self.size.width >= FULL else ""
-        parts = ["[b]agentless[/b]  "] if pad else []
+        width = self.size.width
+        padded = sum(len(f" {at} {title} ") for at, title in enumerate(self._views.values(), 1))
+        pad = " " if width >= padded else ""
+        parts = [f"[b]{_NAME}[/b]"] if width >= padded + len(_NAME) else []
         for at, (each, title) in enumerate(self._views.items(), 1):
             style = "reverse" if each == name else ""
-            parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title}{pad}[/]")
+            whole = each == name or width >= padded - len(self._views)
+            parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title if whole else title[:_SHORT]}{pad}[/]")
         self.update(Content.from_markup(("" if pad else " ").join(parts)))
 
 

@@ -75,7 +75,8 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
         await nodes.heard()
         for spec in specs:
             services.builder.check(spec)
-        return services.queue.what_if(specs[0], request.owner or caller.name, specs)
+        owner = request.owner or caller.name
+        return services.queue.what_if(specs[0], owner, services.builder.with_ids(specs, owner))
 
 
 def _add_reservations(app: FastAPI, known: Reservations) -> None:

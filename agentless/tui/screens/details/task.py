@@ -9,6 +9,7 @@ from agentless.client.words import (
     command_line,
     happened,
     local,
+    members,
     ports,
     preempted,
     process_words,
@@ -18,6 +19,7 @@ from agentless.client.words import (
     tries,
     where,
 )
+from agentless.client.workflow_graph import neighbours
 from agentless.model.moment import format_moment
 from agentless.model.text import printable
 from agentless.model.units import format_duration, format_size
@@ -68,6 +70,7 @@ class TaskDetails(Details):
             ("time limit", format_duration(task["time_limit"]) if task["time_limit"] else None),
             ("priority", task["priority"] or None),
             ("batch", task["batch"] if task["batch"] != task["id"] else None),
+            *self._siblings(),
             ("parameters", ", ".join(f"{key}={value}" for key, value in task["parameters"].items())),
             ("ports", ports(task)),
             ("forwarded", ", ".join(self.app.forwards.of(task))),  # type: ignore[attr-defined]
@@ -89,6 +92,17 @@ class TaskDetails(Details):
         for process in task["intruders"]:
             parts += [("intruder  ", "$text-error"), f"{printable(process_words(process))}\n"]
         return parts
+
+    def _siblings(self) -> list[tuple[str, str]]:
+        """The other members of its gang, and its place in a workflow."""
+        task, known = self.about_task, self.cluster
+        found = [("" if number else "gang", row) for number, row in enumerate(members(task, known.tasks.values()))]
+        if task.get("workflow"):
+            name = known.workflows.get(task["workflow"], {}).get("name", "")
+            before, behind = neighbours(task, known.tasks_of(task["workflow"]).values())
+            found.append(("workflow", f"{task['workflow']} {name}, job {task['job']}; press w for its graph"))
+            found += [("requires", before), ("needed by", behind)]
+        return found
 
     def asked(self) -> list[Part]:
         task = self.about_task

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import reprlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import yaml
 
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -20,11 +25,18 @@ from agentless.rules.workflows.workflow import Workflow
 
 def workflow_in(path: str, settings: Sequence[str] | None, runtimes: Sequence[str] | None) -> tuple[Workflow, str]:
     """The workflow in a file, and the text of the file; raises UsageError with all mistakes."""
-    text = _text(path)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(path)).lstrip("_.-")
-    said = Settings(dict(map(parse_setting, settings or ())), dict(map(_runtime, runtimes or ())))
-    name = name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".json")[:63] or "workflow"
-    return read_workflow(text, path, name, _outside(path), said), text
+    return _read(path, Settings(dict(map(parse_setting, settings or ())), dict(map(_runtime, runtimes or ()))))
+
+
+def workflow_of(
+    source: str | os.PathLike[str] | Mapping[str, Any], params: Mapping[str, Any], runtimes: Mapping[str, str]
+) -> tuple[Workflow, str]:
+    """Likewise of a file, or of the data that would be in one; parameters are values, not texts."""
+    said = Settings({str(key): _as_set(key, value) for key, value in params.items()}, dict(runtimes))
+    if isinstance(source, Mapping):
+        text = _as_yaml(dict(source))
+        return read_workflow(text, "workflow", "workflow", _outside("workflow"), said), text
+    return _read(os.fspath(source), said)
 
 
 def task_in(path: str) -> TaskFile:
@@ -41,6 +53,34 @@ def _outside(path: str) -> Outside:
     folder = folder_of(path)
     here = Outside(time.time(), os.environ, read_lines, folder)
     return replace(here, read_lines=lambda name: read_lines(os.path.join(folder, os.path.expanduser(name))))
+
+
+def _read(path: str, said: Settings) -> tuple[Workflow, str]:
+    text = _text(path)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(path)).lstrip("_.-")
+    name = name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".json")[:63] or "workflow"
+    return read_workflow(text, path, name, _outside(path), said), text
+
+
+def _as_set(key: object, value: object) -> str:
+    """The value of a parameter, as it is typed after `--set`."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"params: {key} is {reprlib.repr(value)}; must be a text, a number, a list or a dict"
+        ) from None
+
+
+def _as_yaml(data: dict[str, Any]) -> str:
+    """The text of a file with this data."""
+    try:
+        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    except (yaml.YAMLError, RecursionError) as error:
+        words = str(error).replace("\n", " ")[:200]
+        raise UsageError(f"the workflow has a value that no file can have: {words}") from None
 
 
 def _runtime(text: str) -> tuple[str, str]:

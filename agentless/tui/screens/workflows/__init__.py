@@ -1,0 +1,1 @@
+"""The view of workflows, and one workflow as a graph."""

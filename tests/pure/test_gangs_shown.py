@@ -1,0 +1,60 @@
+"""A gang in lists and details: its members stand together, by rank."""
+
+from __future__ import annotations
+
+from agentless.client.words import in_gangs, members, rank
+from agentless.client.workflow_graph import neighbours
+from tests.pure.test_dashboard_views import (
+    RECORDED,
+    RUNS,
+    WAITS,
+    WORKFLOW,
+    alone,  # noqa: F401 - a fixture for all
+    drawn,
+    tasks,
+)
+
+IDS = ("2ma", "2mb", "2mc")
+
+
+def member(number: int, task: dict = RUNS, attempt: int = 1, **more: object) -> dict:
+    return {
+        **task,
+        "id": IDS[number] + ("" if attempt == 1 else f"-{attempt}"),
+        "attempt": attempt,
+        "gang": {"id": "2ma", "rank": number, "size": 3, "members": list(IDS)},
+        **more,
+    }
+
+
+def test_members_stand_together_by_rank_where_the_first_was_and_tries_apart():
+    other = {**RUNS, "id": "2x"}
+    listed = [member(2), other, member(0), member(1, attempt=2), member(1)]
+    assert [task["id"] for task in in_gangs(listed)] == ["2ma", "2mb", "2mc", "2x", "2mb-2"]
+    assert [rank(task) for task in in_gangs(listed)] == ["0/3", "└ 1/3", "└ 2/3", "", "└ 1/3"]
+
+
+def test_the_details_of_a_member_name_the_others_of_its_try():
+    listed = [member(1), member(0), member(1, attempt=2), {**RUNS, "id": "2x"}]
+    assert [row.partition(",")[0] for row in members(member(1), listed)] == ["rank 0: 2ma", "rank 1: 2mb"]
+    assert members({**RUNS, "id": "2x"}, listed) == []
+
+
+def test_the_details_of_a_job_name_what_it_requires_and_what_needs_it():
+    rows = {job["job"]: job["task"] for job in WORKFLOW["jobs"]}
+    every = [job["task"] for job in WORKFLOW["jobs"]]
+    assert neighbours(rows["train"], every) == ("split", "distill, eval-large, alarm")
+    assert neighbours(rows["fetch"], every) == ("", "split, check, tokens")
+
+
+async def test_a_gang_is_seen_as_one_in_tasks_queue_and_details():
+    waits = [member(number, {**WAITS, "position": 1 + number}, id=f"2n{number}") for number in (2, 1, 0)]
+    for task in waits:
+        task["gang"] = {**task["gang"], "id": "2n0"}
+    line = tasks(member(1), {**RUNS, "id": "2mx"}, member(2), member(0), *waits)
+    text = await drawn(line, "4")
+    assert [row.split()[0] for row in text.splitlines()[3:9]] == ["2mx", "2ma", "2mb", "2mc", "2n0", "2n1"]
+    assert "└ 2/3" in text
+    assert "└ 2/3" in await drawn(line, "5")
+    assert "rank 1: 2mb, " in await drawn(line, "4", "down", "enter")
+    assert "RANK" not in await drawn(RECORDED, "4")
