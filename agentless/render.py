@@ -79,7 +79,14 @@ class _Files(jinja2.BaseLoader):
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
-        self._subfolders = {path.name: path.relative_to(folders[-1]).parents for path in folders[-1].rglob("*.j2")}
+        self._places = {
+            path.name: [
+                str(folder / above / path.name)
+                for folder in folders
+                for above in reversed(path.relative_to(folders[-1]).parents)
+            ]
+            for path in folders[-1].rglob("*.j2")
+        }
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:  # noqa: ARG002
         """Its text, its path, and whether that still is so."""
@@ -95,15 +102,13 @@ class _Files(jinja2.BaseLoader):
             raise jinja2.TemplateSyntaxError("not UTF-8 text", line, template, path) from None
 
     def _stamp(self, template: str) -> tuple[str, int, int, int] | None:
-        for folder in self._folders:
-            for subfolder in reversed(self._subfolders.get(template, (Path(),))):
-                path = str(folder / subfolder / template)
-                try:
-                    found = os.stat(path)
-                except OSError:
-                    continue
-                if stat.S_ISREG(found.st_mode):
-                    return path, found.st_ino, found.st_size, found.st_mtime_ns
+        for path in self._places.get(template) or [str(folder / template) for folder in self._folders]:
+            try:
+                found = os.stat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                return path, found.st_ino, found.st_size, found.st_mtime_ns
         return None
 
 

@@ -11,15 +11,21 @@ from agentless.errors import AgentlessError, StateError
 _log = logging.getLogger(__name__)
 
 
+def failed(what: str, error: Exception) -> None:
+    """Log the failure of a piece of work under its name."""
+    if isinstance(error, AgentlessError):
+        _log.warning("%s: %s", what, error)
+    else:
+        _log.error("%s: unexpected error", what, exc_info=error)
+
+
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
     """Log a failure under the name of the work, and continue."""
     try:
         yield
-    except AgentlessError as error:
-        _log.warning("%s: %s", what, error)
-    except Exception:  # noqa: BLE001 - the others have their turn
-        _log.exception("%s: unexpected error", what)
+    except Exception as error:  # noqa: BLE001 - the others have their turn
+        failed(what, error)
 
 
 @contextmanager

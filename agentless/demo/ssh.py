@@ -18,6 +18,7 @@ import asyncssh
 from agentless.demo.processes.pipes import Reader, Writer
 from agentless.demo.processes.processes import PIPE, Child, Children
 from agentless.demo.processes.terminal import PseudoTerminal
+from agentless.remote.packets import CIPHERS, send_no_empty_ones
 
 
 class Sshd:
@@ -37,6 +38,7 @@ class Sshd:
         self._options = asyncssh.SSHServerConnectionOptions(
             server_factory=lambda: _Login(self._connections, lambda: _Session(folder, env, children)),
             server_host_keys=[host_key],
+            encryption_algs=CIPHERS,
             authorized_client_keys=asyncssh.import_authorized_keys(authorized_keys),
             agent_forwarding=False,
             x11_forwarding=False,
@@ -68,6 +70,7 @@ class _Login(asyncssh.SSHServer):
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
         self._connections.add(conn)
+        send_no_empty_ones(conn)  # as OpenSSH
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._connections.discard(self._connection)

@@ -8,6 +8,8 @@
     scale.py      what a controller takes with 100 nodes that it samples every 2 s
     plan.py       one look at 10,000 waiting tasks in 1,000 nodes, and how it grows
     starts.py     how many tasks the queue starts in a second
+    workflows.py  1,000 jobs that wait for each other against the same 1,000 as a batch
+    gangs.py      the start of a gang on eight nodes against that of eight single tasks
     replay.py     apart from them, `make replay`: the queue against first come, first served
     beside.py     apart from them, `make replay WHAT=--slurm`: the queue beside a real Slurm
     measure.py    pairs, medians, rows; fleets.py: nodes, real and simulated, with a controller that serves them

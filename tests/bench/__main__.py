@@ -27,6 +27,8 @@ NAMES = (
     "plan",
     "starts",
     "bursts",
+    "workflows",
+    "gangs",
     "figures",
     "dashboard",
     "envs",

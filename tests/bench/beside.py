@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from tests.bench.fleets import controller, simulated_env, simulated_nodes
 from tests.bench.outcomes import TRIALS, Delays, Figures, Outcome, Run, Waits, delays_of, judge
-from tests.bench.sending import GANGS, PREEMPTION, send
+from tests.bench.sending import send
 from tests.bench.simulation import Agentless, Fifo, run
 from tests.bench.slurm import through_slurm
 from tests.bench.workload import SHAPES, Job, jobs, lending, spanning
@@ -55,9 +55,9 @@ def _table(about: str, wanted: Sequence[Job], nodes: Sequence[int], speed: float
     print("| | GPUs in use | Of it preempted | Mean wait | Median | 90 % | Preemptible: mean | Median | 90 % |")
     print("|---|---|---|---|---|---|---|---|---|")
     _row("first come, first served, virtual time", _simulated(wanted, Fifo(nodes)), nodes)
-    _row(f"agentless, virtual time{_lacks(wanted, preemption=False)}", _agentless(wanted, nodes), nodes)
+    _row("agentless, virtual time", _simulated(wanted, Agentless(nodes)), nodes)
     ours, our_delays = _controlled(wanted, nodes, speed)
-    _row(f"agentless, a controller and simulated nodes{_lacks(wanted, preemption=PREEMPTION)}", ours, nodes)
+    _row("agentless, a controller and simulated nodes", ours, nodes)
     theirs, their_delays = through_slurm(wanted, nodes, speed)
     _row("Slurm", theirs, nodes)
     print(f"\nMedians, in seconds of the trace ({1000 / speed:.2f} ms each):\n")
@@ -84,13 +84,6 @@ def _mixture(wanted: Sequence[Job]) -> str:
     return f"{len(gangs)} jobs on 2 nodes, {len(lent)} preemptible ({share:.0%} of the work)"
 
 
-def _lacks(wanted: Sequence[Job], *, preemption: bool) -> str:
-    gangs = any(job.nodes > 1 for job in wanted) and not GANGS
-    lent = any(job.preemptible for job in wanted) and not preemption
-    said = ["each node of a gang a task of its own"] * gangs + ["nothing preempted"] * lent
-    return f" ({', '.join(said)})" if said else ""
-
-
 def _told(delays: Delays, ran: Sequence[Outcome]) -> str:
     late = max(each.arrived - each.job.arrives for each in ran)
     return (
@@ -104,24 +97,10 @@ def _told(delays: Delays, ran: Sequence[Outcome]) -> str:
 
 
 def _simulated(wanted: Sequence[Job], scheduler: Fifo | Agentless) -> list[Outcome]:
-    return [
-        Outcome(ran.job, ran.job.arrives, (Run(ran.began, ran.ended, ran.job.gpus),)) for ran in run(wanted, scheduler)
-    ]
-
-
-def _agentless(wanted: Sequence[Job], nodes: Sequence[int]) -> list[Outcome]:
-    """Preemption is the work of a controller: here nothing is preempted."""
-    if GANGS:
-        return _simulated(wanted, Agentless(nodes))
-    parts = {
-        1000 * job.number + rank: replace(job, number=1000 * job.number + rank, gpus=job.per_node, nodes=1)
-        for job in wanted
-        for rank in range(job.nodes)
-    }
-    found: dict[int, list[Run]] = {}
-    for part in _simulated(list(parts.values()), Agentless(nodes)):
-        found.setdefault(part.job.number // 1000, []).extend(part.runs)
-    return [Outcome(job, job.arrives, tuple(found[job.number])) for job in wanted]
+    runs: dict[int, list[Run]] = {job.number: [] for job in wanted}
+    for ran in run(wanted, scheduler):
+        runs[ran.job.number].append(Run(ran.began, ran.ended, ran.job.gpus, ran.gave_way is not None))
+    return [Outcome(job, job.arrives, tuple(runs[job.number])) for job in wanted]
 
 
 def _controlled(wanted: Sequence[Job], nodes: Sequence[int], speed: float) -> tuple[list[Outcome], Delays]:

@@ -125,7 +125,7 @@ def _cluster(busy: float, nodes: int) -> Cluster:
                 limit = draw.randint(10, 100_000) if draw.random() < 0.8 else None
                 held = Allocation(f"t{number}-{index}", "me", (reading.uuid,), 4, 0, False, _NOW - 5, limit)
                 allocations.append(held)
-            gpus.append(Gpu(reading, "allocated" if held else "free", "", held))
+            gpus.append(Gpu(reading, "allocated" if held else "free", "", (held,) if held else ()))
         seen = Observation(None, host=HostFacts(64, 512 * 1024))
         made[name] = Node(NodeConfig(name, name), "online", "", tuple(gpus), seen, tuple(allocations))
     return Cluster(made)

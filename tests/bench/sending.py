@@ -1,8 +1,4 @@
-"""Jobs of a trace through a controller, in real time.
-
-A version without gangs gets a task for each node of a job that spans nodes, and one without preemption gets ordinary
-tasks: `GANGS` and `PREEMPTION` say what this one has.
-"""
+"""Jobs of a trace through a controller, in real time."""
 
 from __future__ import annotations
 
@@ -10,17 +6,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib.util import find_spec
 from typing import Any
 
 from agentless.client.client import Client
-from agentless.model.tasks.terms import Terms
 from tests.bench.fleets import request
 from tests.bench.outcomes import Outcome, Run
 from tests.bench.workload import Job
-
-GANGS = find_spec("agentless.model.tasks.gang") is not None
-PREEMPTION = hasattr(Terms(), "preemptible")
 
 
 def send(client: Client, wanted: Sequence[Job]) -> list[Outcome]:
@@ -28,8 +19,7 @@ def send(client: Client, wanted: Sequence[Job]) -> list[Outcome]:
     ids: dict[int, list[str]] = {job.number: [] for job in wanted}
 
     def submit(job: Job) -> None:
-        for body in bodies(job):
-            ids[job.number] += [start["task"]["id"] for start in client.post("/v1/tasks", body)]
+        ids[job.number] += [start["task"]["id"] for start in client.post("/v1/tasks", body(job))]
 
     began, threads = time.monotonic(), []
     for job in wanted:
@@ -43,19 +33,15 @@ def send(client: Client, wanted: Sequence[Job]) -> list[Outcome]:
     return [_outcome(job, found[job.number], first) for job in wanted]
 
 
-def bodies(job: Job) -> Iterator[dict[str, Any]]:
+def body(job: Job) -> dict[str, Any]:
     """What a controller is sent for a job."""
-    body: dict[str, Any] = request("node1", "sleep", f"{job.takes:.3f}")
-    body["targets"] = [f"{job.per_node}x"]
-    body["spec"]["terms"] = {"time_limit": job.limit}
-    body["spec"]["stop_grace"] = 0.0  # in proportion: `sleep` in a container does not end on SIGTERM, for Slurm it does
-    if job.preemptible and PREEMPTION:
-        body["spec"]["terms"]["preemptible"] = True
-    if job.nodes > 1 and GANGS:
-        body["spec"]["gang"] = {"size": job.nodes}
-        yield body
-    else:
-        yield from [body] * job.nodes
+    found: dict[str, Any] = request("node1", "sleep", f"{job.takes:.3f}")
+    found["targets"] = [f"{job.per_node}x"]
+    found["spec"]["terms"] = {"time_limit": job.limit, "preemptible": job.preemptible}
+    found["spec"]["stop_grace"] = 0.0  # in proportion: as `sleep` in a container outlives SIGTERM, Slurm's does not
+    if job.nodes > 1:
+        found["spec"]["gang"] = {"size": job.nodes}
+    return found
 
 
 def _tries(client: Client, first: str) -> Iterator[Mapping[str, Any]]:

@@ -70,8 +70,9 @@ def spanning(drawn: Sequence[Job], node: int) -> list[Job]:
 
 
 def lending(drawn: Sequence[Job], seed: int, share: float) -> list[Job]:
-    """The same jobs, of which some, with at least this share of the work, are preemptible."""
-    order, work = random.Random(seed).sample(drawn, len(drawn)), 0.0
+    """The same jobs, of which some, with at least this share of the work, are preemptible: none that spans nodes."""
+    able, work = [job for job in drawn if job.nodes == 1], 0.0
+    order = random.Random(seed).sample(able, len(able))
     enough = share * sum(job.work for job in drawn)
     lent = set()
     for job in order:

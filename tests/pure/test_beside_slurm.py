@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import sending
 from tests.bench.outcomes import Outcome, Run, delays_of, judge
-from tests.bench.sending import bodies
+from tests.bench.sending import body
+from tests.bench.simulation import Agentless, run
 from tests.bench.slurm import arguments, outcomes, read, scheduling
 from tests.bench.workload import Job, jobs, lending, spanning
 
@@ -77,20 +77,13 @@ def test_a_look_at_the_queue_is_read_from_sdiag() -> None:
     assert scheduling(SDIAG) == "main 0.0 s, backfill 1.5 s"
 
 
-@pytest.mark.parametrize(("known", "requests"), [(False, 2), (True, 1)])
-def test_a_controller_gets_a_gang_as_one_or_as_a_task_for_each_node(
-    known: bool, requests: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sending, "GANGS", known)
-    found = list(bodies(GANG))
-    assert (len(found), {each["targets"][0] for each in found}) == (requests, {"4x"})
-    assert all(("gang" in each["spec"]) == known for each in found)
+def test_a_controller_gets_a_job_that_spans_nodes_as_a_gang() -> None:
+    sent = body(GANG)
+    assert (sent["targets"], sent["spec"]["gang"]) == (["4x"], {"size": 2})
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_controller_that_preempts_is_told_what_is_preemptible(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PREEMPTION", known)
-    assert ["preemptible" in each["spec"]["terms"] for each in bodies(LENT)] == [known]
+def test_a_controller_is_told_what_is_preemptible() -> None:
+    assert [body(job)["spec"]["terms"]["preemptible"] for job in (LENT, GANG)] == [True, False]
 
 
 def test_whoever_wants_more_gpus_than_a_node_has_spans_nodes() -> None:
@@ -102,6 +95,24 @@ def test_a_share_of_the_work_is_preemptible() -> None:
     drawn = jobs("philly", 1, 1000, 64, 0.9)
     lent = [job for job in lending(drawn, 1, 0.1) if job.preemptible]
     assert 0.1 <= sum(job.work for job in lent) / sum(job.work for job in drawn) < 0.12
+
+
+def test_no_job_that_spans_nodes_is_preemptible() -> None:
+    lent = lending(spanning(jobs("philly", 1, 1000, 64, 0.9), 4), 1, 0.1)
+    assert {job.nodes for job in lent if job.preemptible} == {1}
+
+
+def test_in_virtual_time_preemptible_work_gives_way_and_starts_again() -> None:
+    whole = Job(3, 600, 4, 1800, 2000)
+    lent, again, other = sorted(run([LENT, whole], Agentless([4])), key=lambda ran: (-ran.job.preemptible, ran.began))
+    assert (lent.job, lent.began, lent.gave_way) == (LENT, 0, 600)
+    assert (other.began, again.job, again.began, again.gave_way) == (600, LENT, 2400, None)
+
+
+def test_in_virtual_time_all_nodes_of_a_job_begin_at_once() -> None:
+    half = Job(1, 0, 2, 900, 1000)
+    begun = {ran.job.number: ran.began for ran in run([half, GANG], Agentless([4, 4]))}
+    assert begun == {1: 0, 2: 1007}
 
 
 def test_lost_runs_are_use_and_told_apart() -> None:

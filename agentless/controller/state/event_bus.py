@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentless.controller.guarded import guarded
+from agentless.controller.guarded import failed
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
@@ -108,10 +108,11 @@ class EventBus:
 
     def emit(self, event: AnyEvent) -> None:
         """Call all subscribers of its type before this returns; failures are logged."""
-        what = str(event)
         for call in self._subscribers[type(event)]:
-            with guarded(what):
+            try:
                 call(event)
+            except Exception as error:  # noqa: BLE001 - the others have their turn
+                failed(str(event), error)
 
     def publish(self, news: News) -> None:
         """Queue `news` for all listeners."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology
@@ -39,8 +40,11 @@ def parse(output: str) -> GpuTopology | None:
     answer = output.partition("\n@topology\n")[2]
     end = _END.search(answer)
     lines = _ESCAPE.sub("", answer[: end.start()]).split("\n") if end else []
-    if len(lines) > _LINES:
-        return None
+    return None if len(lines) > _LINES else _joined(tuple(lines))
+
+
+@lru_cache(maxsize=256)  # it is the same each minute, and on machines of one kind
+def _joined(lines: Sequence[str]) -> GpuTopology | None:
     table = [[cell.strip() for cell in _JOINED.sub(r"\g<0>\t", line).split("\t", _CELLS)] for line in lines]
     header = next((row for row in table if row[0] == "" and any(map(_GPU.fullmatch, row))), [])
     names = [cell for cell in header if _GPU.fullmatch(cell)]

@@ -83,13 +83,15 @@ class Block:
 
     def read(self, point: int, reading: GpuReading | HostLoad) -> None:
         """Add a reading to a point. Unreadable values are left out."""
-        for at, (metric, scale) in enumerate(zip(self.kind.metrics, self.kind.scales, strict=True)):
+        counts, totals, peaks, place = self.counts, self.totals, self.peaks, point
+        for metric, scale in zip(self.kind.metrics, self.kind.scales, strict=True):
             value = getattr(reading, metric)
-            if value is not None and 0 <= value * scale < _MOST:
-                known, place = round(value * scale), at * POINTS + point
-                self.counts[place] += 1
-                self.totals[place] += known
-                self.peaks[place] = max(self.peaks[place], known)
+            if value is not None and 0 <= (exact := value * scale) < _MOST:
+                known = round(exact)
+                counts[place] += 1
+                totals[place] += known
+                peaks[place] = max(peaks[place], known)
+            place += POINTS
 
     def take(self, other: Block) -> None:
         """Add the points of another block of the same time."""
