@@ -86,12 +86,18 @@ def test_the_variables_of_a_member() -> None:
         "AGENTLESS_NNODES": "2",
         "AGENTLESS_NODES": "node1,node2",
         "AGENTLESS_HOSTS": "10.0.0.1:2,10.0.0.2:1",
+        "AGENTLESS_HOSTFILE": "/agentless/hostfile",
         "NODE_RANK": "1",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29501",
         "WORLD_SIZE": "3",
         "LOCAL_WORLD_SIZE": "1",
     }
+
+
+def test_the_hostfile_of_a_gang() -> None:
+    peers = (Peer("node1", "10.0.0.1", 2), Peer("node2", "gpu2-ib", 0))
+    assert Gang(2, 1, ("a", "b"), peers=peers, port=29501).hostfile == "10.0.0.1 slots=2\ngpu2-ib slots=1\n"
 
 
 @pytest.mark.parametrize(

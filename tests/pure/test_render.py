@@ -247,7 +247,8 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "owner": values,
     "image": values,
     "image_id": st.none(),
-    "held": st.just(False),
+    "held": st.booleans(),
+    "files": st.just("") | values,
 }
 TRIALS_OVER = {
     **dict.fromkeys(("key", "mark_format", "name_format", "image_key"), values),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.real.cli import Cli, until
 
-SHOW = 'env | grep -E "^(NODE_RANK|AGENTLESS_N|AGENTLESS_HOSTS|MASTER|WORLD|LOCAL_W|GLOO)" | sort'
+SHOW = 'env | grep -E "^(NODE_RANK|AGENTLESS_N|AGENTLESS_HOSTS=|MASTER|WORLD|LOCAL_W|GLOO)" | sort'
 
 
 def test_both_nodes_start_and_know_each_other(agentless: Cli) -> None:
@@ -27,6 +27,16 @@ def test_the_members_reach_each_other_by_the_address_and_port(agentless: Cli) ->
     else until nc "$MASTER_ADDR" "$MASTER_PORT" </dev/null; do sleep 0.1; done; fi"""
     out = agentless("submit", "--nodes", "2", "--gpus", "1", "--follow", "--", "sh", "-c", script).out
     assert out == "1 | hello\n"
+
+
+def test_each_container_has_the_addresses_of_all_as_mpi_reads_them(agentless: Cli) -> None:
+    hosts = [node.host for node in agentless.lab.nodes.values()]
+    script = 'cat "$AGENTLESS_HOSTFILE"'
+    shown = agentless(
+        "submit", "node1::0,1", "node2::0", "--nodes", "2", "--user", "1000", "--follow", "--", "sh", "-c", script
+    )
+    lines = [f"{hosts[0]} slots=2", f"{hosts[1]} slots=1"]
+    assert sorted(shown.out.splitlines()) == [f"{rank} | {line}" for rank in (0, 1) for line in lines]
 
 
 def test_what_one_node_cannot_start_leaves_nothing_on_the_other(agentless: Cli) -> None:

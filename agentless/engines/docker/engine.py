@@ -313,6 +313,7 @@ class DockerEngine:
             "volumes": [volume.name for volume in spec.volumes],
             "owner": task.owner,
             "held": wanted.held,
+            "files": launch_script.gang_files(spec.gang) if wanted.held else "",
             "image": spec.image,
             "image_id": wanted.image_id or spec.image_id,
         }
