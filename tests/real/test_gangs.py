@@ -50,6 +50,15 @@ def test_what_one_node_cannot_start_leaves_nothing_on_the_other(agentless: Cli) 
     node1.ask_docker("DELETE", "/images/only-here:1")
 
 
+def test_mpirun_says_what_the_image_lacks(agentless: Cli) -> None:
+    words = ("--nodes", "2", "--gpus", "1", "--launcher", "mpirun", "--follow", "--", "true")
+    out = agentless("submit", *words, code=1).out
+    assert {
+        "0 | agentless: --launcher mpirun needs mpirun, and the image lacks it; install openmpi-bin in the image",
+        "1 | agentless: --launcher mpirun needs sshd, and the image lacks it; install openssh-server in the image",
+    } & {*out.splitlines()}
+
+
 def test_one_id_means_all_nodes(agentless: Cli) -> None:
     task = agentless.submit("--nodes", "2", "--gpus", "1", "--name", "pair", "--", "sleep", "600")
 

@@ -14,6 +14,8 @@ OnMemberFailure = Literal["stop", "continue"]
 
 HOSTFILE = "/agentless/hostfile"
 """The path in a container of the file with the addresses of a gang, as MPI reads it."""
+GANG_KEY = "AGENTLESS_GANG_KEY"
+"""The variable with the SSH key by which mpirun starts processes in the other containers of a gang."""
 MAX_GANG = 256
 """The most members of a gang. The label of each one names all of them."""
 
@@ -121,6 +123,11 @@ def member_of(size: int, launcher: str | None, on_member_failure: str) -> Gang:
         raise UsageError(f"--launcher {str(launcher)[:80]!r}: use torchrun, mpirun or none")
     if on_member_failure not in get_args(OnMemberFailure):
         raise UsageError(f"--on-member-failure {str(on_member_failure)[:80]!r}: use stop or continue")
+    if launcher == "mpirun" and on_member_failure == "continue":
+        raise UsageError(
+            "--launcher mpirun and --on-member-failure continue cannot be combined, because rank 0 starts all others; "
+            "omit one"
+        )
     return Gang(
         size, launcher=cast(Launcher | None, launcher), on_member_failure=cast(OnMemberFailure, on_member_failure)
     )

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from itertools import chain
 
 from agentless.errors import NodeUnfit
 from agentless.model.nodes.node import NodeConfig
@@ -40,15 +41,16 @@ def met(
         node, look = nodes[placement.node], looks[placement.node]
         address = _address(node, look)
         peers.append(Peer(node.name, address, len(placement.gpus), look.interfaces.get(address)))
-    first = peers[0].node
+    places, ours = {peer.node for peer in peers}, {task.id for task in members}
     taken = {
         gang.port
         for task in others
-        if (gang := task.spec.gang) and gang.peers and gang.peers[0].node == first and task.id != members[0].id
+        if (gang := task.spec.gang) and places.intersection(peer.node for peer in gang.peers) and task.id not in ours
     }
-    port = _port(members[0].id, {*looks[first].used, *filter(None, taken)})
+    # On all nodes: what mpirun starts on the others is reached there.
+    port = _port(members[0].id, {*chain.from_iterable(looks[node].used for node in places), *filter(None, taken)})
     if port is None:
-        raise NodeUnfit(f"{first}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free")
+        raise NodeUnfit(f"{peers[0].node}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free on all nodes")
     return [replace(task.spec.gang, peers=tuple(peers), port=port) for task in members if task.spec.gang]
 
 
