@@ -344,6 +344,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "signature": SIGNATURES,
         "force": st.booleans(),
     },
+    "between-listen.sh.j2": {"port": st.just(29500), "within": st.just(9)},
+    "between-try.sh.j2": {
+        "targets": st.lists(
+            st.fixed_dictionaries({"number": st.just(1), "address": values, "port": st.just(29500)}), max_size=2
+        ),
+        "within": st.just(4),
+        "at_once": st.just(32),
+    },
     "gang-look.sh.j2": {"first": st.just(29500)},
     "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "image-drop.sh.j2": {"file": values},

@@ -79,7 +79,9 @@ def test_torchrun_trains_on_two_nodes_and_both_ranks_agree(agentless: Cli, image
     torchrun = Path(image[-1].split(":")[0], "torchrun")
     torchrun.write_text('#!/bin/sh\nexec python3 -m torch.distributed.run "$@"\n')
     torchrun.chmod(0o755)
-    out = agentless("submit", "--nodes", "2", "--gpus", "1", *image, *more, "--follow", *words).out
+    task = agentless.submit("--nodes", "2", "--gpus", "1", *image, *more, *words)
+    until(lambda: agentless.task(task)["ended_at"], 600)
+    out = agentless("logs", task).out
     models = re.findall(r"^(\d) \| rank (\d) has (.*)$", out, re.MULTILINE)
     assert sorted(each[:2] for each in models) == [("0", "0"), ("1", "1")]
     assert len({each[2] for each in models}) == 1

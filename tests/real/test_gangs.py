@@ -52,11 +52,30 @@ def test_what_one_node_cannot_start_leaves_nothing_on_the_other(agentless: Cli) 
 
 def test_mpirun_says_what_the_image_lacks(agentless: Cli) -> None:
     words = ("--nodes", "2", "--gpus", "1", "--launcher", "mpirun", "--follow", "--", "true")
-    out = agentless("submit", *words, code=1).out
-    assert {
+    said = {*agentless("submit", *words, code=1).err.splitlines()}
+    # The first of them that ends may end the other one before that has said it.
+    assert said & {
         "0 | agentless: --launcher mpirun needs mpirun, and the image lacks it; install openmpi-bin in the image",
         "1 | agentless: --launcher mpirun needs sshd, and the image lacks it; install openssh-server in the image",
-    } & {*out.splitlines()}
+    }
+
+
+def test_doctor_says_which_node_another_does_not_reach_and_leaves_nothing(agentless: Cli) -> None:
+    node1, node2 = agentless.lab.nodes.values()
+    assert agentless("doctor", "--between").out == "node1  ok  1 check\nnode2  ok  1 check\n"
+    # Instead of a firewall: a route that leads nowhere.
+    node2.sh(f"ip route add blackhole {node1.host}/32").check_returncode()
+    try:
+        found = agentless.json("doctor", "--between", code=None)
+    finally:
+        node2.sh(f"ip route del blackhole {node1.host}/32").check_returncode()
+    assert [(each["node"], each["check"], each["ok"]) for each in found] == [
+        ("node1", "from node2", False), ("node2", "from node1", False),
+    ]  # fmt: skip
+    assert found[1]["wrong"].startswith(f"no answer from {node2.host} (eth0), port ")
+    assert "# Another network: set fabric_address: of node2" in found[1]["fix"]
+    for node in (node1, node2):
+        until(lambda node=node: "dualstack_ipv6" not in node.sh("ps -e -o args").stdout)
 
 
 def test_one_id_means_all_nodes(agentless: Cli) -> None:
