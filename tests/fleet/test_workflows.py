@@ -366,6 +366,7 @@ async def test_a_job_on_two_nodes_fails_when_one_of_them_does_and_is_tried_again
         assert states(controller, workflow)["evaluate"] == "completed"
 
 
+@pytest.mark.slow
 async def test_a_job_on_two_nodes_is_stopped_and_removed_with_its_workflow(desk):
     async with desk.running() as controller:
         workflow = await run(controller, PAIR.format("sleep 600"))

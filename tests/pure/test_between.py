@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -63,18 +64,21 @@ def test_a_node_without_any_of_these_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["python3", "perl"])
-def test_a_node_listens_with_what_it_has_and_ends_by_itself(program: str, tmp_path: Path) -> None:
+def test_a_node_listens_with_what_it_has_until_its_shell_is_ended_with_all_that_it_started(
+    program: str, tmp_path: Path
+) -> None:
     with reserve() as free:
-        there = Target("a", "127.0.0.1", free.getsockname()[1])
+        there = {0: Target("a", "127.0.0.1", free.getsockname()[1])}
     path = path_with(tmp_path, program, "bash")
-    script = listen(renderer, there.port, 20).script
-    with subprocess.Popen(
-        [shutil.which("dash") or "dash", "-c", script], env={"PATH": path}, stdout=subprocess.PIPE
-    ) as listener:
+    argv = [shutil.which("dash") or "dash", "-c", listen(renderer, there[0].port, 60).script]
+    with subprocess.Popen(argv, env={"PATH": path}, stdout=subprocess.PIPE, start_new_session=True) as listener:
         assert listener.stdout
         assert listener.stdout.readline() == b"listening\n"
-        assert parse(ran(["dash"], attempt(renderer, {0: there}, 30).script, path), {0: there}) == {0: "open"}
-        listener.terminate()
+        script = attempt(renderer, there, 30).script
+        assert parse(ran(["dash"], script, path), there) == {0: "open"}
+        os.killpg(listener.pid, signal.SIGKILL)
+        assert listener.stdout.read() == b""  # all that had it open are gone
+    assert parse(ran(["dash"], script, path), there) == {0: "Connection refused"}
 
 
 @pytest.mark.parametrize("out", [b"", b"9 open\n", b"open\n0\n", b"0 " + b"x" * 500, b"\xff\x00"])

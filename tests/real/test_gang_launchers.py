@@ -95,6 +95,9 @@ def test_mpirun_starts_a_process_for_each_gpu_in_the_container_of_its_node(agent
     places = [("node1", "dark red", "/opt")] * 2 + [("node2", "dark red", "/opt")]
     assert out == f"0 | 6 {places}\n"
     assert [each["state"] for each in agentless.json("ps", "--all")][-2:] == ["completed"] * 2
+    # The key of the start is not kept.
+    files = [path for path in agentless.state.rglob("*") if path.is_file() and path.name != "ssh_host_key"]
+    assert not [path for path in files if b"PRIVATE KEY" in path.read_bytes()]
 
 
 def test_a_process_that_fails_under_mpirun_fails_the_task(agentless: Cli, image: list[str]) -> None:
@@ -109,3 +112,13 @@ def test_what_mpirun_has_started_on_all_nodes_may_save_its_work(agentless: Cli, 
     until(lambda: agentless("logs", task).out.count("up") == 2)
     agentless("stop", task)
     assert {"0 | saved on node1", "0 | saved on node2"} <= {*agentless("logs", task).out.splitlines()}
+
+
+def test_mpirun_says_what_the_image_lacks(agentless: Cli) -> None:
+    words = ("--nodes", "2", "--gpus", "1", "--launcher", "mpirun", "--follow", "--", "true")
+    said = {*agentless("submit", *words, code=1).err.splitlines()}
+    # The first of them that ends may end the other one before that has said it.
+    assert said & {
+        "0 | agentless: --launcher mpirun needs mpirun, and the image lacks it; install openmpi-bin in the image",
+        "1 | agentless: --launcher mpirun needs sshd, and the image lacks it; install openssh-server in the image",
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.real.cli import Cli, until
 
 SHOW = 'env | grep -E "^(NODE_RANK|AGENTLESS_N|AGENTLESS_HOSTS=|MASTER|WORLD|LOCAL_W|GLOO)" | sort'
@@ -50,19 +52,13 @@ def test_what_one_node_cannot_start_leaves_nothing_on_the_other(agentless: Cli) 
     node1.ask_docker("DELETE", "/images/only-here:1")
 
 
-def test_mpirun_says_what_the_image_lacks(agentless: Cli) -> None:
-    words = ("--nodes", "2", "--gpus", "1", "--launcher", "mpirun", "--follow", "--", "true")
-    said = {*agentless("submit", *words, code=1).err.splitlines()}
-    # The first of them that ends may end the other one before that has said it.
-    assert said & {
-        "0 | agentless: --launcher mpirun needs mpirun, and the image lacks it; install openmpi-bin in the image",
-        "1 | agentless: --launcher mpirun needs sshd, and the image lacks it; install openssh-server in the image",
-    }
+def test_doctor_tries_whether_nodes_reach_each_other(agentless: Cli) -> None:
+    assert agentless("doctor", "--between").out == "node1  ok  1 check\nnode2  ok  1 check\n"
 
 
+@pytest.mark.slow
 def test_doctor_says_which_node_another_does_not_reach_and_leaves_nothing(agentless: Cli) -> None:
     node1, node2 = agentless.lab.nodes.values()
-    assert agentless("doctor", "--between").out == "node1  ok  1 check\nnode2  ok  1 check\n"
     # Instead of a firewall: a route that leads nowhere.
     node2.sh(f"ip route add blackhole {node1.host}/32").check_returncode()
     try:

@@ -103,3 +103,19 @@ def test_a_job_gets_what_another_made_and_does_not_start_without_it(ann, tmp_pat
     jobs = {each["job"]: each["task"] for each in ann.get(f"/v1/workflows/{workflow}")["jobs"]}
     assert ann("logs", jobs["use"]["id"]).out == "made\n"
     assert "job idle left no /none for this one: no /none in its container" in jobs["lacks"]["reason"]
+
+
+@pytest.mark.slow
+def test_a_job_on_two_nodes_hands_on_what_its_first_node_has_made(ann, tmp_path):
+    text = (
+        "defaults: {image: busybox}\n"
+        "jobs:\n"
+        "  make: {command: [sh, -c, 'echo rank $NODE_RANK > /made'], artifacts: [/made], nodes: 2, gpus: 1}\n"
+        "  use: {command: [sh, -c, 'cat /artifacts/make/made'], requires: make, nodes: 2, gpus: 1}\n"
+        "  last: {command: cat /artifacts/make/made, requires: [make, use]}\n"
+    )
+    workflow = ann("workflow", "run", written(ann, tmp_path, text), "--wait").out.split()[0]
+    assert ann("workflow", "logs", workflow, "last").out == "last | rank 0\n"
+    assert sorted(ann("workflow", "logs", workflow, "use").out.splitlines()) == ["use | rank 0"] * 2
+    assert len(list((ann.state / "artifacts").iterdir())) == 1
+    ann("workflow", "rm", workflow, "--yes")
