@@ -264,14 +264,19 @@ class Cluster:
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", {"gpu": gpu}))
 
     @Verb
-    def doctor(self, node: str | Iterable[str] | None = None, *, run: bool = False) -> list[CheckView]:
+    def doctor(
+        self, node: str | Iterable[str] | None = None, *, run: bool = False, between: bool = False
+    ) -> list[CheckView]:
         """Checks of all nodes, or of these, from the name of the host to the toolkit of the engine.
 
-        With `run`, a container is started on each free GPU, which has to see that GPU and no other.
+        With `run`, a container is started on each free GPU, which has to see that GPU and no other. With `between`, it
+        is only tried whether the nodes reach each other.
         """
+        nodes = [node] if isinstance(node, str) else list(node or ())
+        if between:
+            return [parse(CheckView, each) for each in self._client.post("/v1/doctor/between", {"nodes": nodes})]
         found = self._client.get("/v1/doctor", node=node)
         if run:
-            nodes = [node] if isinstance(node, str) else list(node or ())
             found = [*found, *self._client.post("/v1/doctor/run", {"nodes": nodes})]
         return [parse(CheckView, each) for each in found]
 

@@ -140,7 +140,7 @@ def done_in_words(counts: Mapping[str, int]) -> str:
 def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:
     """The jobs of a workflow by name, each behind those that it waits for."""
     names = {first_try(job["task"]["id"]): job["job"] for job in jobs}
-    sizes = Counter(names.values())
+    sizes = sizes_of(jobs)
     found: dict[str, JobTasks] = {}
     for job in jobs:
         one = found.setdefault(job["job"], JobTasks(job["job"], names, sizes))
@@ -150,6 +150,11 @@ def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:
             if (name := names.get(requirement["on"], requirement["on"])) != job["job"]:
                 one.after.setdefault(name, how(requirement, sizes.get(name, 1)))
     return found
+
+
+def sizes_of(jobs: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """How many tasks each job has; those of a gang are one."""
+    return Counter(job["job"] for job in jobs if not (job["task"].get("gang") or {}).get("rank"))
 
 
 def how(requirement: Mapping[str, Any], tasks: int) -> str:

@@ -27,6 +27,7 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
+from agentless.controller.nodes.between import Between
 from agentless.controller.nodes.doctor import Doctor
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.health.gpu_health import GpuHealth
@@ -209,6 +210,7 @@ class Controller:
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
         self.trials = Trials(nodes, self._vendors, self._renderer, clock)
+        self.between = Between(nodes, self.tasks, self._renderer)
         self.doctor = Doctor(nodes, ledger, self._vendors, self._renderer, self._ssh_files, clock)
 
     def _build_files(self, state: Path, store: TaskStore) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import posixpath
+import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentless.engines import beside
 from agentless.engines.dialect import Dialect
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
-from agentless.model.command import Result
+from agentless.model.command import Result, escaped
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.gang import HOSTFILE, Gang
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 from agentless.rules.tasks.settings import folders
@@ -45,6 +50,19 @@ def variables(
         **(spec.gang.variables(on_host=spec.network == "host") if spec.gang else {}),
         **{name: value for name, value in spec.env.items() if not name.startswith(tuple(reserved))},
     }
+
+
+def gang_files(gang: Gang | None) -> str:
+    """The files of a gang's member as a tar archive, as a word for `printf %b`; empty if it has none."""
+    if gang is None or not gang.peers:
+        return ""
+    text, packed = gang.hostfile.encode(), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        folder, file = tarfile.TarInfo(posixpath.dirname(HOSTFILE)[1:]), tarfile.TarInfo(HOSTFILE[1:])
+        folder.type, folder.mode, file.size = tarfile.DIRTYPE, 0o755, len(text)
+        archive.addfile(folder)
+        archive.addfile(file, io.BytesIO(text))
+    return escaped(gzip.compress(packed.getvalue(), mtime=0)).decode()
 
 
 def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD, ON_AMD}]
 NOT_TYPED = {
     "make demo": "tests/fleet/test_demo.py",
     "make test": "the tests themselves",
+    "agentless submit --nodes 2 --gpus 1 --launcher mpirun -- ./train": "tests/real/test_gang_launchers.py",
     "pipx install .": "installs from a package index",
     "pipx install --force .": "installs from a package index",
     "pipx uninstall agentless": "there is none by pipx",

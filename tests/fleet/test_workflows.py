@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -16,6 +17,7 @@ from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
 from agentless.errors import NotFound, Refused, Unreachable, UsageError
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
@@ -474,11 +476,6 @@ async def test_a_request_is_checked_like_a_file(desk):
                 assert found.starts[0].exit_code == 2, paths
             except UsageError:
                 pass
-        gang = WorkflowRequest.model_validate(
-            {"name": "w", "jobs": [job(spec={"command": ["a"], "gang": {"size": 2}})]}
-        )
-        with pytest.raises(UsageError, match="several nodes is not supported in workflows"):
-            gang.submit(me(controller))
         assert not controller.tasks.live
 
 
@@ -542,3 +539,69 @@ async def test_screens_are_sent_a_workflow_when_it_changes_and_when_it_is_gone(d
             news()
             await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
             assert ["workflows", workflow] in news()["gone"]
+
+
+PAIR = """
+jobs:
+  prepare: {{command: 'true'}}
+  train: {{command: [sh, -c, '{}'], nodes: 2, requires: prepare}}
+  evaluate: {{command: 'true', requires: train}}
+  alarm: {{command: 'true', requires: [{{train: failed}}]}}
+"""
+
+
+def members(controller, workflow):
+    shown = controller.workflows.show(workflow, me(controller)).jobs
+    return [each.task for each in shown if each.job == "train"]
+
+
+async def test_who_waits_for_a_job_on_two_nodes_waits_for_both(desk, tmp_path):
+    """Rank 0 has completed long before."""
+    async with desk.running() as controller:
+        script = f"[ $NODE_RANK = 0 ] || until [ -e {tmp_path}/go ]; do sleep 0.1; done"
+        workflow = await run(controller, PAIR.format(script))
+        await until(lambda: [each.state for each in members(controller, workflow)] == ["completed", "running"])
+        assert states(controller, workflow)["evaluate"] == "blocked"
+        tmp_path.joinpath("go").touch()
+        assert await ended(controller, workflow) == "completed"
+        assert [states(controller, workflow)[job] for job in ("evaluate", "alarm")] == ["completed", "cancelled"]
+
+
+async def test_a_job_on_two_nodes_fails_when_one_of_them_does_and_is_tried_again_whole(desk, tmp_path):
+    async with desk.running() as controller:
+        script = f"[ $NODE_RANK = 0 ] || [ -e {tmp_path}/well ] || exit 7; sleep 1"
+        workflow = await run(controller, PAIR.format(script))
+        assert await ended(controller, workflow) == "failed"
+        assert [each.state for each in members(controller, workflow)] == ["stopped", "failed"]
+        assert [states(controller, workflow)[job] for job in ("evaluate", "alarm")] == ["cancelled", "completed"]
+        reason = {each.job: each.task.reason for each in controller.workflows.show(workflow, me(controller)).jobs}
+        assert reason["evaluate"].endswith("to complete, but it failed")
+        tmp_path.joinpath("well").touch()
+        controller.workflow_changes.retry(workflow, None, by=me(controller))
+        assert await ended(controller, workflow) == "completed"
+        assert [(each.state, each.attempt) for each in members(controller, workflow)] == [("completed", 2)] * 2
+        assert states(controller, workflow)["evaluate"] == "completed"
+
+
+@pytest.mark.slow
+async def test_a_job_on_two_nodes_is_stopped_and_removed_with_its_workflow(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, PAIR.format("sleep 600"))
+        await until(lambda: [each.state for each in members(controller, workflow)] == ["running"] * 2)
+        await controller.workflow_changes.stop(workflow, 0.1, by=me(controller))
+        assert {each.state for each in members(controller, workflow)} <= {"stopped", "killed"}
+        await controller.workflow_changes.remove(workflow, force=True, by=me(controller))
+        assert not controller.workflows.all(me(controller))
+
+
+async def test_only_the_first_node_of_a_job_has_artifacts_to_bring(desk):
+    async with desk.running() as controller:
+        spec = TaskSpec(("true",), job=Job("train", "w", artifacts=("model",)))
+        whole = [replace(spec, gang=Gang(2, rank)) for rank in (0, 1)]
+        assert [len(controller.artifacts.wanted(one).outputs) for one in whole] == [1, 0]
+
+
+def test_jobs_on_several_nodes_cannot_be_limited_in_number():
+    text = "max_parallel: 2\njobs: {a: {command: 'true', nodes: 2}}"
+    with pytest.raises(UsageError, match=r"f\.yaml:1:15: max_parallel: cannot be combined with nodes, which job a has"):
+        request(text)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -22,11 +23,16 @@ _PACKAGES = (
     "openssh-server docker.io docker-cli iptables nftables zstd python3 podman crun runc netavark aardvark-dns uidmap "
     "slirp4netns passt fuse-overlayfs iproute2 procps dbus-user-session rootlesskit dropbear-bin tinysshd fish tcsh zsh"
 )
-_INSTALL = f"""
+_MPI = "openmpi-bin openssh-server openssh-client python3-mpi4py"
+MPI = "bookworm-mpi"
+"""A root that is no node's: the programs of images for tasks on several nodes, with PyTorch."""
+
+_INSTALL = """
 printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
-apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends {_PACKAGES}
-"""
+apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends """
+_TORCH = "torch==2.13.0+cpu"
+"""A build without CUDA, which would have several GB."""
 
 
 def root_of(suite: str) -> Path:
@@ -57,7 +63,7 @@ def missing_for(suite: str) -> list[str]:
     if not (mirror := _mirror()):
         return ["apt has no mirror of Debian on this machine"]
     try:
-        with urllib.request.urlopen(f"{mirror}/dists/{suite}/InRelease", timeout=10):
+        with urllib.request.urlopen(f"{mirror}/dists/{suite.partition('-')[0]}/InRelease", timeout=10):
             return []
     except (urllib.error.URLError, OSError) as error:
         return [f"cannot reach the mirror that apt uses: {error}"]
@@ -83,10 +89,15 @@ def _make(suite: str, root: Path) -> None:
     """Under another name until it is whole."""
     new = root.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
-    for argv in (
-        ["debootstrap", "--variant=minbase", suite, str(new), str(_mirror())],
-        ["chroot", str(new), "sh", "-c", _INSTALL],
-    ):
+    packages = _MPI if suite == MPI else _PACKAGES
+    steps = [
+        ["debootstrap", "--variant=minbase", suite.partition("-")[0], str(new), str(_mirror())],
+        ["chroot", str(new), "sh", "-c", _INSTALL + packages],
+    ]
+    if suite == MPI:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--python-version=3.11"]
+        steps.append([*pip, f"--target={new}/usr/local/lib/python3.11/dist-packages", _TORCH])
+    for argv in steps:
         done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=1800)
         if done.returncode != 0:
             raise RuntimeError(f"no root of {suite}: {(done.stdout + done.stderr)[-2000:]}")

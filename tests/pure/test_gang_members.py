@@ -13,7 +13,7 @@ from agentless.model.caller import Caller
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.gang import Gang, Peer
+from agentless.model.tasks.gang import Gang, Peer, member_of
 from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.remote.gang_look import parse
@@ -86,12 +86,18 @@ def test_the_variables_of_a_member() -> None:
         "AGENTLESS_NNODES": "2",
         "AGENTLESS_NODES": "node1,node2",
         "AGENTLESS_HOSTS": "10.0.0.1:2,10.0.0.2:1",
+        "AGENTLESS_HOSTFILE": "/agentless/hostfile",
         "NODE_RANK": "1",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29501",
         "WORLD_SIZE": "3",
         "LOCAL_WORLD_SIZE": "1",
     }
+
+
+def test_the_hostfile_of_a_gang() -> None:
+    peers = (Peer("node1", "10.0.0.1", 2), Peer("node2", "gpu2-ib", 0))
+    assert Gang(2, 1, ("a", "b"), peers=peers, port=29501).hostfile == "10.0.0.1 slots=2\ngpu2-ib slots=1\n"
 
 
 @pytest.mark.parametrize(
@@ -107,12 +113,46 @@ def test_the_variables_of_a_member() -> None:
 def test_torchrun_starts_python_by_itself(command: tuple[str, ...], begins: tuple[str, ...]) -> None:
     peers = (Peer("node1", "10.0.0.1", 2), Peer("node2", "10.0.0.2", 2))
     spec = TaskSpec(command, gang=Gang(2, 1, ("a", "b"), "torchrun", peers=peers, port=29501))
-    words = launched_command(spec)
+    words = launched_command(spec, str)
     assert words[:6] == (
         "torchrun", "--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=10.0.0.1",
         "--master-port=29501",
     )  # fmt: skip
     assert words[6:] == begins
+
+
+@pytest.mark.parametrize(
+    ("names", "network", "listen", "interface"),
+    [
+        (("ib0", "ib0"), "host", "10.0.0.2", "ib0"),
+        (("ib0", "eth0"), "host", "10.0.0.2", None),
+        ((None, None), "host", "", None),
+        (("ib0", "ib0"), "bridge", "", None),
+    ],
+)
+def test_mpirun_uses_the_interface_by_which_all_reach_each_other(
+    names: tuple[str | None, str | None], network: str, listen: str, interface: str | None
+) -> None:
+    peers = (Peer("node1", "10.0.0.1", 2, names[0]), Peer("node2", "10.0.0.2", 0, names[1]))
+    gang = Gang(2, 1, ("a", "b"), "mpirun", peers=peers, port=29501)
+    seen: dict[str, dict[str, object]] = {}
+
+    def script(template: str, **values: object) -> str:
+        seen[template.removeprefix("container-mpirun-").removesuffix(".sh.j2")] = values
+        return "script"
+
+    for rank in (0, 1):
+        spec = TaskSpec(("train", "-x"), gang=replace(gang, rank=rank), network=network)
+        assert launched_command(spec, script) == ("sh", "-c", "script", "sh", "train", "-x")
+    assert seen == {
+        "first": {"port": 29501, "others": ["10.0.0.2"], "interface": interface, "processes": 3},
+        "other": {"port": 29501, "listen": listen},
+    }
+
+
+def test_mpirun_needs_all_members() -> None:
+    with pytest.raises(UsageError, match="mpirun and --on-member-failure continue cannot be combined"):
+        member_of(2, "mpirun", "continue")
 
 
 @pytest.mark.parametrize(
@@ -180,8 +220,11 @@ def test_a_member_that_never_started_ends_the_gang_whatever_was_asked_for() -> N
     assert why_all_end([one, replace(failed, status=Ended("failed", NOW, exit_code=7, container="c"))]) is None
 
 
-def test_a_job_of_a_workflow_is_no_gang() -> None:
-    body = {"name": "w", "jobs": [{"name": "a", "spec": {"command": ["true"], "gang": {"size": 2}}, "target": "1x"}]}
-    request = WorkflowRequest.model_validate(body)
-    with pytest.raises(UsageError, match=r"job 0: spec\.gang: a job on several nodes"):
-        request.submit(Caller("ann"))
+def test_who_waits_for_a_job_on_several_nodes_waits_for_its_first_task() -> None:
+    """They are numbered from 1 on, and each node of a job is one."""
+    pair: dict[str, object] = {"name": "a", "spec": {"command": ["true"], "gang": {"size": 2}}, "target": "1x"}
+    jobs = [pair, {**pair, "requires": [(0, "completed")]}, {**pair, "requires": [(0, "failed"), (1, "ended")]}]
+    specs = WorkflowRequest.model_validate({"name": "w", "jobs": jobs}).submit(Caller("ann")).specs
+    waits = [[str(each) for each in spec.terms.requires] for spec in specs]
+    assert waits == [[], [], ["#1"], ["#1"], ["#1:failed", "#3:ended"], ["#1:failed", "#3:ended"]]
+    assert [spec.gang.rank for spec in specs if spec.gang] == [0, 1] * 3

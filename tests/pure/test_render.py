@@ -247,7 +247,8 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "owner": values,
     "image": values,
     "image_id": st.none(),
-    "held": st.just(False),
+    "held": st.booleans(),
+    "files": st.just("") | values,
 }
 TRIALS_OVER = {
     **dict.fromkeys(("key", "mark_format", "name_format", "image_key"), values),
@@ -343,6 +344,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "name": values.filter(bool),
         "signature": SIGNATURES,
         "force": st.booleans(),
+    },
+    "between-listen.sh.j2": {"port": st.just(29500), "within": st.just(9)},
+    "between-try.sh.j2": {
+        "targets": st.lists(
+            st.fixed_dictionaries({"number": st.just(1), "address": values, "port": st.just(29500)}), max_size=2
+        ),
+        "within": st.just(4),
+        "at_once": st.just(32),
     },
     "gang-look.sh.j2": {"first": st.just(29500)},
     "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
@@ -446,6 +455,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "program-end.sh.j2": {"once": st.booleans(), "whole": st.booleans()},
     "program-signal.sh.j2": {},
     "container-idle.sh.j2": {},
+    "container-mpirun.sh.j2": {},
+    "container-mpirun-first.sh.j2": {
+        "port": st.just(29500),
+        "others": lists,
+        "interface": st.none() | values,
+        "processes": st.just(2),
+    },
+    "container-mpirun-other.sh.j2": {"port": st.just(29500), "listen": st.sampled_from(["", "10.0.0.2", "fd00::2"])},
     "container-carrier.sh.j2": {},
     "container-command.sh.j2": {},
     "container-files.sh.j2": {},

@@ -248,3 +248,19 @@ def test_what_jobs_print_is_followed_to_a_pipe_as_it_is_and_to_a_terminal_in_col
     assert "\033[36mone       |\033[0m one out" in rows
     assert "\033[32mlong-name |\033[0m long" in rows
     assert any(row.endswith("failed, 5 of 5 done (1 failed, 1 cancelled)") for row in rows)
+
+
+@pytest.mark.slow
+def test_a_job_on_two_nodes_hands_on_what_its_first_node_has_made(ann, tmp_path):
+    text = (
+        "defaults: {image: busybox}\n"
+        "jobs:\n"
+        "  make: {command: [sh, -c, 'echo rank $NODE_RANK > /made'], artifacts: [/made], nodes: 2, gpus: 1}\n"
+        "  use: {command: [sh, -c, 'cat /artifacts/make/made'], requires: make, nodes: 2, gpus: 1}\n"
+        "  last: {command: cat /artifacts/make/made, requires: [make, use]}\n"
+    )
+    workflow = ann("workflow", "run", written(ann, tmp_path, text), "--wait").out.split()[0]
+    assert ann("workflow", "logs", workflow, "last").out == "last | rank 0\n"
+    assert sorted(ann("workflow", "logs", workflow, "use").out.splitlines()) == ["use | rank 0"] * 2
+    assert len(list((ann.state / "artifacts").iterdir())) == 1
+    ann("workflow", "rm", workflow, "--yes")

@@ -20,6 +20,9 @@ from agentless.client.client import Client
 from agentless.errors import UsageError
 
 Run = Annotated[bool, typer.Option("--run", help="Also start a container on each free GPU, and look what it sees")]
+Pairs = Annotated[
+    bool, typer.Option("--between", help="Only try whether the nodes reach each other, as tasks on several nodes do")
+]
 Fix = Annotated[
     bool, typer.Option("--fix", help="Print a script for each node that mends what failed, or write it; run nothing")
 ]
@@ -44,6 +47,7 @@ def doctor(
     context: typer.Context,
     nodes: ManyNodes = None,
     run: Run = False,
+    between: Pairs = False,
     fix: Fix = False,
     show_all: All = False,
     as_json: Json = False,
@@ -55,10 +59,15 @@ def doctor(
     """
     if fix and (as_json or output in NAMED):
         raise UsageError("--fix makes scripts; omit --json, and use -o with a folder, like -o ./fixes")
+    if between and run:
+        raise UsageError("--between and --run cannot be combined; use one of them")
     style = _CHECKS.format(as_json, None if fix else output)
     served = client(context)
     with progress("Checking nodes"):
-        found = served.get("/v1/doctor", node=nodes)
+        if between:
+            found = served.post("/v1/doctor/between", {"nodes": nodes or []})
+        else:
+            found = served.get("/v1/doctor", node=nodes)
     if run:
         with progress("Starting a container on each free GPU"):
             found = doctor_report.merged(found, served.post("/v1/doctor/run", {"nodes": nodes or []}))
@@ -70,7 +79,7 @@ def doctor(
         style.show(found, _COLUMNS, "No nodes in the inventory")
     elif found:
         with paged():
-            doctor_report.show(found, in_full=in_full)
+            doctor_report.show(found, in_full=in_full, hints=not between)
             if _names_inventory(found):
                 print_line(f"Inventory: {_inventory(served)}")
     else:

@@ -37,8 +37,11 @@ def merged(found: Sequence[Row], tried: Sequence[Row]) -> list[Row]:
     return [check for node, checks in by_node(found).items() for check in (*checks, *more.get(node, ()))]
 
 
-def show(found: Sequence[Row], *, in_full: bool) -> None:
-    """Print the checks; without `in_full` only those that are not ok, below a line for each node."""
+def show(found: Sequence[Row], *, in_full: bool, hints: bool = True) -> None:
+    """Print the checks; without `in_full` only those that are not ok, below a line for each node.
+
+    `hints`: what to type for more.
+    """
     nodes = by_node(found)
     wide = max(map(len, nodes))
     said: dict[tuple[str, ...], str] = {}
@@ -53,7 +56,7 @@ def show(found: Sequence[Row], *, in_full: bool) -> None:
         if not in_full:
             shown = [check for check in shown if is_bad(check) or _is_trial(check)]
         _checks(_as_before(_joined(shown), said), in_full=in_full)
-    if not in_full and any(verdict_of(check) != "ok" for check in found):
+    if hints and not in_full and any(verdict_of(check) != "ok" for check in found):
         print_line("Details: agentless doctor NODE")
         print_line("Scripts that mend: agentless doctor --fix (with warnings: --all)")
 
@@ -76,7 +79,7 @@ def _counts(verdicts: Sequence[str]) -> str:
     words = {"failed": "failed", "warning": "warning", "skipped": "skipped", "ok": "ok"}
     counts = {each: verdicts.count(each) for each in words}
     if counts["ok"] == len(verdicts):
-        return f"{len(verdicts)} checks"
+        return f"{len(verdicts)} check{'s' * (len(verdicts) != 1)}"
     plural = {"warning": "s" * (counts["warning"] != 1)}
     return ", ".join(f"{count} {words[each]}{plural.get(each, '')}" for each, count in counts.items() if count)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -101,15 +100,15 @@ def exit_code(workflow: Mapping[str, Any]) -> int:
 
 def print_jobs(workflow: Mapping[str, Any]) -> None:
     """Print a workflow and a table of its jobs."""
-    from agentless.client.workflow_graph import how
+    from agentless.client.workflow_graph import how, sizes_of
 
     print_line(summary(workflow))
     names = {first_try(job["task"]["id"]): job["job"] for job in workflow["jobs"]}
-    several = Counter(names.values())
+    sizes = sizes_of(workflow["jobs"])
 
     def waits_for(job: dict[str, Any]) -> str:
         ends = ((names.get(each["on"], each["on"]), each) for each in job["requires"])
-        words = ((name, how(each, several[name])) for name, each in ends)
+        words = ((name, how(each, sizes.get(name, 1))) for name, each in ends)
         return ", ".join(dict.fromkeys(name + (f" ({end})" if end != "completed" else "") for name, end in words))
 
     columns = [

@@ -63,8 +63,8 @@ class Artifacts:
         self._taken: dict[str, str] = {}
 
     def wanted(self, spec: TaskSpec) -> TaskSpec:
-        """The spec of a job, with its artifacts among the outputs."""
-        paths = spec.job.artifacts if spec.job else ()
+        """The spec of a job, with its artifacts among the outputs. On several nodes, they are those of rank 0."""
+        paths = spec.job.artifacts if spec.job and not (spec.gang and spec.gang.rank) else ()
         outputs = tuple(Output(path, f"{self._folder}/{{id}}/") for path in map(posixpath.normpath, paths))
         return replace(spec, outputs=(*spec.outputs, *outputs)) if outputs else spec
 

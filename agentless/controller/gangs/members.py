@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+import asyncssh
+
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import NoAnswer, NodeBroken
-from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.gang import GANG_KEY, Gang
 from agentless.model.tasks.task import Task
 from agentless.remote import gang_look
 from agentless.render import Renderer
@@ -45,7 +47,17 @@ class MemberNodes:
         """How the members reach each other, by rank; `looks` are by task. Raises NodeUnfit for the node of rank 0."""
         nodes = {link.node.name: link.node for link in map(self._nodes.link_of, members)}
         by_node = {task.node or "": looks[task.id] for task in members}
-        return met(members, nodes, by_node, self._ledger.tasks.live.values())
+        gangs = met(members, nodes, by_node, self._ledger.tasks.live.values())
+        if gangs[0].launcher == "mpirun":
+            self._give_key(members)
+        return gangs
+
+    def _give_key(self, members: Sequence[Task]) -> None:
+        """Have a new SSH key for the members; it is kept until all have started, since a launch may be repeated."""
+        key = asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh").decode().strip()
+        secrets = self._ledger.stores.secrets
+        for task in members:
+            secrets.put(task.id, {**secrets.get(task.id), GANG_KEY: key})
 
     async def hold(self, task: Task) -> str:
         """Create the container of a member, which claims its GPUs; gives its id."""

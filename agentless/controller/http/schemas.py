@@ -187,7 +187,7 @@ class PruneEnvsRequest(BaseModel):
 
 
 class DoctorRequest(BaseModel):
-    """Body of `POST /v1/doctor/run`: the nodes; none means all."""
+    """Body of `POST /v1/doctor/run` and `between`: the nodes; none means all."""
 
     model_config = ConfigDict(extra="forbid")
     nodes: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Annotated
 
@@ -40,16 +41,17 @@ class JobRequest(BaseModel):
             raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], _KEYS)}")
         return spec
 
-    def task(self, number: int, of: str, on_failure: OnFailure) -> TaskSpec:
-        """The spec of the task; raises UsageError."""
+    def tasks(self, first: Sequence[int], of: str, on_failure: OnFailure) -> tuple[TaskSpec, ...]:
+        """The spec of its task, or of each node of it. `first` are the numbers of the first tasks of earlier jobs.
+
+        Raises UsageError.
+        """
+        number = len(first)
         if late := next((each for each, *_ in self.requires if not 0 <= each < number), None):
             raise UsageError(f"job {number} cannot wait for job {late}, which is not before it")
-        if self.spec.gang is not None:
-            raise UsageError(
-                f"job {number}: spec.gang: a job on several nodes is not supported in workflows yet; omit it"
-            )
         requires = tuple(
-            Requirement(f"#{each + 1}", state, one_of=next(iter(more), 0)) for each, state, *more in self.requires
+            Requirement(f"#{first[each] + 1}", state, one_of=next(iter(more), 0))
+            for each, state, *more in self.requires
         )
         spec = without_zeros(self.spec)
         spec = replace(
@@ -57,7 +59,7 @@ class JobRequest(BaseModel):
             job=Job(self.name, of, on_failure, artifacts=tuple(self.artifacts)),
             terms=replace(spec.terms, requires=requires),
         )
-        return on_targets(spec, [self.target] if self.target else [])[0]
+        return on_targets(spec, [self.target] if self.target else [])
 
 
 class WorkflowRequest(BaseModel):
@@ -79,9 +81,15 @@ class WorkflowRequest(BaseModel):
 
     def submit(self, caller: Caller) -> Submit:
         """What the caller asks for; raises UsageError."""
-        specs = tuple(job.task(number, self.name, self.on_failure) for number, job in enumerate(self.jobs))
+        specs, first = list[TaskSpec](), list[int]()
+        for job in self.jobs:
+            tasks = job.tasks(first, self.name, self.on_failure)
+            first.append(len(specs))
+            specs += tasks
+        if len(specs) > LIMIT:
+            raise UsageError(f"{len(specs):,} tasks exceed the limit of {LIMIT:,}")
         owner = self.owner or None
-        return Submit(specs, self.secrets, caller, self.dry_run, owner, self.request, self.repeated)
+        return Submit(tuple(specs), self.secrets, caller, self.dry_run, owner, self.request, self.repeated)
 
 
 class WorkflowStopRequest(BaseModel):

@@ -62,6 +62,8 @@ class Prerequisites:
             if standing is None:
                 if key in waiters and not live:
                     self.touched |= dict.fromkeys(waiters.of(key))  # read when somebody looks
+            elif not key[0] and first not in standing.ends:
+                continue  # only the first member says who is in its gang
             elif not live or standing.ends.get(first, "") is not None:
                 end = self._end(first)
                 if first not in standing.ends or standing.ends[first] != end:
@@ -83,8 +85,10 @@ class Prerequisites:
         return max(known.items(), key=lambda each: attempt_of(each[0])) if known else None
 
     def _single(self, first: str) -> Standing:
-        standing = Standing()
-        standing.put(first, self._end(first))
+        standing, task = Standing(), self._tasks.find(first)
+        gang = task.spec.gang if task and task.lead == first else None
+        for each in gang.members if gang else (first,):
+            standing.put(each, self._end(each))
         return standing
 
     def _batch(self, batch: str) -> Standing:

@@ -150,17 +150,10 @@ class Dependencies:
         return first_event(task, task.spec.terms.requires, standing, self._clock.now())
 
     def _single(self, wanted: Requirement) -> Requirement:
-        """The requirement with the id of the first try of its task; of a gang, whose members end together, with all."""
+        """The requirement with the id of the first try of its task; of a gang, with that of its first member."""
         task = self._lookup.find(wanted.on, "--after-batch")
-        if task.spec.gang is None:
-            self._check(task)
-            return replace(wanted, on=first_try(task.id), members=0)
-        batch, *members = self._members(task.batch)
-        if len(members) != task.spec.gang.size:
-            raise UsageError(
-                f"task {task.id} is a member of one of several gangs of a batch; use --after-batch {batch}"
-            )
-        return _whole(batch, members, wanted)
+        self._check(task)
+        return replace(wanted, on=task.lead, members=0)
 
     def _members(self, reference: str) -> tuple[str, ...]:
         """The id of the batch of a task, and those of its tasks."""

@@ -60,6 +60,14 @@ async def _images(engine: SimulatedEngine, words: Words, call: Call) -> int:
     return await _no_files(engine, words, call)
 
 
+async def _copy(engine: SimulatedEngine, words: Words, call: Call) -> int:
+    """Take files for a container that has not been started, and drop them; of no other copy anything is simulated."""
+    match words.rest:
+        case ["-", to] if (found := engine.find(to.partition(":")[0])) and found.state == "created":
+            return 0
+    return await _no_files(engine, words, call)
+
+
 async def _no_files(engine: SimulatedEngine, words: Words, call: Call) -> int:
     del engine, words, call
     raise Complaint("simulated nodes cannot receive files: --upload and agentless run need a real engine")
@@ -95,6 +103,7 @@ _COMMANDS: dict[str, Verb] = {
     "logs": Verb(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
     "events": Verb(looking.events, frozenset({"--format", "--filter", "--since"})),
     "run": Verb(changing.run, frozenset(_RUN_OPTIONS.split()), frozenset({"--detach", "--privileged"})),
+    "cp": Verb(_copy, frozenset(), frozenset({"--follow-link"})),
     "create": Verb(changing.create, frozenset(_RUN_OPTIONS.split()), frozenset({"--privileged"})),
     "start": Verb(changing.start, frozenset()),
     "stop": Verb(changing.stop, frozenset({"--time"})),

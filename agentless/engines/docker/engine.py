@@ -39,6 +39,7 @@ from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.tasks.container import CONTAINER_ID, Container, is_container_id
+from agentless.model.tasks.gang import GANG_KEY
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import SIGNATURE, Signer
@@ -340,6 +341,7 @@ class DockerEngine:
             "volumes": [volume.name for volume in spec.volumes],
             "owner": task.owner,
             "held": wanted.held,
+            "files": launch_script.gang_files(spec.gang) if wanted.held else "",
             "image": spec.image,
             "image_id": wanted.image_id or spec.image_id,
         }
@@ -351,7 +353,8 @@ class DockerEngine:
         reserved = self._vendors.reserved(self._dialect.name)
         # What has no command waits. It is not the image's own, which ends at once in images whose command is a shell.
         idle = () if spec.command or spec.traits.needs_command else ("sh",)
-        command = (*idle, "-c", self._commands.text("container-idle.sh.j2")) if idle else launched_command(spec)
+        script = self._commands.text
+        command = (*idle, "-c", script("container-idle.sh.j2")) if idle else launched_command(spec, script)
         create = self._commands.argv(
             "docker-run.j2",
             docker=list(docker),
@@ -360,7 +363,7 @@ class DockerEngine:
             gpu_uuids=placement.gpu_uuids,
             devices=self._injection(wanted),
             env=launch_script.variables(task, placement, self._node, spec, reserved),
-            secret_env=spec.secret_env,
+            secret_env=(*spec.secret_env, *({GANG_KEY} & wanted.secrets.keys())),
             cores=spec.cores,
             cpus=placement.cpus,
             numa=placement.numa,

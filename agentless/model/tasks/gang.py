@@ -9,9 +9,13 @@ from typing import Literal, cast, get_args
 from agentless.errors import UsageError
 from agentless.model.tasks.task_id import first_try
 
-Launcher = Literal["torchrun"]
+Launcher = Literal["torchrun", "mpirun"]
 OnMemberFailure = Literal["stop", "continue"]
 
+HOSTFILE = "/agentless/hostfile"
+"""The path in a container of the file with the addresses of a gang, as MPI reads it."""
+GANG_KEY = "AGENTLESS_GANG_KEY"
+"""The variable with the SSH key by which mpirun starts processes in the other containers of a gang."""
 MAX_GANG = 256
 """The most members of a gang. The label of each one names all of them."""
 
@@ -76,6 +80,17 @@ class Gang:
         """The id of the first member in the try to which this task belongs: it names that try of the gang."""
         return self.id + task_id.removeprefix(first_try(task_id))
 
+    @property
+    def hostfile(self) -> str:
+        """A line for each member, by rank: `10.0.0.1 slots=8`; empty while they have no addresses."""
+        return "".join(f"{peer.address} slots={peer.slots}\n" for peer in self.peers)
+
+    @property
+    def interface(self) -> str | None:
+        """The network interface by which all members reach each other, None if they differ in it."""
+        names = {peer.interface for peer in self.peers}
+        return names.pop() if len(names) == 1 else None
+
     def variables(self, *, on_host: bool = True) -> Mapping[str, str]:
         """What a member is told about the gang; on a network of its own, a container has other interfaces."""
         if not self.peers or self.port is None:
@@ -90,6 +105,7 @@ class Gang:
                 f"[{peer.address}]:{peer.slots}" if ":" in peer.address else f"{peer.address}:{peer.slots}"
                 for peer in self.peers
             ),
+            "AGENTLESS_HOSTFILE": HOSTFILE,
             "NODE_RANK": str(self.rank),
             "MASTER_ADDR": first.address,
             "MASTER_PORT": str(self.port),
@@ -104,9 +120,14 @@ def member_of(size: int, launcher: str | None, on_member_failure: str) -> Gang:
     if not 2 <= size <= MAX_GANG:
         raise UsageError(f"--nodes {size}: use 2 to {MAX_GANG}, or omit it for one task")
     if launcher not in (None, *get_args(Launcher)):
-        raise UsageError(f"--launcher {str(launcher)[:80]!r}: use torchrun or none")
+        raise UsageError(f"--launcher {str(launcher)[:80]!r}: use torchrun, mpirun or none")
     if on_member_failure not in get_args(OnMemberFailure):
         raise UsageError(f"--on-member-failure {str(on_member_failure)[:80]!r}: use stop or continue")
+    if launcher == "mpirun" and on_member_failure == "continue":
+        raise UsageError(
+            "--launcher mpirun and --on-member-failure continue cannot be combined, because rank 0 starts all others; "
+            "omit one"
+        )
     return Gang(
         size, launcher=cast(Launcher | None, launcher), on_member_failure=cast(OnMemberFailure, on_member_failure)
     )

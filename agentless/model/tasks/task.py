@@ -270,8 +270,13 @@ class Task:
 
     @property
     def waited_for_as(self) -> tuple[tuple[bool, str], tuple[bool, str]]:
-        """The keys of requirements that this task is a part of."""
-        return (False, first_try(self.id)), (True, self.batch)
+        """The keys of requirements that this task is a part of. Of a gang, all members are waited for as the first."""
+        return (False, self.lead), (True, self.batch)
+
+    @property
+    def lead(self) -> str:
+        """The id of the first try of this task; of a gang's member, that of the first member."""
+        return (self.spec.gang.id if self.spec.gang else "") or first_try(self.id)
 
     @property
     def tries(self) -> int:

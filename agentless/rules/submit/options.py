@@ -125,7 +125,7 @@ class Options(TypedDict, total=False):
         str | None,
         Option(
             WHERE,
-            "What starts the command on the nodes of --nodes: torchrun or none (default: none)",
+            "What starts the command on the nodes of --nodes: torchrun, mpirun or none (default: none)",
             "NAME",
             only="task",
         ),

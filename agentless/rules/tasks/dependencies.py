@@ -79,7 +79,9 @@ def why_impossible(requirement: Requirement, standing: Standing) -> str:
         return f"needs one of the tasks {listed([*ends])} to fail, but none failed"
     if not requirement.batch:
         how = "fail" if requirement.state == "failed" else "complete"
-        return f"needs task {on} to {how}, but it {ended_words(ends.get(on) or REMOVED)}"
+        # Of a gang, the end of one member has stopped the others.
+        end = min(filter(None, ends.values()), key=lambda end: (_kind(end) != "failed", end == "completed"), default="")
+        return f"needs task {on} to {how}, but it {ended_words(end or REMOVED)}"
     if requirement.state == "failed":
         return f"needs a task of batch {on} to fail, but none failed"
     found = next(((task, end) for task, end in ends.items() if end not in (None, "completed")), None)

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from itertools import chain
 
 from agentless.errors import NodeUnfit
 from agentless.model.nodes.node import NodeConfig
@@ -38,21 +39,24 @@ def met(
         if placement is None or task.spec.gang is None:
             raise AssertionError("a gang meets when it has its places")
         node, look = nodes[placement.node], looks[placement.node]
-        address = _address(node, look)
+        address = address_among(node, look)
         peers.append(Peer(node.name, address, len(placement.gpus), look.interfaces.get(address)))
-    first = peers[0].node
-    taken = {
-        gang.port
-        for task in others
-        if (gang := task.spec.gang) and gang.peers and gang.peers[0].node == first and task.id != members[0].id
-    }
-    port = _port(members[0].id, {*looks[first].used, *filter(None, taken)})
+    places, ours = {peer.node for peer in peers}, {task.id for task in members}
+    taken = ports_of(places, (task for task in others if task.id not in ours))
+    # On all nodes: what mpirun starts on the others is reached there.
+    port = free_port(members[0].id, {*chain.from_iterable(looks[node].used for node in places), *taken})
     if port is None:
-        raise NodeUnfit(f"{first}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free")
+        raise NodeUnfit(f"{peers[0].node}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free on all nodes")
     return [replace(task.spec.gang, peers=tuple(peers), port=port) for task in members if task.spec.gang]
 
 
-def _address(node: NodeConfig, look: Surroundings) -> str:
+def ports_of(nodes: Collection[str], tasks: Iterable[Task]) -> set[int]:
+    """The ports that gangs among these tasks have on these nodes."""
+    gangs = (task.spec.gang for task in tasks if task.spec.gang)
+    return {gang.port for gang in gangs if gang.port and any(peer.node in nodes for peer in gang.peers)}
+
+
+def address_among(node: NodeConfig, look: Surroundings) -> str:
     """Where others reach the node: as the inventory says, else as SSH does, else at the first address of its own."""
     if node.fabric_address:
         return node.fabric_address
@@ -66,7 +70,7 @@ def _address(node: NodeConfig, look: Surroundings) -> str:
     return next(iter(outside), look.reached or node.host)
 
 
-def _port(seed: str, used: Collection[int]) -> int | None:
+def free_port(seed: str, used: Collection[int]) -> int | None:
     """A port that is not used. Gangs of several controllers begin at different ones."""
     begin = zlib.crc32(seed.encode()) % len(PORTS)
     ports = (PORTS[(begin + step) % len(PORTS)] for step in range(len(PORTS)))

@@ -398,6 +398,11 @@ class _File:
         on_failure = self._on_failure()
         most = self._top.get("max_parallel")
         parallel = None if most is None else self._reading.whole(Value(most, ("max_parallel",)), 1)
+        for each in self._tasks:
+            if parallel is not None and each.job and each.job.asked.spec.gang:
+                words = f"cannot be combined with nodes, which job {each.node.job} has; omit one of them"
+                self._reading.wrong(("max_parallel",), words)
+                break
         if self._reading.mistakes:
             return Workflow(name, ())
         order = ordered([[edge.job for edge in task.edges] for task in self._tasks])

@@ -67,7 +67,6 @@ JOB_OPTIONS: Mapping[str, Option] = {
 
 JOB_KEYS = (*JOB, *JOB_OPTIONS)
 REFUSED: Mapping[str, str] = {
-    "nodes": "a job on several nodes is not supported in workflows yet; use one node",
     "on_failure": "set on_failure at the top of the file, for all jobs",
     "max_parallel": "set max_parallel at the top of the file, for all jobs",
     "name": "the key of a job is its name; omit it",

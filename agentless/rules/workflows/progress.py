@@ -37,12 +37,12 @@ def after(tasks: Mapping[str, Task], begin: Iterable[str]) -> set[str]:
     for task_id, task in tasks.items():
         for requirement in task.spec.terms.requires:
             followers.setdefault(requirement.on, []).append(task_id)
-    found, left = set[str](), list(begin)
+    found, left = set[str](), [tasks[each].lead for each in begin]
     while left:
         for each in followers.get(left.pop(), ()):
             if each not in found:
                 found.add(each)
-                left.append(each)
+                left.append(tasks[each].lead)
     return found
 
 
@@ -55,8 +55,14 @@ def to_stop(tasks: Mapping[str, Task]) -> list[str]:
     if not failed:
         return []
     spared = after(tasks, failed)
+    # Those on its other nodes are ended with it, unless they may go on.
+    ended = {tasks[key].lead for key in failed if tasks[key].spec.gang}
     # The last first: what waits for another one must not be let go by the end of that one.
-    return [task.id for key, task in sorted(tasks.items(), reverse=True) if task.live and key not in spared]
+    return [
+        task.id
+        for key, task in sorted(tasks.items(), reverse=True)
+        if task.live and key not in spared and task.lead not in ended
+    ]
 
 
 def has_failed(task: Task) -> bool:
@@ -67,7 +73,8 @@ def has_failed(task: Task) -> bool:
 def to_retry(tasks: Mapping[str, Task], job: str | None) -> list[str]:
     """The ids of tasks that run again, each behind those that it waits for: what did not complete, or from a job on.
 
-    A job that was cancelled because it was not needed stays so.
+    Of a job on several nodes, it is the first one, with which the others run again. A job that was cancelled because it
+    was not needed stays so.
     """
     if job is not None:
         begin = {key for key, task in tasks.items() if task.spec.job and task.spec.job.name == job}
@@ -75,7 +82,7 @@ def to_retry(tasks: Mapping[str, Task], job: str | None) -> list[str]:
     else:
         begin = {key for key, task in tasks.items() if _is_broken(task)}
         again = begin | {key for key in after(tasks, begin) if tasks[key].state == "cancelled"}
-    return sorted(tasks[key].id for key in again)
+    return sorted({tasks.get(tasks[key].lead, tasks[key]).id for key in again})
 
 
 def _is_broken(task: Task) -> bool:

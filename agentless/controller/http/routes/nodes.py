@@ -10,6 +10,7 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import DoctorRequest, DrainRequest, ResumeRequest, TrustRequest
+from agentless.controller.nodes.between import Between
 from agentless.controller.nodes.doctor import Doctor
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.host_keys import HostKey, HostKeys
@@ -32,6 +33,7 @@ class NodeServices(Protocol):
     gpu_views: GpuViews
     doctor: Doctor
     trials: Trials
+    between: Between
     host_keys: HostKeys
     notifier: Notifier
 
@@ -104,6 +106,11 @@ def _add_doctor(app: FastAPI, services: NodeServices) -> None:
     async def doctor_run(request: DoctorRequest, caller: CurrentCaller) -> list[CheckView]:
         """Start a container on each free GPU of nodes, and check what it sees."""
         return await services.trials.run(request.nodes, caller)
+
+    @app.post("/v1/doctor/between")
+    async def doctor_between(request: DoctorRequest) -> list[CheckView]:
+        """Try whether nodes reach each other, each pair in both directions."""
+        return await services.between.run(request.nodes)
 
 
 def _add_gpus(app: FastAPI, services: NodeServices) -> None:
