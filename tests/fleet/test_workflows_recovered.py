@@ -98,6 +98,7 @@ jobs:
         assert decisions(await recovered(controller)) == [{"e": "goes_on"}]
 
 
+@pytest.mark.slow
 async def test_what_a_person_stopped_lets_nothing_go_on(desk):
     """The container of a job that is being stopped may run for long, and end with 0."""
     text = "jobs: {a: {command: sleep 600, stop_grace: 600}, b: {command: 'true', requires: [{a: ended}]}}"
@@ -116,6 +117,7 @@ def dies(*_, **__):
     raise RuntimeError("killed here")
 
 
+@pytest.mark.slow
 async def test_jobs_that_only_wait_for_a_free_gpu_ask_and_run_when_a_person_says_so(desk):
     text = """\
 jobs:
@@ -163,6 +165,7 @@ async def test_without_the_key_or_the_record_of_stops_nothing_goes_on_by_itself(
         assert states(controller, workflow) == {"a": "running", "b": "blocked", "c": "blocked", "d": "blocked"}
 
 
+@pytest.mark.slow
 async def test_an_old_copy_of_the_record_of_stops_is_noticed(desk):
     async with desk.running() as controller:
         workflow = await begun(controller)
@@ -176,6 +179,7 @@ async def test_an_old_copy_of_the_record_of_stops_is_noticed(desk):
         assert {job.decision for view in await recovered(controller) for job in view.jobs} == {"ask"}
 
 
+@pytest.mark.slow
 async def test_what_is_known_or_of_somebody_else_is_not_offered(desk):
     async with desk.running() as controller:
         workflow = await begun(controller)
@@ -188,6 +192,7 @@ async def test_what_is_known_or_of_somebody_else_is_not_offered(desk):
             await controller.workflow_recovery.go_on(workflow, "", [], by_hand=True, by=Caller("eve@desk"))
 
 
+@pytest.mark.slow
 async def test_a_workflow_goes_on_also_after_a_second_loss(desk):
     async with desk.running() as controller:
         workflow = await begun(controller)
@@ -204,6 +209,7 @@ async def test_a_workflow_goes_on_also_after_a_second_loss(desk):
         assert min(found.values(), key=len) == {"y": "goes_on", "z": "goes_on"}
 
 
+@pytest.mark.slow
 async def test_a_workflow_that_is_too_large_says_that_it_is_not_carried(desk, monkeypatch):
     monkeypatch.setattr("agentless.rules.workflows.carried.MAX_JOBS", 10)
     async with desk.running() as controller:
@@ -215,6 +221,7 @@ async def test_a_workflow_that_is_too_large_says_that_it_is_not_carried(desk, mo
         assert await recovered(controller) == []
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_secret_is_in_a_label(desk):
     text = "jobs: {a: {command: sleep 600, secret_env: [TOKEN]}, b: {command: ls, requires: a, secret_env: [TOKEN]}}"
     async with desk.running() as controller:
@@ -227,6 +234,7 @@ async def test_nothing_of_a_secret_is_in_a_label(desk):
                 assert "t0p" not in repr((jobs, container.config.labels))
 
 
+@pytest.mark.slow
 async def test_each_job_is_checked_like_one_of_a_submit(desk):
     """What the inventory or a rule refuses by now does not start, and nothing else of the workflow does."""
     text = "jobs: {a: {command: sleep 600, node: n1}, b: {command: ls, requires: a, gpus: 1, node: n2, share: true}}"

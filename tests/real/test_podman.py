@@ -154,6 +154,24 @@ def test_a_shell_has_a_terminal_and_what_was_begun_in_it_ends_with_it(agentless,
 
 
 @pytest.mark.slow
+def test_a_workflow_goes_on_when_the_state_is_deleted_unless_its_container_was_started_again(agentless, node, tmp_path):
+    text = "jobs: {a: {command: sleep 300, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]}}"
+    (tmp_path / "w.yaml").write_text(text)
+    for again in (False, True):
+        workflow = agentless("workflow", "run", str(tmp_path / "w.yaml")).out.strip()
+        until(lambda workflow=workflow: state_of(agentless, workflow) == "running")
+        agentless("controller", "stop")
+        shutil.rmtree(agentless.state)
+        if again:
+            node.sh(f"podman restart --time 0 {inspect(node, workflow)['Id']}")
+        said = agentless("recover", "--yes").err
+        assert ("will go on: b" in said, "not started without you: b" in said) == (not again, again)
+        agentless("kill", workflow)
+        agentless("wait", "--batch", workflow, code=None)
+        agentless("workflow", "rm", workflow, "--yes")
+
+
+@pytest.mark.slow
 def test_everything_comes_back_from_the_node_when_the_state_is_deleted(agentless):
     running = agentless.submit("pod::0", "--name", "kept", "--", "sleep", "300")
     ended = agentless.submit("pod", "--", "sh", "-c", "echo out; exit 4")

@@ -32,9 +32,12 @@ from agentless.model.tasks.task_id import is_task_id
 
 HEAD = "agentless.workflow"
 JOBS = "agentless.workflow.jobs"
-MAX_HEAD = 4096
+MAX_HEAD = 8192
 MAX_JOBS = 64 << 10
-"""The limits of the two labels, in characters. Linux limits an argument of `docker create` to 128 KiB."""
+"""The limits of the two labels, in characters. The head of 10,000 jobs has at most 6,000.
+
+Linux limits an argument of `docker create` to 128 KiB.
+"""
 MOST_CARRIED = 6 << 20
 """Bytes of a node's answer about either label: no more are read."""
 MAX_BYTES = 2 << 20
