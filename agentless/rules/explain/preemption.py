@@ -8,8 +8,8 @@ from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.task import KeptPlace, Task
 from agentless.model.units import format_duration
+from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
-from agentless.rules.explain.remedy import without_tasks
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.tasks.preemptible import yields_of
