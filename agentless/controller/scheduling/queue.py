@@ -23,7 +23,7 @@ from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
-from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
+from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
@@ -129,8 +129,8 @@ class Queue:
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
-            place = task.kept_place
-            found = awaited(place, self._tasks.live) if place else self._held_back(task)
+            places = [place for each in self._mates(task) if (place := each.kept_place)]
+            found = awaited(places, self._tasks.live) if places else self._held_back(task)
             found = found or self._brief(task, self._seen)
             fits = (
                 "free resources are promised to tasks ahead of it"
@@ -178,7 +178,7 @@ class Queue:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
         found = self._explained(cluster, mates, summary + coming, promise, self._ahead(task, self.plan))
-        return replace(found, preemption=preempts(cluster, task, promise, self._tasks.live))
+        return replace(found, preemption=preempts(cluster, *as_one(mates, self.plan.promises), self._tasks.live))
 
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
@@ -201,7 +201,7 @@ class Queue:
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
-        return replace(explained, preemption=preempts(cluster, task, promise, self._tasks.live))
+        return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 
     def waiting(self, *others: Task) -> list[Task]:
         """The pending tasks and these others, in their order."""
