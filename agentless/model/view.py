@@ -179,7 +179,8 @@ class ExplainView:
     """Why a task does not start: a summary, and obstacles by node. A node without obstacles matches.
 
     `remedies` list by node what would let it start there: another option, or the end of other tasks.
-    `preemption` says who is preempted for it, or why nobody is; empty if there is nobody to preempt.
+    `preemption` says who is preempted for it, or why nobody is; empty if there is nobody to preempt. `helps` lists what
+    would let all members of a gang start.
     """
 
     task: str
@@ -188,6 +189,7 @@ class ExplainView:
     obstacles: tuple[ObstacleView, ...]
     remedies: dict[str, tuple[str, ...]]
     preemption: str = ""
+    helps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,4 +326,20 @@ async def test_people_are_told_of_all_nodes(agentless):
     assert said.splitlines()[0].endswith(" on 2 nodes: n1, n2")
     rows = [line.split() for line in (await typed("show", task.strip()))[0].splitlines() if "  rank " in line]
     assert [(row[2], row[4], row[-1]) for row in rows] == [("0:", "n1::0,", "completed"), ("1:", "n2::0,", "completed")]
-    assert "1x needs 5 nodes; 3 fit" in (await typed("explain", "--nodes", "5", "--gpus", "1"))[0]
+    assert " ".join((await typed("explain", "--nodes", "5", "--gpus", "1"))[0].split()) == (
+        "1x on 5 nodes would be refused; needs 5 nodes for 1x; only 3 nodes can ever run it, and 3 can start it now "
+        "(n1, n2, n3) would help: --nodes 3"
+    )
+
+
+async def test_explain_of_a_gang_that_waits_says_what_it_lacks_and_what_would_help(agentless):
+    typed = partial(asyncio.to_thread, agentless)
+    other = (await typed("submit", "n3::0", "--time-limit", "1h", "--", "sleep", "600"))[0].strip()
+    waits = (await typed("submit", "--nodes", "3", "--gpus", "2", "--", "sleep", "600"))[0].strip()
+    said = " ".join((await typed("explain", waits))[0].split())
+    assert f"task {waits} (2x on 3 nodes) is number 1 in the queue; starts within 1h 0m on n1, n2 and n3" in said
+    assert "needs 3 nodes for 2x; 2 can start it now (n1, n2)" in said
+    assert "n3: needs 2 GPUs; 1 of 2 on n3 is free" in said
+    assert f"would help: --nodes 2; or --gpus 1; or when task {other} of " in said
+    await typed("kill", waits)
+    await typed("kill", other)

@@ -490,8 +490,8 @@ def test_what_a_preemptible_task_has_to_expect() -> None:
 
 def test_a_place_that_is_kept_is_named_with_those_who_give_way() -> None:
     place, known = KeptPlace("node1", (), ("a", "b"), NOW), {each.id: each for each in ALL}
-    assert awaited(place, known) == "task a of me@here and task b of me@here give way for it on node1"
-    assert awaited(place, {}) == "its place on node1 is kept, and free any moment"
+    assert awaited([place], known) == "task a of me@here and task b of me@here give way for it on node1"
+    assert awaited([place], {}) == "its place on node1 is kept, and free any moment"
     assert awaited_by([kept(wish("t"), "a")], placement("node1::0,1")) == "task t of me@here"
     assert awaited_by([kept(wish("t"), "a")], placement("node1::1")) == ""
 

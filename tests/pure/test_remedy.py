@@ -11,7 +11,8 @@ from hypothesis import given
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Running, Task
 from agentless.rules.explain.ahead import Ahead
-from agentless.rules.explain.remedy import MOST_AHEAD, remedies, without_tasks
+from agentless.rules.explain.blockers import without_tasks
+from agentless.rules.explain.remedy import MOST_AHEAD, remedies
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Promise, plan
 from tests.pure.build import CID, NOW, cluster, process, seen, uuid

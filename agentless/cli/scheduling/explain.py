@@ -86,6 +86,8 @@ def _print(found: Any) -> None:
     _print_wrapped(0, found["summary"])
     if preemption := found.get("preemption"):
         _print_wrapped(2, preemption)
+    if helps := found.get("helps"):
+        _print_wrapped(2, f"would help: {'; or '.join(helps)}")
     for nodes, obstacles, helps in explained(found):
         for text, details in obstacles:
             _print_wrapped(2, naming(all_named(nodes), text))

@@ -22,13 +22,15 @@ from agentless.model.view import ExplainView
 from agentless.ports import Clock
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
-from agentless.rules.explain.obstacles import brief, never, refusal, too_few
-from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
+from agentless.rules.explain.gangs import explanation_of_gang
+from agentless.rules.explain.obstacles import brief, never, no_node, refusal
+from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
+from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, mates, members_together, would_be_members
@@ -129,8 +131,8 @@ class Queue:
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
-            place = task.kept_place
-            found = awaited(place, self._tasks.live) if place else self._held_back(task)
+            places = [place for each in self._mates(task) if (place := each.kept_place)]
+            found = awaited(places, self._tasks.live) if places else self._held_back(task)
             found = found or self._brief(task, self._seen)
             fits = (
                 "free resources are promised to tasks ahead of it"
@@ -166,19 +168,19 @@ class Queue:
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         cluster = self._nodes.cluster()
         mates = self._mates(task)
-        task = next((each for each in mates if brief(cluster, each.spec, each.owner)), mates[0])
+        task = mates[0]
         promise, position = self.plan.promises.get(task.id), self.outlook(mates[0]).position
         held_back = self._held_back(task)
-        coming = when(promise, cluster, task.spec, held_back=bool(held_back), where=self._where(mates, self.plan))
+        coming = when(promise, cluster, task.spec, held_back=bool(held_back), gang=_promised(mates, self.plan))
         summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
         coming = "; ".join(filter(None, (coming, lent)))
-        if never(cluster, task.spec, task.owner):
+        if len(mates) == 1 and never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
-        found = explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
-        return replace(found, preemption=preempts(cluster, task, promise, self._tasks.live))
+        found = self._explained(cluster, mates, summary + coming, promise, self._ahead(task, self.plan))
+        return replace(found, preemption=preempts(cluster, *as_one(mates, self.plan.promises), self._tasks.live))
 
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
@@ -186,22 +188,24 @@ class Queue:
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
             if never(cluster, task.spec, owner):
-                return explanation(cluster, task, too_few(cluster, task.spec, owner), None, Ahead())
+                words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
+                return self._explained(cluster, mates, words, None, self._ahead(mates[0], self.plan))
             if isinstance(refusal(cluster, task.spec, owner), Unreachable):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())
         if (waits := self._would_wait(mates, cluster)) is not None:
             return waits
         found = self.look(mates)
-        task = next((each for each in mates if brief(cluster, each.spec, owner)), mates[0])
+        task = mates[0]
         if all(each.id in found.starts for each in mates):
             words = " and ".join(str(found.starts[each.id]) for each in mates)
             return ExplainView("", f"{asked_together(mates)} would start now, on {words}", timestamp(now), (), {})
-        place, promise = self.waiting(*mates).index(task) + 1, found.promises.get(task.id)
-        coming = when(promise, cluster, task.spec, where=self._where(mates, found))
+        units = members_together(self.waiting(*mates))
+        place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
+        coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
-        explained = explanation(cluster, task, summary, promise, self._ahead(task, found))
-        return replace(explained, preemption=preempts(cluster, task, promise, self._tasks.live))
+        explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
+        return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 
     def _would_wait(self, mates: Sequence[Task], cluster: Cluster) -> ExplainView | None:
         """What would happen to a task that requires others, if it could not go on at once."""
@@ -230,10 +234,12 @@ class Queue:
     # ------------------------------------------------------------------ inside
 
     @staticmethod
-    def _where(members: Sequence[Task], looked: Plan) -> str:
-        """The nodes that a gang is promised, in words."""
-        nodes = [promise.node for each in members if (promise := looked.promises.get(each.id))]
-        return f"{', '.join(nodes[:-1])} and {nodes[-1]}" if len(nodes) > 1 else "".join(nodes)
+    def _explained(
+        cluster: Cluster, members: Sequence[Task], summary: str, promise: Promise | None, ahead: Ahead
+    ) -> ExplainView:
+        if len(members) > 1:
+            return explanation_of_gang(cluster, members, summary, promise, ahead)
+        return explanation(cluster, members[0], summary, promise, ahead)
 
     def _brief(self, task: Task, cluster: Cluster) -> str:
         """The most relevant reason why a task, or any member of its gang, does not start now."""
@@ -308,6 +314,11 @@ class Queue:
 def _on_failure(waits: Blocked | BlockedBy) -> bool:
     """Whether a task waits for a failure, which may never come."""
     return any(each.state == "failed" for each in waits.on)
+
+
+def _promised(members: Sequence[Task], looked: Plan) -> list[tuple[Promise, TaskSpec]]:
+    """What the members of a gang are promised, with what they need."""
+    return [(promise, each.spec) for each in members if (promise := looked.promises.get(each.id))]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

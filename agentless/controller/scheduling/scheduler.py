@@ -18,7 +18,7 @@ from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, Moved, Preempts
-from agentless.rules.explain.preemption import named
+from agentless.rules.explain.preemption import preempting
 from agentless.rules.scheduling.rank import ranks_after_move
 from agentless.rules.tasks.gangs import members_together
 
@@ -121,10 +121,7 @@ class Scheduler:
         if places := self._queue.plan.places:
             # In one write, before anybody is asked: from here on, nobody else gets these places.
             self._ledger.apply_all(
-                {
-                    task: (Preempts(place), f"preempts {named(place.victims, self._ledger.tasks.live)}")
-                    for task, place in places.items()
-                }
+                {task: (Preempts(place), preempting(place, self._ledger.tasks.live)) for task, place in places.items()}
             )
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:

@@ -24,7 +24,7 @@ from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.gangs import is_mate, mates
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.retry import another_try, fresh_try, is_last_try, is_requeued
+from agentless.rules.tasks.retry import another_try, is_last_try, is_requeued, next_of
 from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
@@ -228,7 +228,7 @@ class Ledger:
     def _next_of_gang(self, ended: Task, gang: Gang, now: float) -> list[Task]:
         """The next tries of all members; none if one of them was removed."""
         known = mates(ended, self.tasks.find)
-        return [fresh_try(mate, now) for mate in known] if len(known) == gang.size else []
+        return [next_of(mate, ended, now) for mate in known] if len(known) == gang.size else []
 
     def adopt(self, task: Task, cause: str) -> None:
         """Add a task that was found in a container's labels."""

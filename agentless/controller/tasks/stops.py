@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -75,10 +75,11 @@ class Stops:
                 raise
             raise Unreachable(f"{error}; agentless ends task {task.id} when {task.node} answers") from None
 
-    async def preempt(self, task: Task, reason: str) -> Task:
-        """Let a task give way: SIGTERM, its grace time, SIGKILL. It must not be stopping already."""
-        task = self._ledger.apply(task.id, StopAsked("preempt", reason=reason), f"preempted: {reason}")
-        return await self._end(task, "preempt", None)
+    async def preempt(self, gang: Sequence[Task], reason: str) -> None:
+        """Let a task, or all of a gang, give way: SIGTERM, the grace time, SIGKILL. None may be stopping already."""
+        asked, cause = StopAsked("preempt", reason=reason), f"preempted: {reason}"
+        tasks = self._ledger.apply_all({task.id: (asked, cause) for task in gang})
+        await asyncio.gather(*(self._end(task, "preempt", None) for task in tasks))
 
     def resume(self) -> list[Coroutine[Any, Any, Task]]:
         """The work left for stops that were requested but not carried out.

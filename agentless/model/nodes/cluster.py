@@ -40,12 +40,13 @@ class Observation:
 class Yields:
     """On which terms a task gives way: not asked before `since` (Unix seconds), and gone `within` seconds then.
 
-    `began` is when it started.
+    `began` is when it started. `mates` are the members of its gang, itself included, which give way together.
     """
 
     since: float
     within: float
     began: float
+    mates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

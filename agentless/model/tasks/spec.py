@@ -354,8 +354,6 @@ def _check_gang(spec: TaskSpec, gang: Gang) -> None:
         raise UsageError("--retries and --on-member-failure continue cannot be combined; use one of them")
     if spec.terms.max_parallel is not None:
         raise UsageError("--nodes and --max-parallel cannot be combined; use one of them")
-    if spec.terms.preemptible:
-        raise UsageError("--nodes and --preemptible cannot be combined, because a gang is never preempted; omit one")
 
 
 def _single_words(spec: TaskSpec) -> dict[str, str | None]:

@@ -31,14 +31,14 @@ class Ahead:
     lengths: Mapping[str, float] = field(default_factory=dict)
     placed: Sequence[Task] = ()
 
-    def leave(self, cluster: Cluster, task: Task) -> bool:
-        """Whether a task that nothing else prevents starts after all tasks ahead of it were placed."""
-        if not self.tasks:
+    def leave(self, cluster: Cluster, *members: Task) -> bool:
+        """Whether a task, or all of a gang, that nothing else prevents starts after all ahead of it were placed."""
+        if not self.tasks and len(members) == 1:
             return True
         before = Plan(promises=self.promises)
-        queue = [*self.tasks, task]
+        queue = [*self.tasks, *members]
         found = plan(cluster, queue, cluster.at, self.policies, before, lengths=self.lengths, placed=self.placed)
-        return task.id in found.starts
+        return all(task.id in found.starts for task in members)
 
     def on(self, node: Node) -> list[tuple[Task, Promise]]:
         """The tasks that are promised a place on a node, with their promises."""

@@ -30,11 +30,8 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
         name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
     }
     nearest = sorted(obstacles, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
-    # What helps on one node does not start a gang.
     helps = {
-        name: tuple(each.text for each in remedies(cluster, name, task, ahead))
-        for name in obstacles
-        if name in nearest and not task.spec.gang
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in obstacles if name in nearest
     }
     return ExplainView(
         task.id,
@@ -51,18 +48,20 @@ def when(
     spec: TaskSpec,
     *,
     held_back: bool = False,
-    where: str = "",
+    gang: Sequence[tuple[Promise, TaskSpec]] = (),
     why: str = " (estimated from earlier tasks)",
 ) -> str:
     """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached.
 
-    `where` are the nodes, if there are several; `why` says how an estimate was made.
+    `gang` are the promises of all members of its gang, with what they need; `why` says how an estimate was made.
     """
     if promise is None:
         return "start time not known yet"
-    node = where or promise.node
+    gang = gang or [(promise, spec)]
+    *others, last = dict.fromkeys(each.node for each, _ in gang)
+    node = f"{', '.join(others)} and {last}" if others else last
     if promise.start is None:
-        whose = "a task of its batch ends" if held_back else _endless(promise, cluster, spec)
+        whose = "a task of its batch ends" if held_back else _endless(gang, cluster)
         return f"starts on {node} when {whose} (no time limit, so no estimate)"
     left = promise.start - cluster.at
     if left < 1:
@@ -74,24 +73,35 @@ def when(
     return words + (why if promise.about else "")
 
 
-def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
-    """The tasks without a known end that a promise waits for, in words, with `ends` or `end`."""
+def _endless(gang: Sequence[tuple[Promise, TaskSpec]], cluster: Cluster) -> str:
+    """The tasks without a known end that promises wait for, in words, with `ends` or `end`."""
+    whose, are_several = list[str](), False
+    for promise, spec in gang:
+        found, several = _in_the_way(promise, cluster, spec, alone=len(gang) == 1)
+        whose += found
+        are_several = are_several or several
+    if not whose:
+        whose = ["a task ahead of it in the queue"]
+    if len(whose) > MAX_ENDS:
+        whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]
+    return f"{' and '.join(whose)} {'end' if len(whose) > 1 or are_several else 'ends'}"
+
+
+def _in_the_way(promise: Promise, cluster: Cluster, spec: TaskSpec, *, alone: bool) -> tuple[list[str], bool]:
+    """What one promise waits for, and whether the words are plural. `alone`: it names its node in other words."""
     node = cluster.nodes.get(promise.node)
     gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
     endless = [each for each in node.allocations if each.ends_at is None] if node else []
     foreign = [] if spec.share else sorted((gpu.reading.number for gpu in gpus if gpu.strangers), key=parts_of)
     held = {holder.task for gpu in gpus for holder in gpu.holders}
-    alone = spec.needs.exclusive
-    whose = [str(each) for each in endless if each.task in held or each.exclusive or alone]
+    whose = [str(each) for each in endless if each.task in held or each.exclusive or spec.needs.exclusive]
+    on = "" if alone else f" of {promise.node}"
     if foreign:
         processes, number = ("process", "GPU") if len(foreign) == 1 else ("processes", "GPUs")
-        whose.insert(0, f"the foreign {processes} on {number} {format_indices(foreign)}")
-    if not whose:
-        rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
-        if len(rivals) > 1:
-            return f"enough of the {len(rivals)} tasks there end"
-        whose = rivals or ["a task ahead of it in the queue"]
-    if len(whose) > MAX_ENDS:
-        whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]
-    plural = len(whose) > 1 or len(foreign) > 1
-    return f"{' and '.join(whose)} {'end' if plural else 'ends'}"
+        whose.insert(0, f"the foreign {processes} on {number} {format_indices(foreign)}{on}")
+    if whose:
+        return whose, len(foreign) > 1
+    rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
+    if len(rivals) > 1:
+        return [f"enough of the {len(rivals)} tasks {'there' if alone else f'on {promise.node}'}"], True
+    return rivals, False

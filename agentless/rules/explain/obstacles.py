@@ -109,15 +109,12 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
         rest = {name: each for name, each in found.items() if name not in able}
         return f"{_only(able)} can run {asked(spec)}, and the task needs {wanted} nodes{_by_node(rest) if rest else ''}"
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
-    return f"no node can run {asked(spec)}{_by_node(lasting)}"
+    return f"{no_node(spec)}{_by_node(lasting)}"
 
 
-def too_few(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
-    """That no node can ever run the task, in short, or how many can if its gang needs more."""
-    found = against(cluster, spec, owner)
-    able = [name for name, each in found.items() if not any(obstacle.lasting for obstacle in each)]
-    words = f"{asked(spec)} needs {_nodes_for(spec)} nodes; {len(able)} {'fits' if len(able) == 1 else 'fit'}"
-    return words if able else f"no node can run {asked(spec)}"
+def no_node(spec: TaskSpec) -> str:
+    """That no node can ever run the task, in short."""
+    return f"no node can run {asked(spec)}"
 
 
 def asked(spec: TaskSpec) -> str:
@@ -149,7 +146,7 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     if not passing:
-        return f"no node can run {asked(spec)}"
+        return no_node(spec)
     if (wanted := _nodes_for(spec)) > 1:
         able = sum(not each for each in passing)
         return "" if able >= wanted else f"needs {wanted} nodes for {asked(spec)}; {able} can start it now"

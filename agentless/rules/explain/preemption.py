@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Cluster, Node
-from agentless.model.tasks.task import KeptPlace, Task
+from agentless.model.tasks.task import KeptPlace, Pending, Task
 from agentless.model.units import format_duration
+from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
-from agentless.rules.explain.remedy import without_tasks
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.tasks.preemptible import yields_of
@@ -17,8 +18,12 @@ from agentless.rules.tasks.preemptible import yields_of
 
 def named(victims: Iterable[str], known: Mapping[str, Task]) -> str:
     """Tasks with their owners: `task V of bob and task W of eve`."""
-    words = [f"task {each} of {known[each].owner}" if each in known else f"task {each}" for each in victims]
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+    return _listed(f"task {each} of {known[each].owner}" if each in known else f"task {each}" for each in victims)
+
+
+def _listed(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def needs_its_place(task: Task) -> str:
@@ -26,17 +31,42 @@ def needs_its_place(task: Task) -> str:
     return f"task {task.id} of {task.owner} needs its place"
 
 
-def awaited(place: KeptPlace, known: Mapping[str, Task]) -> str:
-    """What a task waits for whose place is kept."""
-    left = [each for each in place.victims if each in known]
-    if not left:
-        return f"its place on {place.node} is kept, and free any moment"
-    verb = "gives" if len(left) == 1 else "give"
-    return f"{named(left, known)} {verb} way for it on {place.node}"
+def preempting(place: KeptPlace, known: Mapping[str, Task]) -> str:
+    """Why a place is kept: for its victims, or for a gang that has victims on other nodes."""
+    return f"preempts {named(place.victims, known)}" if place.victims else "its gang preempts others"
+
+
+def awaited(places: Sequence[KeptPlace], known: Mapping[str, Task]) -> str:
+    """What a task waits for whose place is kept, or a gang."""
+    going = [each for each in places if any(victim in known for victim in each.victims)]
+    nodes, verb = _listed(each.node for each in going or places), "is" if len(places) == 1 else "are"
+    if not going:
+        return f"its place{'s' * (len(places) > 1)} on {nodes} {verb} kept, and free any moment"
+    left = dict.fromkeys(victim for each in going for victim in each.victims if victim in known)
+    return f"{named(left, known)} {'gives' if len(left) == 1 else 'give'} way for it on {nodes}"
+
+
+def as_one(gang: Sequence[Task], promises: Mapping[str, Promise | None]) -> tuple[Task, Promise | None]:
+    """A task that stands for all of a gang, and its promise: with the victims of all members."""
+    task, promise = gang[0], promises.get(gang[0].id)
+    if promise:
+        told = [its for each in gang if (its := promises.get(each.id))]
+        promise = replace(promise, victims=_joined(each.victims for each in told))
+    if (place := task.kept_place) and isinstance(task.status, Pending):
+        whole = replace(place, victims=_joined(kept.victims for each in gang if (kept := each.kept_place)))
+        task = replace(task, status=replace(task.status, place=whole))
+    return replace(task, victims=_joined(each.victims for each in gang)), promise
+
+
+def _joined(several: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for victims in several for each in victims))
 
 
 def preempts(cluster: Cluster, task: Task, promise: Promise | None, known: Mapping[str, Task]) -> str:
-    """Who is, or will be, preempted for a pending task, or why nobody is. Empty if there is nobody to preempt."""
+    """Who is, or will be, preempted for a pending task, or why nobody is. Empty if there is nobody to preempt.
+
+    Of a gang, task and promise are those of `as_one`.
+    """
     if place := task.kept_place:
         return f"preempts {named(place.victims, known)}"
     if promise and promise.victims:
@@ -46,13 +76,13 @@ def preempts(cluster: Cluster, task: Task, promise: Promise | None, known: Mappi
         return f"preempts nobody else: it has preempted {named(task.victims, known)}" if lenders else ""
     if not lenders or task.spec.terms.preemptible:
         return ""
-    if task.spec.gang:
-        return "preempts nobody: a gang waits until preemptible tasks end by themselves"
     shape = shape_of(task.spec, task.owner)
     lenders = [node for node in lenders if not shape.rules_out(node.config)]
     if not lenders:
         return "preempts nobody: no preemptible task runs on a node that it may use"
-    if all(obstacles(_without_lent(node), task.spec, task.owner, cluster.at) for node in lenders):
+    nodes = cluster.nodes.values() if task.spec.gang else lenders
+    fit = [node for node in nodes if not obstacles(_without_lent(node), task.spec, task.owner, cluster.at)]
+    if len(fit) < (task.spec.gang.alike if task.spec.gang else 1):
         return "preempts nobody: it would not start without the preemptible tasks either"
     return "preempts nobody: that would not let it start sooner, because of the tasks ahead of it or those that end"
 

@@ -9,12 +9,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node
+from agentless.model.nodes.cluster import Allocation, Cluster, Node
 from agentless.model.scheduling.needs import SLICE_TYPE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.units import GPU_MEMORY, MEMORY, SIZE_UNITS, format_duration, parse_duration, short_duration
 from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
 
 MOST_ENDS = 64
@@ -42,7 +43,7 @@ def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None
     if len(trial.ahead.tasks) > MOST_AHEAD or trial.succeeds(node, task.spec):
         return ()
     found = dict[str, Remedy]()
-    for words, spec in _changes(node, task.spec, trial):
+    for words, spec in changes(node, task.spec, trial.ahead, trial.now):
         option = words.partition(" ")[0]
         if option not in found and trial.succeeds(node, spec):
             found[option] = Remedy(words, spec)
@@ -70,7 +71,7 @@ class _Trial:
         return self.ahead.leave(there, replace(self.task, spec=only))
 
 
-def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
+def changes(node: Node, spec: TaskSpec, ahead: Ahead, now: float) -> Iterator[tuple[str, TaskSpec]]:
     """Specs with one option changed. Larger values of an option come first."""
     needs = spec.needs
     if needs.indices:
@@ -106,7 +107,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
                 yield f"--memory {words}", replace(spec, memory=size)
     if needs.exclusive:
         yield "without --exclusive", replace(spec, needs=replace(needs, exclusive=False))
-    yield from _limits(node, spec, trial)
+    yield from _limits(node, spec, ahead, now)
 
 
 def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
@@ -118,15 +119,15 @@ def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
                 break
 
 
-def _limits(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
+def _limits(node: Node, spec: TaskSpec, ahead: Ahead, now: float) -> Iterator[tuple[str, TaskSpec]]:
     """Time limits with which the task ends before a reservation begins or a task ahead of it starts."""
-    terms, promised = spec.terms, [promise.start for _, promise in trial.ahead.on(node)]
+    terms, promised = spec.terms, [promise.start for _, promise in ahead.on(node)]
     if None in promised and terms.time_limit is None:
         yield "--time-limit of any length", replace(spec, terms=replace(terms, time_limit=ENDLESS))
     begins = {each.begin for each in node.reservations} | {start for start in promised if start is not None}
     grace = spec.stop_grace if terms.signal_before is None else 0.0
     for begin in sorted(begins, reverse=True):
-        minutes = (begin - trial.now - grace - LEEWAY) // 60
+        minutes = (begin - now - grace - LEEWAY) // 60
         if minutes < 1:
             continue
         words = short_duration(minutes * 60)
@@ -154,22 +155,3 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
     when = "" if left == math.inf else f", within {format_duration(left)}" if left >= 1 else ", any moment now"
     end = "ends" if len(over) == 1 else "end"
     yield Remedy(f"when {', '.join(map(str, over))} {end}{when}", ends=tuple(over))
-
-
-def without_tasks(node: Node, over: Iterable[Allocation]) -> Node:
-    """The node without these tasks."""
-    gone = {allocation.task for allocation in over}
-    allocations = tuple(each for each in node.allocations if each.task not in gone)
-    return replace(node, allocations=allocations, gpus=tuple(_emptied(gpu, gone) for gpu in node.gpus))
-
-
-def _emptied(gpu: Gpu, gone: set[str]) -> Gpu:
-    left = tuple(holder for holder in gpu.holders if holder.task not in gone)
-    if left == gpu.holders:
-        return gpu
-    if left or gpu.state != "allocated":
-        return replace(gpu, holders=left)
-    if gpu.strangers or gpu.closed:
-        return replace(gpu, holders=(), state="foreign", reason="its other users stay")
-    reading = replace(gpu.reading, memory_used_mib=0, memory_free_mib=gpu.reading.memory_total_mib)
-    return replace(gpu, reading=reading, holders=(), state="free", reason="", processes=())

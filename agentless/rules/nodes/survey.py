@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
+from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation, Yields
 from agentless.model.nodes.gpu import GpuProcess, GpuReading
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.node_record import NodeRecord
@@ -24,7 +24,7 @@ from agentless.rules.nodes.parts import marked, why_divided, with_parts
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
 from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
-from agentless.rules.tasks.preemptible import yields_of
+from agentless.rules.tasks.preemptible import yields_of, yields_of_gangs
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded."""
@@ -49,9 +49,12 @@ def survey(
     """
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     starting: set[str] = set()
+    tasks = list(tasks)
+    gangs = yields_of_gangs(tasks)
     for task in tasks:
         if task.live and task.placement:
-            held[task.placement.node][task.id] = _allocation(task, task.placement, lent.get(task.id))
+            yields = gangs.get(task.id) if task.spec.gang else yields_of(task, lent.get(task.id))
+            held[task.placement.node][task.id] = _allocation(task, task.placement, yields)
             if isinstance(task.status, Assigning):
                 starting.add(task.placement.node)
     reserved: dict[str, list[Reservation]] = defaultdict(list)
@@ -89,7 +92,7 @@ def without_container(seen: Observation, container: str) -> Observation:
     return replace(seen, engine=engine, sample=sample)
 
 
-def _allocation(task: Task, placement: Placement, lent: float | None) -> Allocation:
+def _allocation(task: Task, placement: Placement, yields: Yields | None) -> Allocation:
     spec, began = task.spec, None
     match task.status:
         case Running(started_at=moment) | Assigning(since=moment):
@@ -106,7 +109,7 @@ def _allocation(task: Task, placement: Placement, lent: float | None) -> Allocat
         spec.needs.sharing,
         placement.numa,
         placement.parents,
-        yields_of(task, lent),
+        yields,
     )
 
 

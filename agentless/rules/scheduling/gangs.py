@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentless.model.tasks.task import Placement, Task
+from agentless.rules.scheduling.gang_preemption import GangPreemption
 from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.preemption import Preemption
-from agentless.rules.scheduling.promise import Place, Promise, is_afterwards
+from agentless.rules.scheduling.node_timeline import NodeTimeline
+from agentless.rules.scheduling.preemption import Preemption, filling, may_ask
+from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Searches
 from agentless.rules.scheduling.together import Spot, Together, Want
 from agentless.rules.scheduling.wants import Wants
@@ -44,15 +47,16 @@ class GangPlan:
     def __init__(
         self,
         searches: Searches,
-        together: Together,
+        nodes: Sequence[NodeTimeline],
         giving: Preemption,
         kept: dict[str, Place],
         weak: dict[str, Place],
         gangs_and_others: Sequence[Sequence[Task]],
     ) -> None:
         self._searches = searches
-        self._together = together
+        self._together = Together(searches, nodes)
         self._giving = giving
+        self._asking = GangPreemption(giving, self._together, searches, nodes)
         self._kept = kept
         self._weak = weak
         self._hopeless = set[tuple[Want, ...]]()  # not even in place of all that wait
@@ -65,34 +69,13 @@ class GangPlan:
         wants = [needs.of(task) for task in unit]
         mine = [self._kept.pop(task.id) for task in unit if task.id in self._kept]
         self._take_back(mine)
-        if found := self._together.now(wants, anew=bool(mine)):
+        now = [(shape, filling(task, amounts)) for task, (shape, amounts) in zip(unit, wants, strict=True)]
+        if found := self._together.now(now, anew=bool(mine)):
             return Told(self._started(unit, wants, found))
         if begun := self._instead(unit, wants):
             return Told(begun)
-        coming = self._together.later(wants) if may_wait else None
-        if coming is None:
-            return Told(promises={task.id: None for task in unit})
-        moment, spots = coming
-        start = None if moment >= FAR else moment
-        about = start is not None and (unsure or any(node.unsure for node, _ in spots))
-        if mine and mine[0].promise.firm and any(node.unsure for node, _ in spots):
-            # A certain time is worth more than one that rests on what was learned.
-            moment, spots, start, about = (
-                mine[0].load.begin,
-                [(p.node, p.gpus) for p in mine],
-                mine[0].promise.start,
-                False,
-            )
-        promises = [Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about) for node, gpus in spots]
-        places = {}
-        for task, (shape, amounts), (node, gpus), promise in zip(unit, wants, spots, promises, strict=True):
-            load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
-            places[task.id] = Place(node, shape, amounts, gpus, load, promise)
-            self._searches.changed(node)
-        if any(node.reservations for node, _ in spots):
-            self._weak.update(places)
-            return Told({}, {task.id: None for task in unit}, len(unit), about)
-        return Told({}, {task: place.promise for task, place in places.items()}, len(unit), about)
+        comings = self._coming(unit, wants, mine) if may_wait else None
+        return self._promised(unit, wants, comings, mine, unsure=unsure) if comings else _nothing(unit)
 
     def drop(self, task: str) -> None:
         """The place of a task, which was taken back, is not promised any more; neither are those of its gang."""
@@ -102,6 +85,43 @@ class GangPlan:
                 self._take_back([place])
 
     # ------------------------------------------------------------------ inside
+
+    def _coming(self, unit: Sequence[Task], wants: Sequence[Want], mine: Sequence[Place]) -> list[Coming] | None:
+        """The first places, by rank, with others giving way only if that is sooner."""
+        found, comings = self._together.later(wants), None
+        if found:
+            comings = [Coming(found[0], node, gpus) for node, gpus in found[1]]
+        if any(place.promise.victims for place in mine) and (not found or mine[0].load.begin < found[0]):
+            comings = [place.coming for place in mine]
+        return self._asking.sooner(unit, wants, comings[0].moment if comings else math.inf) or comings
+
+    def _promised(
+        self, unit: Sequence[Task], wants: Sequence[Want], comings: list[Coming], mine: list[Place], *, unsure: bool
+    ) -> Told:
+        """Put all members where they will start; `unsure`: one in front may come to want one of these places."""
+        nodes = [coming.node for coming in comings]
+        about = comings[0].moment < FAR and (unsure or any(node.unsure for node in nodes))
+        promises = [coming.promise(about=about) for coming in comings]
+        gives_way = any(coming.victims for coming in comings)
+        if mine and mine[0].promise.firm and any(node.unsure for node in nodes) and not gives_way:
+            # A certain time is worth more than one that rests on what was learned.
+            comings, promises = [place.coming for place in mine], [place.promise for place in mine]
+            about = False
+        for coming in comings:
+            for victim in coming.victims:
+                self._giving.ask(coming.node, victim, coming.moment)
+        if gives_way:
+            self._giving.note(unit, comings)
+        places, lends = dict[str, Place](), may_ask(unit)
+        for task, (shape, amounts), coming, promise in zip(unit, wants, comings, promises, strict=True):
+            node, gpus = coming.node, coming.gpus
+            load = node.put(shape, amounts, gpus, coming.moment, firm=promise.firm, lends=lends)
+            places[task.id] = Place(node, shape, amounts, gpus, load, promise)
+            self._searches.changed(node)
+        if any(coming.node.reservations for coming in comings):
+            self._weak.update(places)
+            return Told({}, {task.id: None for task in unit}, len(unit), about)
+        return Told({}, {task: place.promise for task, place in places.items()}, len(unit), about)
 
     def _started(self, unit: Sequence[Task], wants: Sequence[Want], found: Sequence[Spot]) -> dict[str, Placement]:
         begun = {}
@@ -158,3 +178,8 @@ class GangPlan:
                 self._giving.spare(place.node, place.promise.victims)
                 del there[task]
             self._searches.changed(place.node)
+
+
+def _nothing(unit: Sequence[Task]) -> Told:
+    """No promises."""
+    return Told(promises={task.id: None for task in unit})

@@ -17,8 +17,9 @@ class GpuTimeline:
 
     `taken` has a (begin, end, sharing) for each user, in Unix seconds. If the GPU is `closed`, no task may join those
     that have it, whatever their terms. If it is not `listed`, containers cannot get it. If it is `foreign`, processes
-    outside agentless use it: they are the first entry of `taken`, and have no end. A part of a
-    GPU has a `parent`, and the `index` of that GPU.
+    outside agentless use it: they are the first entry of `taken`, and have no end. `owed` are the begins and ends of
+    those that are promised to tasks for which nobody gives way. A part of a GPU has a `parent`, and the `index` of that
+    GPU.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class GpuTimeline:
         "name",
         "numa",
         "number",
+        "owed",
         "parent",
         "taken",
         "total",
@@ -55,6 +57,7 @@ class GpuTimeline:
         self.closed = bool(gpu.closed)
         self.listed = not gpu.no_container
         self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
+        self.owed: list[tuple[float, float]] = []
 
     @property
     def rated(self) -> tuple[str, int, bool]:
@@ -85,6 +88,10 @@ class GpuTimeline:
         # The number of tasks only grows when one of them begins.
         moments = (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
         return all(self._shares(moment, sharing) for moment in moments)
+
+    def is_owed(self, begin: float, end: float) -> bool:
+        """Whether it is promised, at some time from `begin` to `end`, to one for whom nobody gives way."""
+        return any(promised < end and begin < until for promised, until in self.owed)
 
     def _others(self, sharing: Sharing) -> list[tuple[float, float, Sharing]]:
         """The entries of `taken` that exclude a task with these terms."""

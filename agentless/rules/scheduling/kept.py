@@ -10,7 +10,7 @@ from agentless.model.tasks.task import Blocked, Task
 from agentless.rules.scheduling.batches import Turns
 from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption
+from agentless.rules.scheduling.preemption import Preemption, may_ask
 from agentless.rules.scheduling.promise import Coming, Place, Promise
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
 from agentless.rules.scheduling.together import Want
@@ -75,7 +75,7 @@ class Kept:
             last, spots = moment, []
             for task, promise in zip(unit, promises, strict=True):
                 want = self._wants.of(task)
-                coming = self._again(task, want, promise, last)
+                coming = self._again(want, promise, last, may_ask=self._giving.may_ask(unit))
                 if coming is None or coming.moment > begin + LATE:
                     return None
                 moment = max(moment, coming.moment)
@@ -84,12 +84,13 @@ class Kept:
         for task, promise, ((shape, amounts), coming) in zip(unit, promises, spots, strict=True):
             for victim in coming.victims:
                 self._giving.ask(coming.node, victim, moment)
-            load = coming.node.put(shape, amounts, coming.gpus, moment, firm=promise.firm)
+            lends = may_ask(unit)
+            load = coming.node.put(shape, amounts, coming.gpus, moment, firm=promise.firm, lends=lends)
             shifted = replace(promise, start=None if start is None else moment, victims=coming.victims)
             kept[task.id] = Place(coming.node, shape, amounts, coming.gpus, load, shifted)
         return kept
 
-    def _again(self, task: Task, want: Want, promise: Promise, since: float) -> Coming | None:
+    def _again(self, want: Want, promise: Promise, since: float, *, may_ask: bool) -> Coming | None:
         """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to."""
         node = self._nodes.get(promise.node)
         if node is None:
@@ -98,7 +99,7 @@ class Kept:
         found = node.earliest(*want, since, these)
         if found and found[0] <= since + LATE:
             return Coming(found[0], node, found[1])
-        for late in (0.0, LATE) if self._giving.may_ask(task) else ():
+        for late in (0.0, LATE) if may_ask else ():
             if coming := self._giving.keeping(node, *want, since + late, these):
                 return coming
         return None

@@ -16,7 +16,8 @@ class Load:
     """A task on a node between two times: its cores, its memory in bytes, and whether it has the node alone.
 
     `sharing` are the terms on which it has its GPUs, `numa` is the NUMA node to which it is pinned. The end is `sure`
-    unless it was estimated. The begin is `firm` if a certain time was promised.
+    unless it was estimated. The begin is `firm` if a certain time was promised. Until then, its place `lends` itself to
+    preemptible tasks, which it asks to go.
     """
 
     begin: float
@@ -28,6 +29,7 @@ class Load:
     numa: int | None = None
     sure: bool = True
     firm: bool = False
+    lends: bool = False
 
 
 def pinned(

@@ -127,6 +127,7 @@ class NodeTimeline:
         For a start now, not only a promise, their memory has to be free now.
         """
         end = self._end(amounts, begin)
+        gone = min(end, begin + amounts.gives_way)
         if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, end):
             return None
         if not shape.gpus:
@@ -134,7 +135,10 @@ class NodeTimeline:
         gpus = self.suited(shape, later=begin > self.now or among is not None)
         if among is not None:
             gpus = [gpu for gpu in gpus if gpu in among]
-        return choose([gpu for gpu in gpus if self._lets(gpu, shape, begin, end)], shape, self.topology)
+        gpus = [gpu for gpu in gpus if self._lets(gpu, shape, begin, gone)]
+        if gone < end:
+            gpus = [gpu for gpu in gpus if not gpu.is_owed(begin, end)]
+        return choose(gpus, shape, self.topology)
 
     def earliest(
         self, shape: Shape, amounts: Amounts, since: float, among: Sequence[GpuTimeline] | None = None
@@ -242,13 +246,14 @@ class NodeTimeline:
         begin: float,
         *,
         firm: bool = False,
+        lends: bool = False,
         numa: int | None = None,
     ) -> Load:
         """Take GPUs, cores and memory for a task."""
         end = self._end(amounts, begin)
         sure = amounts.sure or end == math.inf
         wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
-        load = Load(begin, end, *wants, sure=sure, firm=firm)
+        load = Load(begin, end, *wants, sure=sure, firm=firm, lends=lends)
         self._put(gpus, load)
         return load
 
@@ -256,6 +261,8 @@ class NodeTimeline:
         """Undo a `put`."""
         for gpu in gpus:
             gpu.taken.remove((load.begin, load.end, load.sharing))
+            if self._owes(load):
+                gpu.owed.remove((load.begin, load.end))
         self.loads.remove(load)
         self._count(load, -1)
 
@@ -277,8 +284,14 @@ class NodeTimeline:
     def _put(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
         for gpu in gpus:
             gpu.taken.append((load.begin, load.end, load.sharing))
+            if self._owes(load):
+                gpu.owed.append((load.begin, load.end))
         self.loads.append(load)
         self._count(load, 1)
+
+    def _owes(self, load: Load) -> bool:
+        """Whether it is promised to one for whom nobody gives way."""
+        return load.begin > self.now and not load.lends
 
     def _count(self, load: Load, times: int) -> None:
         if load.begin <= self.now:
@@ -317,11 +330,12 @@ class NodeTimeline:
         return gpu.is_open(begin, end, shape.sharing)
 
     def _has_capacity(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
-        if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
+        gone = min(end, begin + amounts.gives_way)
+        if self.reservations and any(shape.is_kept_off(each, begin, gone) for each in self.reservations):
             return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
             return True
-        others = [load for load in self.loads if load.begin < end and begin < load.end]
+        others = [load for load in self.loads if load.begin < (gone if load.lends else end) and begin < load.end]
         if any(load.exclusive for load in others) or (shape.exclusive and others):
             return False
         if not amounts.cores and not amounts.memory:

@@ -20,13 +20,14 @@ from agentless.rules.scheduling.gangs import GangPlan, units
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.kept import Kept
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption, asks_nobody, filling
+from agentless.rules.scheduling.preemption import Preemption, filling, may_ask
 from agentless.rules.scheduling.prerequisites import in_turn
 from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
-from agentless.rules.scheduling.together import Together, Want
+from agentless.rules.scheduling.together import Want
 from agentless.rules.scheduling.wants import Wants, favoured_owners
+from agentless.rules.tasks.gangs import members_together
 
 PROMISES = 100
 """The most promises of one pass to pending tasks, and to blocked ones. To plan for all would take too long."""
@@ -79,15 +80,15 @@ def plan(
     wants = Wants(favoured_owners(nodes, queue), lengths)
     placed, queue = list(placed), in_turn(queue)
     turns, earlier = Turns(queue, placed, names), Turns(queue, placed, names)
-    giving = Preemption(names, now)
+    searches = Searches(nodes, policies)
+    giving = Preemption(names, now, searches)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     queue = _held(queue, now, wants, (turns, earlier), giving, begun, promised)
     gangs_and_others = units(queue)
     kept = Kept(names, before.promises if before else {}, now, wants, giving).places(gangs_and_others, earlier)
-    searches, can_fill = Searches(nodes, policies), not any(map(asks_nobody, queue))
     weak: dict[str, Place] = {}  # promised in this pass, on nodes with reservations
-    gangs = GangPlan(searches, Together(searches, nodes), giving, kept, weak, gangs_and_others)
+    gangs = GangPlan(searches, nodes, giving, kept, weak, gangs_and_others)
     given, about = {True: 0, False: 0}, False  # promises to blocked tasks and to others; whether one is an estimate
     for task, *mates in gangs_and_others:
         if begun and len(begun) + len(mates) >= starts:
@@ -108,7 +109,7 @@ def plan(
             continue
         search = searches.of(shape)
         if ahead is None:
-            found = search.now(filling(task, amounts) if can_fill else amounts, mine.node if mine else None)
+            found = search.now(filling(task, amounts), mine.node if mine else None)
             found = found or _instead(gangs, giving, kept, weak, searches, want)
         if found:
             node, gpus = found
@@ -140,23 +141,23 @@ def _held(
     promised: dict[str, Promise | None],
 ) -> list[Task]:
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
-    others = []
-    for task in queue:
-        if task.kept_place is None:
-            others.append(task)
+    others = list[Task]()
+    for unit in members_together(queue):
+        if len(unit) < unit[0].spec.gang_size or not all(task.kept_place for task in unit):
+            others += unit
             continue
-        ahead = several_turns[0].before(task)
-        found = giving.hold(task, *wants.of(task), ahead.end if ahead else now)
-        if found is None:
-            others.append(task)
+        ahead = several_turns[0].before(unit[0])
+        held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
+        if held is None:
+            others += unit
             continue
-        place, load = found
-        if isinstance(place, Placement):
-            begun[task.id] = place
-        else:
-            promised[task.id] = place.promise()
-        for turns in several_turns:
-            turns.add(task, Stay(load.end))
+        for task, (place, load) in zip(unit, held, strict=True):
+            if isinstance(place, Placement):
+                begun[task.id] = place
+            else:
+                promised[task.id] = place.promise()
+            for turns in several_turns:
+                turns.add(task, Stay(load.end))
     return others
 
 
@@ -201,8 +202,9 @@ def _promised(giving: Preemption, coming: Coming, task: Task, want: Want, mine: 
         promise = coming.promise(about=unsure or coming.node.unsure)
     for victim in coming.victims:
         giving.ask(coming.node, victim, coming.moment)
-    giving.note(task, coming)
-    load = coming.node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm)
+    giving.note((task,), (coming,))
+    lends = may_ask((task,))
+    load = coming.node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm, lends=lends)
     return Place(coming.node, shape, amounts, coming.gpus, load, promise)
 
 

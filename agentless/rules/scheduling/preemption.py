@@ -4,7 +4,8 @@ Never more tasks than needed: the smallest set on one node, of several the one w
 that may be asked now come before those whose `--min-run` is not over.
 
 A task asks once. Its place is kept for it from then on (`model/tasks/task.KeptPlace`), so that it gets what others gave
-up, and asks nobody else. A gang asks nobody, nor does a task before it is pending.
+up, and asks nobody else. A gang asks for all of its members, see `gang_preemption`, and gives way with all of them. A
+task asks nobody before it is pending.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations
 
-from agentless.model.nodes.cluster import Allocation
+from agentless.model.nodes.cluster import Allocation, Yields
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import SOON, NodeTimeline
 from agentless.rules.scheduling.promise import Coming, Place
+from agentless.rules.scheduling.search import Searches
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.together import Want
 from agentless.rules.tasks.preemptible import LEEWAY
 from agentless.rules.usage.fair_share import weight
 
@@ -34,25 +37,28 @@ TRIED = 200
 """The most sets on one node that are tried in full."""
 LATE_NODES = 10
 """The most nodes on which a place at a later time is looked for."""
+A_LOOK = 2.0
+"""Seconds until the next pass: who has to be asked before that is asked now, or the promise would be late."""
 FILLER = 60.0
 """The least seconds for which a preemptible task is put on GPUs that are promised to others."""
 
 
-def asks_nobody(task: Task) -> bool:
-    """Whether nobody gives way for a task, although it is not preemptible itself."""
-    return not task.spec.terms.preemptible and (
-        bool(task.victims) or task.spec.gang is not None or not isinstance(task.status, Pending)
-    )
+def may_ask(unit: Iterable[Task]) -> bool:
+    """Whether others may give way for a task, or for a gang."""
+    return not any(task.spec.terms.preemptible or task.victims or not isinstance(task.status, Pending) for task in unit)
 
 
 def filling(task: Task, amounts: Amounts) -> Amounts:
-    """The amounts with which a task may be put before promises to others: it is short if it can give way in time."""
+    """The amounts with which a task may be put before promises to others: in which time it can give way."""
     terms = task.spec.terms
     if not terms.preemptible:
         return amounts
     least = max(terms.min_run or 0.0, FILLER) + task.spec.stop_grace + LEEWAY
-    return amounts if amounts.length <= least else replace(amounts, length=least, sure=True)
+    return replace(amounts, gives_way=least)
 
+
+Held = Placement | Coming
+"""What becomes of a place that is kept: a start, or a later one."""
 
 _Tried = Callable[[Sequence[Allocation]], Coming | None]
 """Tries a set of victims."""
@@ -61,49 +67,59 @@ _Tried = Callable[[Sequence[Allocation]], Coming | None]
 class Preemption:
     """Finds who gives way in one planning pass. `places` are for the tasks whose victims have to be asked now."""
 
-    def __init__(self, nodes: Mapping[str, NodeTimeline], now: float) -> None:
+    def __init__(self, nodes: Mapping[str, NodeTimeline], now: float, searches: Searches) -> None:
         self.places: dict[str, KeptPlace] = {}
+        self.now = now
         self._nodes = nodes
-        self._now = now
-        self._lenders = [node for node in nodes.values() if node.yielding and not node.closed]
+        self._searches = searches
+        self._homes = {task: node for node in nodes.values() if not node.closed for task in node.yielding}
+        self.lenders = list(dict.fromkeys(self._homes.values()))
         self._asked: dict[str, float] = {}
         self._failed: dict[Shape, list[Amounts]] = {}
         self._found = 0
 
     # ------------------------------------------------------------------ kept places
 
-    def hold(self, task: Task, shape: Shape, amounts: Amounts, since: float) -> tuple[Placement | Coming, Load] | None:
-        """Put a task into the place that is kept for it: now if its victims have gone, else when they have.
+    def hold(self, unit: Sequence[Task], wants: Sequence[Want], since: float) -> list[tuple[Held, Load]] | None:
+        """Put a task, or all of a gang, into the places kept for it: now if the victims have gone, else when they have.
 
-        Not before `since`. None if nobody can start on that node; then it may start on another one.
+        Not before `since`. None if nobody can start on one of these nodes; then all may start on others.
         """
-        place = task.kept_place
-        node = self._nodes.get(place.node) if place else None
-        if place is None or node is None or node.closed:
+        places = [place for task in unit if (place := task.kept_place)]
+        nodes = [node for place in places if (node := self._nodes.get(place.node)) and not node.closed]
+        if len(nodes) < len(unit):
             return None
-        gpus = node.these(place.gpu_uuids)
-        left = [victim for victim in place.victims if node.load_of(victim)]
-        if not left and since <= self._now and len(gpus) == len(place.gpu_uuids):
-            found = node.fit(shape, amounts, self._now, gpus)
-            if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found):
-                return node.start(shape, amounts, found)
-        moment = max(place.until, since, self._now + SOON)
-        for victim in left:
-            self.ask(node, victim, moment)
-        return Coming(moment, node, gpus, tuple(left)), node.put(shape, amounts, gpus, moment, firm=True)
+        gpus = [node.these(place.gpu_uuids) for node, place in zip(nodes, places, strict=True)]
+        left = [
+            [each for each in place.victims if node.load_of(each)] for node, place in zip(nodes, places, strict=True)
+        ]
+        parts = list(zip(nodes, places, gpus, wants, strict=True))
+        if not any(left) and since <= self.now:
+            now = [self._now_there(node, want, these) for node, place, these, want in parts if _all(these, place)]
+            if all(now) and len(now) == len(unit):
+                return [node.start(*want, found or []) for (node, _, _, want), found in zip(parts, now, strict=True)]
+        moment = max(since, self.now + SOON, *(place.until for place in places))
+        found = list[tuple[Held, Load]]()
+        for (node, _, these, want), victims in zip(parts, left, strict=True):
+            for victim in victims:
+                self.ask(node, victim, moment)
+            found.append((Coming(moment, node, these, tuple(victims)), node.put(*want, these, moment, firm=True)))
+        return found
 
     # ------------------------------------------------------------------ victims
 
     def ask(self, node: NodeTimeline, victim: str, moment: float) -> None:
-        """Let a task end by then, for the rest of this pass."""
-        self._asked[victim] = moment
-        node.ends(victim, moment)
+        """Let a task on a node, with all of its gang, end by then, for the rest of this pass."""
+        for name, home in self._with_its_gang(node, victim):
+            self._asked[name] = moment
+            self._end(home, name, moment)
 
     def spare(self, node: NodeTimeline, victims: Iterable[str]) -> None:
         """Let tasks stay after all."""
         for victim in victims:
-            self._asked.pop(victim, None)
-            node.ends(victim, math.inf)
+            for name, home in self._with_its_gang(node, victim):
+                self._asked.pop(name, None)
+                self._end(home, name, math.inf)
 
     def ask_all(self, place: Place) -> None:
         """Let those end who give way for a promise."""
@@ -118,12 +134,13 @@ class Preemption:
     def enter(self, place: Place) -> Place:
         """Put it there again."""
         self.ask_all(place)
-        load = place.node.put(place.shape, place.amounts, place.gpus, place.load.begin, firm=place.load.firm)
+        begin, firm, lends = place.load.begin, place.load.firm, place.load.lends
+        load = place.node.put(place.shape, place.amounts, place.gpus, begin, firm=firm, lends=lends)
         return replace(place, load=load)
 
     def sooner(self, task: Task, shape: Shape, amounts: Amounts, than: float) -> Coming | None:
         """A place before this time where others give way, or None."""
-        if not self.may_ask(task) or self._found >= MOST or len(self._failed) >= KINDS:
+        if not self.may_ask((task,)) or self._found >= MOST or len(self._failed) >= KINDS:
             return None
         if any(failed.within(amounts) for failed in self._failed.get(shape, ())):
             return None
@@ -135,63 +152,45 @@ class Preemption:
         self._found += 1
         return found
 
-    def may_ask(self, task: Task) -> bool:
-        """Whether others may give way for this task at all."""
-        return bool(self._lenders) and not task.spec.terms.preemptible and not asks_nobody(task)
+    def may_ask(self, unit: Iterable[Task]) -> bool:
+        """Whether there is anybody to give way for a task, or for a gang."""
+        return bool(self.lenders) and may_ask(unit)
 
     def keeping(
         self, node: NodeTimeline, shape: Shape, amounts: Amounts, moment: float, gpus: Sequence[GpuTimeline]
     ) -> Coming | None:
         """These GPUs at a time for which they were promised, if those who are there now give way by then."""
-        able = [each for each in self._able(node, shape, amounts) if self._gone(each) <= moment]
-        return self._fewest(node, shape, amounts, able, moment, gpus) if able else None
+        able = [each for each in self.able(node, shape, amounts) if self.gone(each) <= moment]
+        return self.fewest(node, shape, amounts, able, moment, gpus) if able else None
 
-    def note(self, task: Task, coming: Coming) -> None:
-        """Remember that a task waits for its victims; if they have to be asked now, its place is to be kept."""
-        terms = [coming.node.yielding[victim].yields for victim in coming.victims]
-        if any(each and coming.moment - each.within <= self._now for each in terms):
+    def note(self, unit: Sequence[Task], comings: Sequence[Coming]) -> None:
+        """Remember that a task, or a gang, waits for victims; if one has to be asked now, all its places are kept."""
+        due = False
+        for coming in comings:
+            terms = [self.yielding(victim) for victim in coming.victims]
+            due = due or any(each and coming.moment - each.within - A_LOOK <= self.now for each in terms)
+        for task, coming in zip(unit, comings, strict=True) if due else ():
             uuids = tuple(gpu.uuid for gpu in coming.gpus)
             self.places[task.id] = KeptPlace(coming.node.name, uuids, coming.victims, coming.moment)
 
-    # ------------------------------------------------------------------ inside
-
-    def _at_once(self, shape: Shape, amounts: Amounts) -> Coming | None:
-        """The place for which the fewest give way at once, and have done the least work."""
-        nodes = []
-        for node in self._lenders:
-            able = [each for each in self._able(node, shape, amounts) if each.yields and each.yields.since <= self._now]
-            if able and (least := self._least(node, shape, amounts, able)) is not None:
-                nodes.append((least, node.order, node, able))
-        best: tuple[tuple[int, float], Coming] | None = None
-        for least, _, node, able in sorted(nodes, key=lambda each: each[:2]):
-            if best and least > best[0]:
-                break
-            found = self._fewest(node, shape, amounts, able)
-            if found and (best is None or self._price(node, found.victims) < best[0]):
-                best = self._price(node, found.victims), found
-        return best and best[1]
-
-    def _later(self, shape: Shape, amounts: Amounts) -> Coming | None:
-        """The first place that will be there when those have gone who may only be asked later."""
-        nodes = [
-            (min(map(self._gone, able)), node.order, node, able)
-            for node in self._lenders
-            if (able := self._able(node, shape, amounts))
+    def unasked(self, node: NodeTimeline) -> list[Allocation]:
+        """Those on a node that may give way, with all of their gangs."""
+        return [
+            each
+            for each in node.yielding.values()
+            if each.task not in self._asked and all(mate in self._homes for mate in _mates(each))
         ]
-        best: Coming | None = None
-        for soonest, _, node, able in sorted(nodes, key=lambda each: each[:2])[:LATE_NODES]:
-            if best and best.moment <= soonest:
-                break
-            for each in able:
-                node.ends(each.task, self._gone(each))
-            found = node.earliest(shape, amounts, self._now)
-            self._restore(node, able)
-            if found and (best is None or found[0] < best.moment):
-                gone = [each for each in able if self._gone(each) <= found[0]]
-                best = (gone and self._fewest(node, shape, amounts, gone, found[0])) or best
-        return best
 
-    def _able(self, node: NodeTimeline, shape: Shape, amounts: Amounts) -> list[Allocation]:
+    def with_its_gang(self, victim: str) -> tuple[str, ...]:
+        """Those who give way with one, itself included."""
+        return _mates(self._homes[victim].yielding[victim])
+
+    def yielding(self, victim: str) -> Yields | None:
+        """On which terms this task gives way."""
+        home = self._homes.get(victim)
+        return home.yielding[victim].yields if home else None
+
+    def able(self, node: NodeTimeline, shape: Shape, amounts: Amounts) -> list[Allocation]:
         """Those on a node that may give way, and hold something that the task needs; the least work first."""
         if not node.admits(shape):
             return []
@@ -199,33 +198,12 @@ class Preemption:
         suited = set() if any_will_do else {gpu.uuid for gpu in node.suited(shape, later=True)}
         able = [
             each
-            for each in node.yielding.values()
-            if each.task not in self._asked
-            and (any_will_do or not suited.isdisjoint(gpu.uuid for gpu in node.gpus_of(each.task)))
+            for each in self.unasked(node)
+            if any_will_do or not suited.isdisjoint(gpu.uuid for gpu in node.gpus_of(each.task))
         ]
         return sorted(able, key=lambda each: (self._work(each), each.task))
 
-    def _least(
-        self, node: NodeTimeline, shape: Shape, amounts: Amounts, able: Sequence[Allocation]
-    ) -> tuple[int, float] | None:
-        """At least so many have to give way, with so much work. None if all of them are too few."""
-        number = 1
-        for lacks, held in (
-            (shape.gpus - node.open_to(shape.sharing.rough), [float(len(node.gpus_of(each.task))) for each in able]),
-            (amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
-            (amounts.memory - node.free_memory, [each.memory for each in able]),
-        ):
-            sums = [0.0, *accumulate(sorted(held, reverse=True))]
-            if lacks > sums[-1]:
-                return None
-            number = max(number, next(count for count, amount in enumerate(sums) if amount >= lacks))
-        if shape.exclusive:
-            number = len(node.node.allocations)
-            if number > len(able):
-                return None
-        return number, sum(self._work(each) for each in able[:number])
-
-    def _fewest(
+    def fewest(
         self,
         node: NodeTimeline,
         shape: Shape,
@@ -238,26 +216,109 @@ class Preemption:
 
         def tried(victims: Sequence[Allocation]) -> Coming | None:
             asked = [self._asked[each] for each in node.yielding if each in self._asked]
-            at = moment if moment is not None else max([*asked, *map(self._gone, victims)])
+            at = moment if moment is not None else max([*asked, *map(self.gone, victims)])
             for each in victims:
-                node.ends(each.task, self._gone(each))
+                node.ends(each.task, self.gone(each))
             gpus = node.fit(shape, amounts, at, among)
             self._restore(node, victims)
-            return None if gpus is None else Coming(at, node, gpus, tuple(each.task for each in victims))
+            names = dict.fromkeys(name for each in victims for name in _mates(each))
+            return None if gpus is None else Coming(at, node, gpus, tuple(names))
 
         if tried(able) is None:
             return None
-        least = self._least(node, shape, amounts, able)
+        least = self._least(node, shape, amounts, able, moment)
+        best: tuple[tuple[int, float], Coming] | None = None
         trials = 0
-        for size in range(least[0] if least else 1, len(able)):
-            if math.comb(len(able), size) > SETS:
-                return self._pruned(able, tried)
-            for victims in sorted(combinations(able, size), key=lambda each: sum(map(self._work, each))):
+        for size in range(least[0] if least else 1, len(able) + 1):
+            if best and size > best[0][0]:
+                break
+            if size < len(able) and math.comb(len(able), size) > SETS:
+                return best[1] if best else self._pruned(able, tried)
+            for victims in sorted(combinations(able, size), key=self._price):
+                if best and self._price(victims) >= best[0]:
+                    break
                 if found := tried(victims):
-                    return found
-                if (trials := trials + 1) > TRIED:
-                    return self._pruned(able, tried)
-        return tried(able)
+                    best = self._price(victims), found
+                    break
+                if size < len(able) and (trials := trials + 1) > TRIED:
+                    return best[1] if best else self._pruned(able, tried)
+        return best and best[1]
+
+    def gone(self, each: Allocation) -> float:
+        """When it has certainly ended if it is asked as soon as it may be."""
+        return math.inf if each.yields is None else max(self.now, each.yields.since) + each.yields.within
+
+    def price(self, victims: Iterable[str]) -> tuple[int, float]:
+        """How many give way, and the work that they have done."""
+        there = [self._homes[each].yielding[each] for each in victims]
+        return len(there), sum(self._own_work(each) for each in there)
+
+    # ------------------------------------------------------------------ inside
+
+    def _at_once(self, shape: Shape, amounts: Amounts) -> Coming | None:
+        """The place for which the fewest give way at once, and have done the least work."""
+        nodes = []
+        for node in self.lenders:
+            able = [each for each in self.able(node, shape, amounts) if each.yields and each.yields.since <= self.now]
+            if able and (least := self._least(node, shape, amounts, able)) is not None:
+                nodes.append((least, node.order, node, able))
+        best: tuple[tuple[int, float], Coming] | None = None
+        for least, _, node, able in sorted(nodes, key=lambda each: each[:2]):
+            if best and least > best[0]:
+                break
+            found = self.fewest(node, shape, amounts, able)
+            if found and (best is None or self.price(found.victims) < best[0]):
+                best = self.price(found.victims), found
+        return best and best[1]
+
+    def _later(self, shape: Shape, amounts: Amounts) -> Coming | None:
+        """The first place that will be there when those have gone who may only be asked later."""
+        nodes = [
+            (min(map(self.gone, able)), node.order, node, able)
+            for node in self.lenders
+            if (able := self.able(node, shape, amounts))
+        ]
+        best: Coming | None = None
+        for soonest, _, node, able in sorted(nodes, key=lambda each: each[:2])[:LATE_NODES]:
+            if best and best.moment <= soonest:
+                break
+            for each in able:
+                node.ends(each.task, self.gone(each))
+            found = node.earliest(shape, amounts, self.now)
+            self._restore(node, able)
+            if found and (best is None or found[0] < best.moment):
+                gone = [each for each in able if self.gone(each) <= found[0]]
+                best = (gone and self.fewest(node, shape, amounts, gone, found[0])) or best
+        return best
+
+    def _least(
+        self,
+        node: NodeTimeline,
+        shape: Shape,
+        amounts: Amounts,
+        able: Sequence[Allocation],
+        moment: float | None = None,
+    ) -> tuple[int, float] | None:
+        """At least so many have to give way now, or at a moment, with so much work. None if all of them are too few."""
+        number, at = 1, self.now if moment is None else moment
+        open_then = sum(gpu.opens(at, shape.sharing.rough) <= at for gpu in node.gpus)
+        amounts_now = (
+            (amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
+            (amounts.memory - node.free_memory, [each.memory for each in able]),
+        )
+        for lacks, held in (
+            (shape.gpus - open_then, [float(len(node.gpus_of(each.task))) for each in able]),
+            *(amounts_now if moment is None else ()),
+        ):
+            sums = [0.0, *accumulate(sorted(held, reverse=True))]
+            if lacks > sums[-1]:
+                return None
+            number = max(number, next(count for count, amount in enumerate(sums) if amount >= lacks))
+        if shape.exclusive and moment is None:
+            number = len(node.node.allocations)
+            if number > len(able):
+                return None
+        return number, sum(self._work(each) for each in able[:number])
 
     def _pruned(self, able: Sequence[Allocation], tried: _Tried) -> Coming | None:
         """A set without anybody who need not give way: grown from those who hold most, then pruned."""
@@ -276,14 +337,38 @@ class Preemption:
         for each in victims:
             node.ends(each.task, math.inf)
 
-    def _gone(self, each: Allocation) -> float:
-        """When it has certainly ended if it is asked as soon as it may be."""
-        return math.inf if each.yields is None else max(self._now, each.yields.since) + each.yields.within
-
     def _work(self, each: Allocation) -> float:
-        """The GPU-seconds that it has used."""
-        began = each.yields.began if each.yields else self._now
-        return weight(len(each.gpu_uuids)) * max(0.0, self._now - began)
+        """The GPU-seconds that it has used, with all of its gang."""
+        return sum(self._own_work(self._homes[name].yielding[name]) for name in _mates(each) if name in self._homes)
 
-    def _price(self, node: NodeTimeline, victims: Sequence[str]) -> tuple[int, float]:
-        return len(victims), sum(self._work(node.yielding[each]) for each in victims)
+    def _own_work(self, each: Allocation) -> float:
+        began = each.yields.began if each.yields else self.now
+        return weight(len(each.gpu_uuids)) * max(0.0, self.now - began)
+
+    def _price(self, victims: Sequence[Allocation]) -> tuple[int, float]:
+        return sum(len(_mates(each)) for each in victims), sum(map(self._work, victims))
+
+    def _now_there(self, node: NodeTimeline, want: Want, these: Sequence[GpuTimeline]) -> list[GpuTimeline] | None:
+        shape, amounts = want
+        found = node.fit(shape, amounts, self.now, these)
+        return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
+
+    def _with_its_gang(self, node: NodeTimeline, victim: str) -> list[tuple[str, NodeTimeline]]:
+        """A task that is to give way and all of its gang, with their nodes. One that goes already is only on `node`."""
+        home = self._homes.get(victim)
+        if home is None:
+            return [(victim, node)]
+        return [(name, self._homes[name]) for name in _mates(home.yielding[victim]) if name in self._homes]
+
+    def _end(self, node: NodeTimeline, task: str, moment: float) -> None:
+        node.ends(task, moment)
+        self._searches.changed(node)
+
+
+def _mates(each: Allocation) -> tuple[str, ...]:
+    """The tasks that give way with this one, itself included."""
+    return (each.yields and each.yields.mates) or (each.task,)
+
+
+def _all(gpus: Sequence[GpuTimeline], place: KeptPlace) -> bool:
+    return len(gpus) == len(place.gpu_uuids)

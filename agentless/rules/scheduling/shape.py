@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from agentless.model.nodes.device import GpuNumber
@@ -83,18 +84,23 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Cores, bytes of memory, and the length in seconds, which is `sure` unless it was estimated."""
+    """Cores, bytes of memory, and the length in seconds, which is `sure` unless it was estimated.
+
+    After `gives_way` seconds the task can be gone, if somebody needs its place who was promised it before.
+    """
 
     cores: float
     memory: float
     length: float
     sure: bool = True
+    gives_way: float = math.inf
 
     def within(self, other: Amounts) -> bool:
         """Whether no amount is larger than in the other."""
         # An estimated length may count as endless, so it is never within a sure one.
         lengths = self.length <= other.length and (self.sure or not other.sure)
-        return self.cores <= other.cores and self.memory <= other.memory and lengths
+        shorter = lengths and self.gives_way <= other.gives_way
+        return self.cores <= other.cores and self.memory <= other.memory and shorter
 
 
 def shape_of(spec: TaskSpec, owner: str = "") -> Shape:

@@ -26,7 +26,7 @@ class Together:
 
     def __init__(self, searches: Searches, nodes: Sequence[NodeTimeline]) -> None:
         self._searches = searches
-        self._levels = max([len(_fabric(node)) for node in nodes], default=0)
+        self._levels = max([len(fabric(node)) for node in nodes], default=0)
 
     def now(self, wants: Sequence[Want], *, anew: bool) -> list[Spot] | None:
         """The places from now on, by rank. `anew`: there is more capacity than when these wants were last tried."""
@@ -117,7 +117,7 @@ class Together:
                 return None
             near = _near(list(found[0].values()), len(wants), self._levels)
             # Neighbours in the fabric are neighbours by rank.
-            return sorted(near, key=lambda spot: (_fabric(spot[0]), spot[0].order))
+            return sorted(near, key=lambda spot: (fabric(spot[0]), spot[0].order))
         options = [found[kinds.index(want)] for want in wants]
         names = _matched([list(each) for each in options])
         return None if names is None else [options[rank][name] for rank, name in enumerate(names)]
@@ -133,7 +133,7 @@ def _near(spots: list[Spot], wanted: int, levels: int) -> list[Spot]:
     for level in range(levels, 0, -1):
         parts = {}
         for spot in spots:
-            path = _fabric(spot[0])[:level]
+            path = fabric(spot[0])[:level]
             # Where a node is joined to others is unknown beyond its own path.
             parts.setdefault(path if len(path) == level else ("", spot[0].name), []).append(spot)
         if enough := [part for part in parts.values() if len(part) >= wanted]:
@@ -143,7 +143,7 @@ def _near(spots: list[Spot], wanted: int, levels: int) -> list[Spot]:
     return [spot for part in ordered for spot in part][:wanted] if levels else spots[:wanted]
 
 
-def _fabric(node: NodeTimeline) -> tuple[str, ...]:
+def fabric(node: NodeTimeline) -> tuple[str, ...]:
     """The path of a node in the fabric, from the outside in; empty if unknown."""
     return tuple(node.node.config.fabric.split("/")) if node.node.config.fabric else ()
 

@@ -102,6 +102,7 @@ _ENDS: Mapping[str, str] = {
     "killed_oom": "ran out of memory",
     "timeout": "reached its time limit",
     "stopped": "was stopped",
+    "preempted": "was preempted",
     "cancelled": "was cancelled",
 }
 

@@ -43,6 +43,11 @@ def is_last_try(task: Task) -> bool:
     return task.tries > terms.retries and not (terms.preemptible and terms.on_preempt == "requeue")
 
 
+def next_of(mate: Task, ended: Task, now: float) -> Task:
+    """The next try of a member, after one of its gang has ended."""
+    return _requeued(mate, now) if is_requeued(ended) else fresh_try(mate, now)
+
+
 def _requeued(task: Task, now: float) -> Task:
     """The next try of a preempted task. It waits since it was submitted, and this costs it none of its retries."""
     new = fresh_try(task, now)

@@ -53,6 +53,8 @@ def explained(found: Any) -> list[Part]:
     parts: list[Part] = [f"{printable(found['summary'])}\n"]
     if preemption := found.get("preemption"):
         parts.append(f"  {printable(preemption)}\n")
+    if gang_helps := found.get("helps"):
+        parts.append((f"  would help: {'; or '.join(map(printable, gang_helps))}\n", "$text-success"))
     for nodes, obstacles, helps in explanations(found):
         for text, details in obstacles:
             parts += [(f"  {all_named(nodes)}: ", "$text-primary"), f"{printable(text)}\n"]
