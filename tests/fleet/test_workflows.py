@@ -163,6 +163,7 @@ async def test_a_job_that_is_preempted_for_good_has_not_failed_and_what_requires
         assert shown["b"].reason == f"needs task {workflow} to complete, but it was preempted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["preempted", "failed"])
 async def test_a_failure_stops_also_a_preempted_job_that_would_run_again(desk, tmp_path, first):
     """Whether it gives way already when the other fails, or is back in the queue."""
@@ -190,6 +191,7 @@ async def test_a_failure_stops_also_a_preempted_job_that_would_run_again(desk, t
         assert states(controller, workflow)["gives"] == ("cancelled" if first == "preempted" else "stopped")
 
 
+@pytest.mark.slow
 async def test_no_more_jobs_than_max_parallel_have_a_place_also_with_retries_and_preemption(desk, tmp_path):
     ends = tmp_path / "ends"
     tried = f"{tmp_path}/tried{{{{ matrix.n }}}}"
@@ -380,6 +382,7 @@ async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_t
         assert "artifacts of job a cannot be fetched: n1 does not tell" in jobs(controller, workflow)["b"].reason
 
 
+@pytest.mark.slow
 async def test_a_job_waits_for_artifacts_also_after_the_controller_was_killed(desk):
     text = "jobs: {a: {command: 'true', artifacts: [out], node: n1}, b: {command: ls, requires: a}}"
     async with desk.running() as controller:
@@ -441,6 +444,7 @@ async def test_nothing_of_a_workflow_is_removed_while_a_node_does_not_answer(des
         assert controller.workflows.all(me(controller)) == []
 
 
+@pytest.mark.slow
 async def test_how_much_of_a_workflow_is_left_is_said_if_a_node_falls_silent_meanwhile(desk, monkeypatch):
     async with desk.running() as controller:
         workflow = await run(controller, TWO_NODES)
