@@ -126,7 +126,8 @@ def live_workflows(incomplete: str) -> _Found:
 
 def jobs(context: typer.Context, incomplete: str) -> _Found:
     """The jobs of the workflow that was typed before, each with its state."""
-    workflow = context.params.get("workflow")
+    # While the value of an option is typed, its arguments have not been given their names.
+    workflow = context.params.get("workflow") or next(iter(context.args), "")
     if not workflow or "/" in workflow:
         return []
     found: dict[str, str] = {}

@@ -337,7 +337,8 @@ async def test_a_workflow_is_typed(agentless, tmp_path):
     assert f"{workflow}  w: completed, 5 of 5 done (1 cancelled)" in out
     out, _ = await typed("show", "w", "--graph")
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [
-        ["✓", "prepare", "completed"], ["↓", "✓", "train"], ["↓", "✓", "evaluate"], ["↓", "–", "alarm"],
+        ["✓", "prepare", "completed"], ["✓", "train", "×2"], ["✓", "evaluate", "completed"],
+        ["–", "alarm", "cancelled"],
     ]  # fmt: skip
     assert (await typed("show", "w", "--text"))[0] == GRAPH
     assert (await typed("list", "-o", "name"))[0] == f"{workflow}\n"

@@ -53,15 +53,16 @@ def test_workflows_are_offered_by_id_and_name_and_to_stop_only_live_ones():
 
 
 @pytest.mark.parametrize(
-    ("params", "typed", "offered"),
+    ("params", "args", "typed", "offered"),
     [
-        ({"workflow": "2mzz"}, "", ["train", "evaluate"]),
-        ({"workflow": "2mzz", "jobs": ["train"]}, "", ["evaluate"]),
-        ({"workflow": "2mzz"}, "ev", ["evaluate"]),
-        ({"workflow": "2gone"}, "", []),
-        ({"workflow": "../x"}, "", []),
-        ({}, "", []),
+        ({"workflow": "2mzz"}, [], "", ["train", "evaluate"]),
+        ({"workflow": "2mzz", "jobs": ["train"]}, [], "", ["evaluate"]),
+        ({"workflow": "2mzz"}, [], "ev", ["evaluate"]),
+        ({"workflow": "2gone"}, [], "", []),
+        ({"workflow": "../x"}, [], "", []),
+        ({}, [], "", []),
+        ({}, ["2mzz"], "ev", ["evaluate"]),
     ],
 )
-def test_jobs_are_those_of_the_workflow_that_was_typed_before(params, typed, offered):
-    assert words(complete.jobs(SimpleNamespace(params=params), typed)) == offered
+def test_jobs_are_those_of_the_workflow_that_was_typed_before(params, args, typed, offered):
+    assert words(complete.jobs(SimpleNamespace(params=params, args=args), typed)) == offered
