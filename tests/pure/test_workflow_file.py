@@ -197,7 +197,7 @@ def test_all_mistakes_are_told_at_once_with_their_places():
         "jobs: {a: {command: x, matrix: {a: []}}}", "jobs: {a: {command: x, matrix: {a: 'span:{1..99999}'}}}",
         "jobs: {a: {command: x, requires: [[a]]}}", "jobs: {a: {command: x, requires: {b: {}}}}",
         "jobs: {a: {command: x, requires: 'b[c'}, b: {command: x}}", 'jobs: {a: {command: "x\\ny"}}',
-        "jobs: {a: {command: 'x \"'}}", "jobs: {a: {command: x, nodes: 2}}", "jobs: {a: {command: x, image: [y]}}",
+        "jobs: {a: {command: 'x \"'}}", "jobs: {a: {command: x, nodes: 1}}", "jobs: {a: {command: x, image: [y]}}",
         "jobs: {a: {command: x, gpus: 1.5}}", "params: 3\njobs: {a: {command: x}}", "max_parallel: 0\njobs: {a: {}}",
         "defaults: {requires: a}\njobs: {a: {command: x}}", "jobs: {a: &a {command: x, b: *a}}",
         "jobs: {a: !!python/x y}",
