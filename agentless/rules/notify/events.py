@@ -58,7 +58,7 @@ def notice_of(task: Task, events: frozenset[NotifyEvent], now: float, gang: Sequ
     """What messages have of a task after a change that is at least one of these events; `gang`: of all its members."""
     status, held = task.status, task.placement
     ended = status if isinstance(status, Ended) else None
-    why = why_all_end(gang) or (status.reason if isinstance(status, (Ended, Lost)) else None)
+    why = (why_all_end([task]) if gang else None) or (status.reason if isinstance(status, (Ended, Lost)) else None)
     return Notice(
         event=next(event for event in _FIRST if event in events),
         at=now,
