@@ -45,7 +45,8 @@ class NotifyTarget:
 class Notice:
     """An event of a task, as messages have it. Times are Unix seconds.
 
-    Command, variables, labels and log of a task are never in it.
+    Of a gang, `task` is its first member, and `nodes` are those of all members. Command, variables, labels and log of a
+    task are never in it.
     """
 
     event: NotifyEvent | Literal["test"]
@@ -62,6 +63,7 @@ class Notice:
     started_at: float | None = None
     ended_at: float | None = None
     attempt: int = 1
+    nodes: tuple[str, ...] = ()
 
     @property
     def waits_for_batch(self) -> bool:

@@ -13,7 +13,8 @@ from agentless.controller.submit.request import Submit
 from agentless.errors import NotSent, UsageError
 from agentless.model.notify import Notice
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
@@ -137,6 +138,19 @@ async def test_a_batch_is_a_few_messages_that_count_all(desk, server):
         assert (last["batch"], last["count"], last["states"]) == (tasks[0], 8, {"completed": 7, "failed": 1})
         assert last["title"] == f"Batch {tasks[0]}: 7 completed, 1 failed"
         assert last["events"][0]["task"]["id"] == tasks[3]
+
+
+async def test_a_gang_is_one_message_by_its_name(desk, server):
+    targets(desk, hook=f"{{webhook: '{server.url}', events: [end, fail]}}")
+    async with desk.running() as controller:
+        script = '[ "$NODE_RANK" = 0 ] || exit 7; sleep 600'
+        spec = TaskSpec(("sh", "-c", script), name="pair", gang=Gang(2), stop_grace=0.1)
+        starts = await controller.submission.submit(Submit(tuple(on_targets(spec, ())), {}, me(controller)))
+        await all_ended(controller, [start.task.id for start in starts])
+        await sent(controller)
+        (told,) = [each for body in server.bodies for each in body["events"]]
+        assert (told["event"], told["task"]["id"], told["task"]["name"]) == ("fail", starts[0].task.id, "pair")
+        assert told["task"]["reason"] == "rank 1 on n2 failed with exit code 7"
 
 
 async def test_what_is_not_sent_survives_a_crash_and_is_sent_once(desk, server):

@@ -8,14 +8,16 @@ import pytest
 
 from agentless.controller.nodes.link import sampler
 from agentless.controller.submit.request import Submit
+from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Unreachable
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.terms import Terms
 from agentless.model.usage.idle import IdlePolicy
 from tests.fleet.client import until
-from tests.fleet.desk import me
+from tests.fleet.desk import Desk, me
 from tests.fleet.test_idle_gpus import pass_time, start
 
 SAVES = ("sh", "-c", "trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done")
@@ -33,6 +35,17 @@ async def lend(controller, count, target="1x", **terms):
     tasks = [await submit(controller, target, SAVES, preemptible=True, **terms) for _ in range(count)]
     await until(lambda: all(state(controller, task) == "running" for task in tasks))
     return tasks
+
+
+@pytest.fixture
+async def two(tmp_path, monkeypatch):
+    """Two nodes with two GPUs each."""
+    async with Fleet(tmp_path / "pair", [NodePlan(f"n{number}", 2) for number in (1, 2)]) as pair:
+        config = tmp_path / "config" / "agentless"
+        config.mkdir(parents=True)
+        (config / "known_hosts").write_bytes(pair.known_hosts.read_bytes())
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+        yield Desk(tmp_path / "desk", pair)
 
 
 def state(controller, task):
@@ -193,6 +206,50 @@ async def test_if_the_place_does_not_become_free_it_waits_like_others_and_asks_n
         )
         await controller.stops.stop(tasks[0], "kill", by=me(controller))
         await until(lambda: state(controller, wanting) == "running")
+
+
+async def gang(controller, *targets, command=("sleep", "600"), grace=10.0, **terms):
+    spec = TaskSpec(command, gang=Gang(len(targets)), stop_grace=grace, terms=Terms(**terms))
+    starts = await controller.submission.submit(Submit(tuple(on_targets(spec, targets)), {}, me(controller)))
+    return [start.task.id for start in starts]
+
+
+@pytest.mark.parametrize("ends_now", [False, True])
+async def test_others_give_way_to_a_gang_on_all_of_its_nodes_or_nobody_does(two, ends_now):
+    """Also if the controller dies after the places were written. The gang needs n1 and n2, and each has a victim."""
+    async with two.running() as controller:
+        tasks = [await submit(controller, target, SAVES, preemptible=True) for target in ("n1::0,1", "n2::0,1")]
+        await until(lambda: [state(controller, task) for task in tasks] == ["running"] * 2)
+        with nobody_is_asked(controller):
+            members = await gang(controller, "n1::0", "n2::0")
+            await until(lambda: all(kept(controller, member) for member in members))
+        assert [kept(controller, member).victims for member in members] == [(task,) for task in tasks]
+        reason = controller.views.view(controller.lookup.task(members[0])).reason
+        assert " give way for it on n1 and n2" in reason
+        if ends_now:
+            await controller.stops.stop(members[1], "stop", by=me(controller))
+    async with two.running() as controller:
+        controller.preemption.tick()
+        if ends_now:
+            assert [requests(controller, task) for task in tasks] == [0, 0]
+            return
+        await until(lambda: [state(controller, member) for member in members] == ["running"] * 2)
+        assert [state(controller, task) for task in tasks] == ["preempted"] * 2
+
+
+async def test_a_preemptible_gang_gives_way_as_one_and_comes_back_as_one(two):
+    async with two.running() as controller:
+        members = await gang(controller, "n1::0,1", "n2::0,1", command=SAVES, preemptible=True)
+        await until(lambda: [state(controller, member) for member in members] == ["running"] * 2)
+        wanting = await submit(controller, "n1::0")
+        await until(lambda: state(controller, wanting) == "running")
+        await until(lambda: [state(controller, member) for member in members] == ["preempted"] * 2)
+        again = [controller.lookup.task(f"{member}-2") for member in members]
+        assert [(one.state, one.tries, one.preemptions) for one in again] == [("pending", 1, 1)] * 2
+        assert [one.created_at for one in again] == [controller.lookup.task(member).created_at for member in members]
+        assert [requests(controller, member) for member in members] == [1, 1]
+        await controller.stops.stop(wanting, "kill", by=me(controller))
+        await until(lambda: [state(controller, f"{member}-2") for member in members] == ["running"] * 2)
 
 
 @pytest.mark.slow

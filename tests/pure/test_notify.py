@@ -18,7 +18,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Task
 from agentless.model.tasks.task_event import Exited, GaveUp, StopAsked
 from agentless.rules.notify import shapes
-from agentless.rules.notify.events import events_of, notice_of
+from agentless.rules.notify.events import events_of, notice_of, speaker
 from agentless.rules.notify.pace import GAP, LONGEST_GAP, LONGEST_RETRY, LONGEST_WAIT, RETRY, Pace
 from agentless.rules.notify.words import text, title
 from agentless.rules.tasks.lifecycle import apply
@@ -75,6 +75,41 @@ def test_a_change_is_these_events(before, after, found) -> None:
 def test_the_start_of_a_gang_is_one_event() -> None:
     starts = [replace(task(), spec=replace(SPEC, gang=Gang(2, rank))) for rank in (0, 1)]
     assert [set(events_of(task(ASSIGNED), each, goes_on=False)) for each in starts] == [{"start"}, set()]
+
+
+def pair(*states):
+    """A gang of two on two nodes, in these states."""
+    found = []
+    for rank, state in enumerate(states):
+        spec = replace(SPEC, gang=Gang(2, rank, ("2mxf", "2mxg")), name="pair")
+        place = replace(PLACE, node=f"node{rank + 1}")
+        found.append(replace(task(replace(state, placement=place)), id=("2mxf", "2mxg")[rank], spec=spec))
+    return found
+
+
+def test_the_end_of_a_gang_is_one_event_by_its_name_when_its_last_member_has_ended() -> None:
+    waits = pair(ended(), RUNS)
+    assert speaker(waits[0], waits) is None
+    over = pair(ended(), ended())
+    assert speaker(over[1], over) is over[0]
+    notice = notice_of(over[0], frozenset({"end"}), NOW, over)
+    assert (notice.task, notice.nodes) == ("2mxf", ("node1", "node2"))
+    assert title(Digest("1", (notice,), {"completed": 1})).startswith("2mxf (pair) completed on 2 nodes (node1, node2)")
+
+
+def test_the_failure_of_a_gang_names_the_member_that_failed() -> None:
+    over = pair(ended("stopped", 143), ended("failed", 7))
+    spoken = speaker(over[0], over)
+    assert spoken is over[1]
+    notice = notice_of(spoken, frozenset({"fail"}), NOW, over)
+    assert (notice.task, notice.state, notice.reason) == ("2mxf", "failed", "rank 1 on node2 failed with exit code 7")
+
+
+def test_the_loss_of_a_gang_is_one_event() -> None:
+    both = pair(LOST, LOST)
+    assert speaker(both[1], both) is None
+    one = pair(RUNS, LOST)
+    assert speaker(one[1], one) is one[1]
 
 
 def test_a_try_that_is_followed_by_another_has_not_ended() -> None:

@@ -21,8 +21,9 @@ from agentless.model.tasks.task_id import next_try
 from agentless.model.units import format_duration, thousands
 from agentless.model.view import CheckView, NotifyView
 from agentless.ports import Clock
-from agentless.rules.notify.events import events_of, notice_of
+from agentless.rules.notify.events import events_of, notice_of, speaker
 from agentless.rules.notify.pace import HELD, KEPT, Pace
+from agentless.rules.tasks.gangs import mates
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import check_view, timestamp
 from agentless.stores.records.notices import NoticeStore
@@ -146,7 +147,10 @@ class Notifier:
     def _changed(self, change: TaskChanged) -> None:
         if not self.targets:
             return
-        before, after = change.before, change.after
+        before, gang = change.before, mates(change.after, self._tasks.find)
+        after = speaker(change.after, gang) if gang else change.after
+        if after is None:
+            return
         events = events_of(before, after, goes_on=not after.live and self._tasks.knows(next_try(after.id)))
         if not events:
             return
@@ -158,7 +162,7 @@ class Notifier:
         try:
             for wanted, names in wanting.items():
                 if wanted:
-                    self._store.add(names, notice_of(after, frozenset(e for e in EVENTS if e in wanted), now))
+                    self._store.add(names, notice_of(after, frozenset(e for e in EVENTS if e in wanted), now, gang))
         except StateError as error:
             self._unkept = str(error)
             raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentless.model.notify import Notice, NotifyEvent
 from agentless.model.tasks.task import FAILED, Ended, Lost, Paused, Running, Task
 from agentless.model.text import cut, printable
+from agentless.rules.tasks.gangs import gang_key, why_all_end
 
 PREEMPTED = "preempted"
 """The state of a task that has made room for another one."""
@@ -34,15 +37,32 @@ def events_of(before: Task, after: Task, *, goes_on: bool) -> frozenset[NotifyEv
             return frozenset()
 
 
-def notice_of(task: Task, events: frozenset[NotifyEvent], now: float) -> Notice:
-    """What messages have of a task after a change that is at least one of these events."""
+def speaker(task: Task, gang: Sequence[Task]) -> Task | None:
+    """The task that a message after a change of this one is about; None if it is about nothing yet.
+
+    The end of a gang is one end, when the last member has ended: that of the member that failed first, or of rank 0. So
+    is its loss, when the first member is lost.
+    """
+    if isinstance(task.status, Ended):
+        ends = [(one.status.ended_at, one) for one in gang if isinstance(one.status, Ended)]
+        if len(ends) < len(gang):
+            return None
+        failed = [end for end in ends if _failed(end[1])]
+        return min(failed, key=lambda end: end[0])[1] if failed else gang[0]
+    if isinstance(task.status, Lost) and any(isinstance(one.status, Lost) for one in gang if one.id != task.id):
+        return None
+    return task
+
+
+def notice_of(task: Task, events: frozenset[NotifyEvent], now: float, gang: Sequence[Task] = ()) -> Notice:
+    """What messages have of a task after a change that is at least one of these events; `gang`: of all its members."""
     status, held = task.status, task.placement
     ended = status if isinstance(status, Ended) else None
-    why = status.reason if isinstance(status, (Ended, Lost)) else None
+    why = (why_all_end([task]) if gang else None) or (status.reason if isinstance(status, (Ended, Lost)) else None)
     return Notice(
         event=next(event for event in _FIRST if event in events),
         at=now,
-        task=task.id,
+        task=gang_key(task) or task.id,
         batch=cut(printable(task.batch), _LONGEST_NAME),
         owner=printable(task.owner),
         state=task.state,
@@ -54,6 +74,7 @@ def notice_of(task: Task, events: frozenset[NotifyEvent], now: float) -> Notice:
         started_at=status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None,
         ended_at=ended.ended_at if ended else None,
         attempt=task.attempt,
+        nodes=tuple(one.node for one in gang if one.node),
     )
 
 

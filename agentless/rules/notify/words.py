@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentless.model.nodes.device import GpuNumber
+from agentless.model.nodes.node import all_named
 from agentless.model.notify import Digest, Notice
 from agentless.model.units import format_duration
 
@@ -49,7 +50,9 @@ def _sentence(notice: Notice) -> str:
     words = [_called(notice.task, notice.name), _STATES.get(notice.state, notice.state)]
     if notice.state == "failed" and notice.exit_code is not None:
         words.append(f"with exit code {notice.exit_code}")
-    if notice.node:
+    if notice.nodes:
+        words.append(f"on {len(notice.nodes)} nodes ({all_named(notice.nodes)})")
+    elif notice.node:
         words.append(f"on {_place(notice.node, notice.gpus)}")
     if notice.started_at is not None and notice.ended_at is not None:
         words.append(f"after {format_duration(notice.ended_at - notice.started_at)}")

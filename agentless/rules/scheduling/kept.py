@@ -68,6 +68,7 @@ class Kept:
         """The earlier promise of a task, or those of all members of a gang at one time; None if not kept."""
         promises = [promise for task in unit if (promise := self._before[task.id])]
         start = promises[0].start
+        late = LATE if start is not None else math.inf  # of several without a known time, each waits for the one before
         begin = FAR if start is None else max(start, self._now)
         moment, last = (max(begin, ahead.end) if ahead else begin), -math.inf
         spots = list[tuple[Want, Coming]]()
@@ -75,8 +76,8 @@ class Kept:
             last, spots = moment, []
             for task, promise in zip(unit, promises, strict=True):
                 want = self._wants.of(task)
-                coming = self._again(want, promise, last, may_ask=self._giving.may_ask(unit))
-                if coming is None or coming.moment > begin + LATE:
+                coming = self._again(want, promise, last, late, may_ask=self._giving.may_ask(unit))
+                if coming is None or coming.moment > begin + late:
                     return None
                 moment = max(moment, coming.moment)
                 spots.append((want, coming))
@@ -90,14 +91,14 @@ class Kept:
             kept[task.id] = Place(coming.node, shape, amounts, coming.gpus, load, shifted)
         return kept
 
-    def _again(self, want: Want, promise: Promise, since: float, *, may_ask: bool) -> Coming | None:
+    def _again(self, want: Want, promise: Promise, since: float, most: float, *, may_ask: bool) -> Coming | None:
         """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to."""
         node = self._nodes.get(promise.node)
         if node is None:
             return None
         these = node.these(promise.gpu_uuids)
         found = node.earliest(*want, since, these)
-        if found and found[0] <= since + LATE:
+        if found and found[0] <= since + most:
             return Coming(found[0], node, found[1])
         for late in (0.0, LATE) if may_ask else ():
             if coming := self._giving.keeping(node, *want, since + late, these):

@@ -20,7 +20,7 @@ from agentless.rules.scheduling.gangs import GangPlan, units
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.kept import Kept
 from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption, filling, may_ask
+from agentless.rules.scheduling.preemption import Held, Preemption, filling, may_ask
 from agentless.rules.scheduling.prerequisites import in_turn
 from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Cost, Search, Searches
@@ -141,23 +141,25 @@ def _held(
     promised: dict[str, Promise | None],
 ) -> list[Task]:
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
-    others = list[Task]()
+    others, kept = list[Task](), list[tuple[tuple[Task, ...], list[Held], bool]]()
     for unit in members_together(queue):
-        if len(unit) < unit[0].spec.gang_size or not all(task.kept_place for task in unit):
-            others += unit
-            continue
-        ahead = several_turns[0].before(unit[0])
-        held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
+        ahead, held = several_turns[0].before(unit[0]), None
+        if len(unit) == unit[0].spec.gang_size and all(task.kept_place for task in unit):
+            held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
         if held is None:
             others += unit
             continue
-        for task, (place, load) in zip(unit, held, strict=True):
-            if isinstance(place, Placement):
-                begun[task.id] = place
-            else:
-                promised[task.id] = place.promise()
+        kept.append((unit, held, ahead is None))
+        for task, (_, load) in zip(unit, held, strict=True):
             for turns in several_turns:
                 turns.add(task, Stay(load.end))
+    # Not before all have their places: who can start may do so before its time, but in nobody's place.
+    for unit, held, may_start in kept:
+        starts = giving.begin(unit, [wants.of(task) for task in unit], held) if may_start else None
+        if starts:
+            begun |= {task.id: placement for task, (placement, _) in zip(unit, starts, strict=True)}
+        else:
+            promised |= {task.id: coming.promise() for task, (coming, _) in zip(unit, held, strict=True)}
     return others
 
 

@@ -57,8 +57,11 @@ def filling(task: Task, amounts: Amounts) -> Amounts:
     return replace(amounts, gives_way=least)
 
 
-Held = Placement | Coming
-"""What becomes of a place that is kept: a start, or a later one."""
+Held = tuple[Coming, Load]
+"""A place that is kept, in the timeline."""
+
+Begun = tuple[Placement, Load]
+"""A start in one."""
 
 _Tried = Callable[[Sequence[Allocation]], Coming | None]
 """Tries a set of victims."""
@@ -80,31 +83,42 @@ class Preemption:
 
     # ------------------------------------------------------------------ kept places
 
-    def hold(self, unit: Sequence[Task], wants: Sequence[Want], since: float) -> list[tuple[Held, Load]] | None:
-        """Put a task, or all of a gang, into the places kept for it: now if the victims have gone, else when they have.
+    def hold(self, unit: Sequence[Task], wants: Sequence[Want], since: float) -> list[Held] | None:
+        """Put a task, or a gang, into the places kept for it, for when the victims have gone. Not before `since`.
 
-        Not before `since`. None if nobody can start on one of these nodes; then all may start on others.
+        None if nobody can start on one of these nodes; then all may start on others.
         """
         places = [place for task in unit if (place := task.kept_place)]
         nodes = [node for place in places if (node := self._nodes.get(place.node)) and not node.closed]
         if len(nodes) < len(unit):
             return None
-        gpus = [node.these(place.gpu_uuids) for node, place in zip(nodes, places, strict=True)]
-        left = [
-            [each for each in place.victims if node.load_of(each)] for node, place in zip(nodes, places, strict=True)
-        ]
-        parts = list(zip(nodes, places, gpus, wants, strict=True))
-        if not any(left) and since <= self.now:
-            now = [self._now_there(node, want, these) for node, place, these, want in parts if _all(these, place)]
-            if all(now) and len(now) == len(unit):
-                return [node.start(*want, found or []) for (node, _, _, want), found in zip(parts, now, strict=True)]
         moment = max(since, self.now + SOON, *(place.until for place in places))
-        found = list[tuple[Held, Load]]()
-        for (node, _, these, want), victims in zip(parts, left, strict=True):
-            for victim in victims:
+        found = list[Held]()
+        for node, place, want in zip(nodes, places, wants, strict=True):
+            gpus, left = node.these(place.gpu_uuids), tuple(each for each in place.victims if node.load_of(each))
+            for victim in left:
                 self.ask(node, victim, moment)
-            found.append((Coming(moment, node, these, tuple(victims)), node.put(*want, these, moment, firm=True)))
+            load = node.put(*want, gpus, moment, firm=True)
+            found.append((Coming(moment, node, gpus, left), load))
         return found
+
+    def begin(self, unit: Sequence[Task], wants: Sequence[Want], held: Sequence[Held]) -> list[Begun] | None:
+        """Start them in these places, if all of their victims have gone, and nobody else has a place there before."""
+        places = [place for task in unit if (place := task.kept_place)]
+        if any(coming.victims for coming, _ in held) or not all(
+            len(coming.gpus) == len(place.gpu_uuids) for (coming, _), place in zip(held, places, strict=True)
+        ):
+            return None
+        for coming, load in held:
+            coming.node.take_back(coming.gpus, load)
+        spots = [self._now_there(coming, want) for (coming, _), want in zip(held, wants, strict=True)]
+        begun = list[Begun]()
+        for (coming, load), want, gpus in zip(held, wants, spots, strict=True):
+            if any(each is None for each in spots):
+                coming.node.put(*want, coming.gpus, load.begin, firm=True)
+            else:
+                begun.append(coming.node.start(*want, gpus or []))
+        return begun or None
 
     # ------------------------------------------------------------------ victims
 
@@ -348,9 +362,9 @@ class Preemption:
     def _price(self, victims: Sequence[Allocation]) -> tuple[int, float]:
         return sum(len(_mates(each)) for each in victims), sum(map(self._work, victims))
 
-    def _now_there(self, node: NodeTimeline, want: Want, these: Sequence[GpuTimeline]) -> list[GpuTimeline] | None:
+    def _now_there(self, coming: Coming, want: Want) -> list[GpuTimeline] | None:
         shape, amounts = want
-        found = node.fit(shape, amounts, self.now, these)
+        found = coming.node.fit(shape, amounts, self.now, coming.gpus)
         return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
 
     def _with_its_gang(self, node: NodeTimeline, victim: str) -> list[tuple[str, NodeTimeline]]:
@@ -368,7 +382,3 @@ class Preemption:
 def _mates(each: Allocation) -> tuple[str, ...]:
     """The tasks that give way with this one, itself included."""
     return (each.yields and each.yields.mates) or (each.task,)
-
-
-def _all(gpus: Sequence[GpuTimeline], place: KeptPlace) -> bool:
-    return len(gpus) == len(place.gpu_uuids)
