@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from itertools import chain
 
 from agentless.errors import UsageError
@@ -446,7 +446,7 @@ def check_variable(name: str) -> None:
 
 def check_numbers(spec: TaskSpec) -> None:
     """Raise UsageError for numbers that cannot be stored or shown. A label may have any number."""
-    if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
+    if any(abs(number) > MAX_NUMBER for number in _whole_numbers(spec)):
         raise UsageError(f"a number of the task is greater than the limit of {MAX_NUMBER:,}")
     for number in spec.needs.indices:
         if isinstance(number, str) and not PART_NUMBER.fullmatch(number):
@@ -590,6 +590,9 @@ def _whole_numbers(value: object) -> Iterator[int]:
     elif isinstance(value, Mapping | list | tuple):
         for each in value.values() if isinstance(value, Mapping) else value:
             yield from _whole_numbers(each)
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from _whole_numbers(getattr(value, one.name))
 
 
 def _check_text(words: Iterable[str]) -> None:
