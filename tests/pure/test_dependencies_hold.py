@@ -322,7 +322,7 @@ def test_an_end_concerns_only_those_that_wait_for_it(tmp_path: Path, monkeypatch
     world.ledger.add_all([(each, world.dependencies.first([each])[each.id]) for each in waiting], "submitted")
     looked: list[str] = []
     follow = world.dependencies._follow
-    monkeypatch.setattr(world.dependencies, "_follow", lambda task: (looked.append(task), follow(task))[1])
+    monkeypatch.setattr(world.dependencies, "_follow", lambda task, on: (looked.append(task), follow(task, on))[1])
     world.ledger.apply("a7", StopAsked("stop"), "agentless stop")
     world.settle()
     assert set(looked) == {"b7"}

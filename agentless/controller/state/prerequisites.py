@@ -24,12 +24,13 @@ class Arrivals(Protocol):
 class Prerequisites:
     """The standings of tasks and batches, read once and then kept up to date.
 
-    `touched` are the blocked tasks whose requirements have changed since somebody looked at them. A task whose
-    artifacts are still to arrive has not ended yet for those that wait for it, so they hold no GPU meanwhile.
+    `touched` are the blocked tasks whose requirements have changed since somebody looked at them, with what these are
+    about; None: any of them may have changed. A task whose artifacts are still to arrive has not ended yet for those
+    that wait for it, so they hold no GPU meanwhile.
     """
 
     def __init__(self, tasks: Tasks, arrivals: Arrivals, bus: EventBus) -> None:
-        self.touched: dict[str, None] = {}
+        self.touched: dict[str, set[Key] | None] = {}
         self._tasks = tasks
         self._arrivals = arrivals
         self._standings: dict[Key, Standing] = {}
@@ -61,14 +62,19 @@ class Prerequisites:
             standing = self._standings.get(key)
             if standing is None:
                 if key in waiters and not live:
-                    self.touched |= dict.fromkeys(waiters.of(key))  # read when somebody looks
+                    self._touch(key)  # read when somebody looks
             elif not key[0] and first not in standing.ends:
                 continue  # only the first member says who is in its gang
             elif not live or standing.ends.get(first, "") is not None:
                 end = self._end(first)
                 if first not in standing.ends or standing.ends[first] != end:
                     standing.put(first, end)
-                    self.touched |= dict.fromkeys(waiters.of(key))
+                    self._touch(key)
+
+    def _touch(self, key: Key) -> None:
+        for task_id in self._tasks.waiters.of(key):
+            if (changed := self.touched.setdefault(task_id, set())) is not None:
+                changed.add(key)
 
     def _end(self, first: str) -> str | None:
         """The state in which a task has ended, by its last try; None while that is live, or something is to arrive."""

@@ -64,8 +64,9 @@ class TaskBuilder:
 
     def check_request(self, request: Submit) -> None:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
-        for spec in request.specs:
-            self.check(spec)
+        if not request.whole:  # else `problems` has checked them
+            for spec in request.specs:
+                self.check(spec)
         if unknown := sorted(set(request.secrets).difference(*(spec.secret_env for spec in request.specs))):
             raise UsageError(f"secret {unknown[0]!r} is not in secret_env of the task")
 
@@ -153,11 +154,14 @@ class TaskBuilder:
         meant = tuple(
             replace(spec, container=found[text][0], image=found[text][1], image_id=found[text][2])
             if text in found
+            else spec
+            if spec.container == text
             else replace(spec, container=text)
             for spec, text in zip(specs, wanted, strict=True)
         )
-        for spec in meant:
-            self._check_spec(spec)  # once more: the usual env may be none at all
+        for before, spec in zip(specs, meant, strict=True):
+            if spec is not before:
+                self._check_spec(spec)  # once more: the usual env may be none at all
         return meant
 
     def _env_of(self, spec: TaskSpec) -> str | None:

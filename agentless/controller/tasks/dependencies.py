@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.guarded import guarded
@@ -11,6 +11,7 @@ from agentless.controller.state.event_bus import EventBus, OutputsSettled, TaskC
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.prerequisites import Prerequisites
+from agentless.controller.state.waiters import Key
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.tasks.requirement import EARLIER, Requirement
 from agentless.model.tasks.task import Task
@@ -71,7 +72,7 @@ class Dependencies:
         """Do a part of what there is to do; returns whether some is left. Raises StateError."""
         self._look()
         for task_id in list(self._doomed)[:ENDS_AT_ONCE]:
-            if isinstance(event := self._follow(task_id), GaveUp):
+            if isinstance(event := self._follow(task_id, None), GaveUp):
                 self._ledger.apply(task_id, event, _IMPOSSIBLE)
             self._doomed.pop(task_id, None)
         return self._is_behind
@@ -175,9 +176,9 @@ class Dependencies:
     def _is_behind(self) -> bool:
         return bool(self._prerequisites.touched or self._doomed)
 
-    def _follow(self, task_id: str) -> TaskEvent | None:
+    def _follow(self, task_id: str, changed: Container[Key] | None) -> TaskEvent | None:
         task = self._tasks.live.get(task_id)
-        return follow(task, self._prerequisites.standing, self._clock.now()) if task else None
+        return follow(task, self._prerequisites.standing, self._clock.now(), changed) if task else None
 
     def _step(self) -> None:
         """Right after a change: let those go on whose turn it is, before the queue is planned without them."""
@@ -193,7 +194,7 @@ class Dependencies:
         """Look at tasks whose requirements have changed. Those that are to be given up wait in `_doomed`."""
         touched = self._prerequisites.touched
         looked = list(touched)[:AT_ONCE]
-        events = {task_id: event for task_id in looked if (event := self._follow(task_id))}
+        events = {task_id: event for task_id in looked if (event := self._follow(task_id, touched[task_id]))}
         for task_id in looked:
             del touched[task_id]
         try:

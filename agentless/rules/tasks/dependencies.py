@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -126,22 +126,40 @@ def ended_words(state: str) -> str:
     return _WORDS.get(state, f"ended as {state}")
 
 
-def follow(task: Task, standing: Callable[[Requirement], Standing], now: float) -> TaskEvent | None:
-    """The event that follows for a blocked task; None if nothing has changed for it."""
+def follow(
+    task: Task,
+    standing: Callable[[Requirement], Standing],
+    now: float,
+    changed: Container[tuple[bool, str]] | None = None,
+) -> TaskEvent | None:
+    """The event that follows for a blocked task; None if nothing has changed for it.
+
+    `changed` is what has changed by `Requirement.key`, None if that is unknown: a task may wait for a thousand others.
+    """
     if not isinstance(task.status, Blocked) or task.stop:
         return None
-    event = first_event(task, task.status.on, standing, now)
+    event = first_event(task, task.status.on, standing, now, None if task.status.reason else changed)
     if not isinstance(event, BlockedBy) or event.reason != task.status.reason:
         return event
     return RequirementMet(event.on) if event.on != task.status.on else None
 
 
 def first_event(
-    task: Task, on: Iterable[Requirement], standing: Callable[[Requirement], Standing], now: float
+    task: Task,
+    on: Iterable[Requirement],
+    standing: Callable[[Requirement], Standing],
+    now: float,
+    changed: Container[tuple[bool, str]] | None = None,
 ) -> TaskEvent:
-    """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up."""
+    """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up.
+
+    With `changed`, the others are open.
+    """
     left, why = list[Requirement](), ""
     for group in groups(on):
+        if changed is not None and not any(each.key in changed for each in group):
+            left += group
+            continue
         found = _together([standing(each) for each in group])
         result = verdict(group[0], found)
         if result != "met":
