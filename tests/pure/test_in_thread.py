@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from agentless.controller.files.expected_outputs import ExpectedOutputs
+from agentless.controller.files.expected_outputs import Arriving, ExpectedOutputs
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.in_thread import in_thread
@@ -29,7 +29,7 @@ async def test_a_write_that_nobody_waits_for_any_more_goes_into_no_other_file(
 
     def slowly(fd: int, data: bytes, at: int) -> int:
         began.set()
-        go.wait()
+        go.wait(30)
         try:
             return write(fd, data, at)
         finally:
@@ -44,12 +44,12 @@ async def test_a_write_that_nobody_waits_for_any_more_goes_into_no_other_file(
     monkeypatch.setattr(os, "pwrite", slowly)
     spool = LayerSpool()
     putting = asyncio.create_task(put_and_close())
-    await asyncio.to_thread(began.wait)
+    assert await asyncio.to_thread(began.wait, 30)
     putting.cancel()
     await asyncio.wait([putting], timeout=0.1)
     with (tmp_path / "other").open("wb"):
         go.set()
-        await asyncio.to_thread(over.wait)
+        assert await asyncio.to_thread(over.wait, 30)
     await asyncio.gather(putting, return_exceptions=True)
     assert (tmp_path / "other").read_bytes() == b""
 
@@ -61,7 +61,7 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
 
     def slowly(new: Path, *_: object) -> None:
         began.set()
-        go.wait()
+        go.wait(30)
         try:
             new.mkdir(parents=True)
         finally:
@@ -78,13 +78,14 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
     monkeypatch.setattr("agentless.controller.files.outputs.arrive", slowly)
     monkeypatch.setattr(outputs, "_fetch", fetched)
     files = SimpleNamespace(folder=lambda _: None)
+    outputs.expected.arriving[task().id] = Arriving("node1")
     link: Any = SimpleNamespace(run=answer, runtime=SimpleNamespace(files=files))
     bringing = asyncio.create_task(outputs._one(link, task(), Output("/out", f"{tmp_path}/"), (), lambda: True))
-    await asyncio.to_thread(began.wait)
+    assert await asyncio.to_thread(began.wait, 30)
     bringing.cancel()
     await asyncio.wait([bringing], timeout=0.1)
     go.set()
-    await asyncio.to_thread(over.wait)
+    assert await asyncio.to_thread(over.wait, 30)
     await asyncio.gather(bringing, return_exceptions=True)
     assert os.listdir(tmp_path) == []
 
@@ -94,11 +95,11 @@ async def test_who_is_cancelled_more_than_once_waits_all_the_same() -> None:
 
     def work() -> None:
         began.set()
-        go.wait()
+        go.wait(30)
         over.set()
 
     working = asyncio.create_task(in_thread(work))
-    await asyncio.to_thread(began.wait)
+    assert await asyncio.to_thread(began.wait, 30)
     for _ in range(3):
         working.cancel()
         await asyncio.sleep(0)
