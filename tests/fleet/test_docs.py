@@ -48,6 +48,10 @@ NOT_TYPED = {
     "systemctl --user restart agentless": "needs a login session",
     "loginctl enable-linger": "needs a login session",
     "agentless recover --yes --go-on WORKFLOW@DIGEST": "tests/real/test_workflows_recovered.py",
+    "agentless explain --nodes 3 --gpus 2": "tests/fleet/test_gangs.py",
+    "agentless env create torch --from pytorch/pytorch --on node1": "tests/real/test_workflows.py",
+    'agentless env save torch -m "as the file needs it"': "tests/real/test_workflows.py",
+    "agentless workflow run joblet-workflow.yaml --runtime python-3.11-ml=torch --wait": "tests/real/test_workflows.py",
     "docker container prune --filter label=agentless.task": "tests/real/test_pages.py",
     "docker images --quiet 'agentless-files/*' | xargs --no-run-if-empty docker rmi": "tests/real/test_pages.py",
 }
