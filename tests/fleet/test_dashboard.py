@@ -466,7 +466,7 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
 @pytest.mark.slow
 async def test_the_details_of_a_gpu_and_of_a_node(client):
     task = submit(client)
-    async with looking((120, 50)) as eyes:
+    async with looking((120, 70)) as eyes:
         await eyes.press("2", "enter")
         await eyes.see("UUID", "GPU-", task, "Utilization")
         await eyes.press("escape", "3", "enter")
