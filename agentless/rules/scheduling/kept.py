@@ -82,13 +82,17 @@ class Kept:
                 moment = max(moment, coming.moment)
                 spots.append((want, coming))
         kept = {}
-        for task, promise, ((shape, amounts), coming) in zip(unit, promises, spots, strict=True):
-            for victim in coming.victims:
-                self._giving.ask(coming.node, victim, moment)
-            lends = may_ask(unit)
-            load = coming.node.put(shape, amounts, coming.gpus, moment, firm=promise.firm, lends=lends)
-            shifted = replace(promise, start=None if start is None else moment, victims=coming.victims)
-            kept[task.id] = Place(coming.node, shape, amounts, coming.gpus, load, shifted)
+        for task, promise, (want, spot) in zip(unit, promises, spots, strict=True):
+            coming, certain = self._giving.relying(unit, replace(spot, moment=moment), want)
+            shifted = replace(
+                promise,
+                start=None if start is None else moment,
+                about=promise.about or (start is not None and not certain),
+                victims=coming.victims,
+            )
+            self._giving.ask(coming.node, coming.victims, moment)
+            load = coming.node.put(*want, coming.gpus, moment, firm=shifted.firm, lends=may_ask(unit))
+            kept[task.id] = Place(coming.node, *want, coming.gpus, load, shifted)
         return kept
 
     def _again(self, want: Want, promise: Promise, since: float, most: float, *, may_ask: bool) -> Coming | None:
@@ -96,11 +100,11 @@ class Kept:
         node = self._nodes.get(promise.node)
         if node is None:
             return None
-        these = node.these(promise.gpu_uuids)
-        found = node.earliest(*want, since, these)
+        found = node.earliest(*want, since, node.these(promise.gpu_uuids))
+        if found and found[0] <= since:
+            return Coming(found[0], node, found[1])
+        if may_ask and (coming := self._giving.keeping(node, want, since, promise)):
+            return coming
         if found and found[0] <= since + most:
             return Coming(found[0], node, found[1])
-        for late in (0.0, LATE) if may_ask else ():
-            if coming := self._giving.keeping(node, *want, since + late, these):
-                return coming
-        return None
+        return self._giving.keeping(node, want, since + LATE, promise) if may_ask else None
