@@ -106,10 +106,8 @@ class GangPlan:
             comings, promises = [place.coming for place in mine], [place.promise for place in mine]
             about = False
         else:
-            relying = [self._giving.relying(unit, *each) for each in zip(comings, wants, strict=True)]
-            comings = [coming for coming, _ in relying]
-            unsure = unsure or not all(certain for _, certain in relying)
-            about = comings[0].moment < FAR and (unsure or estimated)
+            comings, certain = self._giving.relying(unit, comings, wants)
+            about = comings[0].moment < FAR and (unsure or not certain or estimated)
             promises = [coming.promise(about=about) for coming in comings]
         for coming in comings:
             self._giving.ask(coming.node, coming.victims, coming.moment)

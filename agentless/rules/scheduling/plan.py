@@ -201,7 +201,7 @@ def _promised(giving: Preemption, coming: Coming, task: Task, want: Want, mine: 
         # A certain time is worth more than one that rests on what was learned.
         coming, promise = mine.coming, mine.promise
     else:
-        coming, certain = giving.relying((task,), coming, want)
+        (coming,), certain = giving.relying((task,), (coming,), (want,))
         promise = coming.promise(about=unsure or not certain or coming.node.unsure)
     giving.ask(coming.node, coming.victims, coming.moment)
     giving.note((task,), (coming,))

@@ -14,7 +14,7 @@ task asks nobody before it is pending.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations
 
@@ -23,7 +23,7 @@ from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.load import Load
 from agentless.rules.scheduling.node_timeline import SOON, NodeTimeline
-from agentless.rules.scheduling.promise import Coming, Place, Promise
+from agentless.rules.scheduling.promise import Coming, Place
 from agentless.rules.scheduling.search import Searches
 from agentless.rules.scheduling.shape import Amounts, Shape
 from agentless.rules.scheduling.together import Want
@@ -172,41 +172,37 @@ class Preemption:
         """Whether there is anybody to give way for a task, or for a gang."""
         return bool(self.lenders) and may_ask(unit)
 
-    def keeping(self, node: NodeTimeline, want: Want, moment: float, promise: Promise) -> Coming | None:
-        """The promised GPUs at a time, if those who are there now give way by then: best those who go anyway."""
-        gpus = node.these(promise.gpu_uuids)
+    def keeping(
+        self, node: NodeTimeline, want: Want, moment: float, gpus: Sequence[GpuTimeline], victims: Collection[str]
+    ) -> Coming | None:
+        """These GPUs at a time for which they were promised, if those who are there now give way by then.
+
+        Best these `victims`, or those who go anyway.
+        """
         able = [each for each in self.able(node, *want, by=moment) if self.gone(each) <= moment]
-        going = [each for each in able if each.task in promise.victims or self._asked.get(each.task)]
+        going = [each for each in able if each.task in victims or self._asked.get(each.task)]
         for among in (going, able):
             if among and (found := self.fewest(node, *want, among, moment, gpus)):
                 return found
         return None
 
-    def relying(self, unit: Sequence[Task], coming: Coming, want: Want) -> tuple[Coming, bool]:
-        """A place with all whose end it relies on, also if others have asked them, and whether it is certain.
+    def relying(
+        self, unit: Sequence[Task], comings: Sequence[Coming], wants: Sequence[Want]
+    ) -> tuple[list[Coming], bool]:
+        """The places with all whose end they rely on, also if others have asked them, and whether they are certain.
 
-        It is not if this task may not ask them itself, in case the others do not need them any more.
+        They are not if this task, or gang, may not ask them itself, in case the others do not need them any more.
         """
-        node = coming.node
-        own = [each for each in node.yielding.values() if each.task in coming.victims]
-        others = [
-            each for each in node.yielding.values() if each not in own and self._asked_by(each.task) <= coming.moment
-        ]
-        if not others:
-            return coming, True
-        for each in own:
-            node.ends(each.task, coming.moment)
-        needed = list[Allocation]()
-        for each in others:
-            node.ends(each.task, math.inf)
-            if node.fit(*want, coming.moment, coming.gpus) is None:
-                node.ends(each.task, self._asked_by(each.task))
-                needed.append(each)
-        self._restore(node, (*own, *others))
-        if needed and not may_ask(unit):
-            return coming, False
-        names = (*coming.victims, *(name for each in needed for name in _mates(each)))
-        return replace(coming, victims=tuple(dict.fromkeys(names))), True
+        own = {victim for coming in comings for victim in coming.victims}
+        others = [self._relied_on(coming, want, own) for coming, want in zip(comings, wants, strict=True)]
+        if not any(others):
+            return list(comings), True
+        if not may_ask(unit):
+            return list(comings), False
+        return [
+            replace(coming, victims=tuple(dict.fromkeys((*coming.victims, *more))))
+            for coming, more in zip(comings, others, strict=True)
+        ], True
 
     def note(self, unit: Sequence[Task], comings: Sequence[Coming]) -> None:
         """Remember that a task, or a gang, waits for victims."""
@@ -387,6 +383,27 @@ class Preemption:
     def _restore(self, node: NodeTimeline, victims: Iterable[Allocation]) -> None:
         for each in victims:
             node.ends(each.task, self._asked_by(each.task))
+
+    def _relied_on(self, coming: Coming, want: Want, own: Collection[str]) -> list[str]:
+        """Those who are asked to go for others, without whose end this is no place, even if its `own` victims go."""
+        node, asks, others = coming.node, list[Allocation](), list[Allocation]()
+        for each in node.yielding.values():
+            if each.task in own:
+                asks.append(each)
+            elif self._asked_by(each.task) <= coming.moment:
+                others.append(each)
+        if not others:
+            return []
+        for each in asks:
+            node.ends(each.task, coming.moment)
+        needed = list[Allocation]()
+        for each in others:
+            node.ends(each.task, math.inf)
+            if node.fit(*want, coming.moment, coming.gpus) is None:
+                node.ends(each.task, self._asked_by(each.task))
+                needed.append(each)
+        self._restore(node, (*asks, *others))
+        return [name for each in needed for name in _mates(each)]
 
     def _asked_by(self, task: str) -> float:
         """By when it has to be gone."""
