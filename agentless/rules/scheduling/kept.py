@@ -107,8 +107,7 @@ class Kept:
         found = node.earliest(*want, since, gpus)
         if found and found[0] <= since:
             return Coming(found[0], node, found[1])
-        if victims is not None and (coming := self._giving.keeping(node, want, since, gpus, victims)):
-            return coming
-        if found and found[0] <= since + most:
+        lent = None if victims is None else self._giving.keeping(node, want, since, LATE, gpus, victims)
+        if found and found[0] <= (lent.moment if lent else since + most):
             return Coming(found[0], node, found[1])
-        return None if victims is None else self._giving.keeping(node, want, since + LATE, gpus, victims)
+        return lent

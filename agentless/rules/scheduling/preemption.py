@@ -173,16 +173,29 @@ class Preemption:
         return bool(self.lenders) and may_ask(unit)
 
     def keeping(
-        self, node: NodeTimeline, want: Want, moment: float, gpus: Sequence[GpuTimeline], victims: Collection[str]
+        self,
+        node: NodeTimeline,
+        want: Want,
+        since: float,
+        most: float,
+        gpus: Sequence[GpuTimeline],
+        named: Collection[str],
     ) -> Coming | None:
-        """These GPUs at a time for which they were promised, if those who are there now give way by then.
+        """These promised GPUs, at most so many seconds late, if those who are there now give way by then.
 
-        Best these `victims`, or those who go anyway.
+        Best those `named` by the promise, or those who go anyway.
         """
-        able = [each for each in self.able(node, *want, by=moment) if self.gone(each) <= moment]
-        going = [each for each in able if each.task in victims or self._asked.get(each.task)]
+        able = [each for each in self.able(node, *want, by=since) if self.gone(each) <= since + most]
+        for each in able:
+            node.ends(each.task, self.gone(each))
+        first = node.earliest(*want, since, gpus) if able else None
+        self._restore(node, able)
+        if first is None or first[0] > since + most:
+            return None
+        able = [each for each in able if self.gone(each) <= first[0]]
+        going = [each for each in able if each.task in named or self._asked.get(each.task)]
         for among in (going, able):
-            if among and (found := self.fewest(node, *want, among, moment, gpus)):
+            if among and (found := self.fewest(node, *want, among, first[0], gpus)):
                 return found
         return None
 
