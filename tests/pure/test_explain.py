@@ -136,7 +136,10 @@ def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
         (None, "start time not known yet"),
         (Promise("node1", NOW + 0.5), "may start any moment on node1"),
         (Promise("node1", NOW + 1), "starts within 1s on node1"),
-        (Promise("node1", NOW + 1, about=True), "starts in about 1s on node1 (estimated from earlier tasks)"),
+        (
+            Promise("node1", NOW + 1, about=True),
+            "starts in about 1s on node1 (an estimate: tasks ahead may take longer, or not give way)",
+        ),
     ],
 )
 def test_when_it_starts_is_said_as_surely_as_it_is_known(promise: Promise | None, words: str) -> None:

@@ -197,6 +197,13 @@ def test_the_loss_of_a_node_ends_a_gang_that_has_started() -> None:
     assert why_all_end([replace(task("t0"), spec=one.spec), lost]) == "rank 1 on node2 is lost: no answer"
 
 
+def test_a_member_that_had_to_give_way_ends_the_gang() -> None:
+    one, two = members("node1::0", "node2::0")
+    assert why_all_end([one, replace(two, status=Ended("preempted", NOW, container="c"))]) == (
+        "rank 1 on node2 was preempted"
+    )
+
+
 def test_only_tasks_that_say_so_themselves_are_members() -> None:
     """A forged label may name any task."""
     one, two = members("node1::0", "node2::0")

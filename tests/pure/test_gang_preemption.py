@@ -17,14 +17,14 @@ from agentless.rules.scheduling.assignment import cheapest
 from agentless.rules.scheduling.node_timeline import SOON
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.tasks.gangs import gang_key, mates
+from agentless.rules.tasks.gangs import mates
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.preemptible import asked_at, yields_of
 from tests.pure.build import CID, NOW
 from tests.pure.test_dependencies import blocked
 from tests.pure.test_gangs import broken, gang, given_once, whole
 from tests.pure.test_plan import POLICIES, wish
-from tests.pure.test_preemption import at, crowded, spare, without
+from tests.pure.test_preemption import at, at_the_latest, crowded, spare, without
 
 sizes = st.sampled_from(["1x", "1x", "2x", "3x", "4x"])
 
@@ -74,6 +74,7 @@ def test_gangs_among_others_in_many_cases(there: tuple[Cluster, tuple[Task, ...]
 def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks: int) -> None:
     """Gangs of both kinds, blocked and preemptible tasks, with crashes; what ends, ends at its limit or before.
 
+    A look comes when a task ends, and at other times.
     No half gang starts or is stopped, no GPU is given twice, promises are kept, and who asks gets the place.
     """
     draw, on = data.draw, there[0]
@@ -87,7 +88,7 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks
     waiting |= {f"s{n}": spare(f"s{n}", draw(sizes)) for n in range(2)}
     if sure := sorted(name for name, each in running.items() if name.startswith("r") and each.spec.ends_within):
         waiting["b"] = blocked("b", draw(st.sampled_from(sure)), target=draw(sizes), limit=30.0)
-    before, now, asked, crashed = Plan(), NOW, dict[str, str](), False
+    before, now, crashed = Plan(), NOW, False
     for _ in range(looks):
         for name, one in list(running.items()):
             if _ends_at(one) <= now or (name.startswith("r") and draw(st.integers(0, 9)) == 0):
@@ -101,9 +102,8 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks
         found = plan(at(on, tuple(running.values()), now), queue, now, POLICIES, before, placed=placed)
         whole(found, queue)
         lasting = [one for one in queue if not one.spec.terms.preemptible]
-        if not crashed and not any(told.victims for told in before.promises.values() if told):
-            # One that asks may rely on the victims of one behind it: then neither promise is certain.
-            assert not broken(_at_the_latest(before), found, lasting, now + SOON)
+        if not crashed:
+            assert not broken(at_the_latest(before), found, lasting, now + SOON)
         for name, start in found.starts.items():
             one = waiting.pop(name)
             if place := one.kept_place:
@@ -114,7 +114,6 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks
             assert len(found.places.keys() & set(members)) in (0, len(members))
         for name, place in found.places.items():
             for victim in place.victims:
-                assert asked.setdefault(victim, gang_key(waiting[name]) or name) == (gang_key(waiting[name]) or name)
                 assert running[victim].spec.terms.preemptible
                 assert {each.id for each in mates(running[victim], running.get)} <= set(place.victims)
             waiting[name] = apply(waiting[name], Preempts(place), now)
@@ -126,15 +125,8 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks
                     _give_way(running, victim, place.until, now, early=early)
         step = draw(st.sampled_from([0.5, 1.0, 2.0, 2.0]))
         crashed = draw(st.integers(0, 5)) == 0
-        before, now = Plan() if crashed else found, now + step
-
-
-def _at_the_latest(promised: Plan) -> Plan:
-    """What was promised, a moment later: so much later is seen that a task has ended."""
-    told = {
-        name: each and replace(each, start=each.start and each.start + SOON) for name, each in promised.promises.items()
-    }
-    return replace(promised, promises=told)
+        before = Plan() if crashed else found
+        now = min([now + step, *(end for each in running.values() if (end := _ends_at(each)) > now)])
 
 
 def _ends_at(one: Task) -> float:

@@ -19,6 +19,8 @@ from agentless.model.tasks.task_event import Assigned, Preempts
 from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.kept import LATE
+from agentless.rules.scheduling.node_timeline import SOON
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
 from agentless.rules.scheduling.reservations import in_the_way
@@ -27,6 +29,7 @@ from agentless.rules.tasks.preemptible import LEEWAY, asked_at, awaited_by, yiel
 from tests.pure.build import CID, NOW, cluster, placement, process, seen, spec, task
 from tests.pure.test_max_parallel import of
 from tests.pure.test_plan import POLICIES, places, promises, runs, wish
+from tests.pure.test_promises import broken
 
 WITHIN = LEEWAY
 """Tasks here have no grace time."""
@@ -129,10 +132,27 @@ def test_what_a_large_one_leaves_is_enough_for_the_next() -> None:
     )
 
 
+def test_it_asks_itself_if_the_one_does_not_need_the_place_any_more_that_was_to_ask() -> None:
+    on = node(lent("large", "node1::0,1,2,3"))
+    first = look(on, wish("t"), wish("u"))
+    assert first.promises["u"]
+    assert (first.promises["u"].victims, first.promises["u"].firm) == (("large",), True)
+    found = look(on, wish("u"), before=first)
+    assert (victims(found), promises(found)) == ({"u": ("large",)}, {"u": ("node1", WITHIN)})
+
+
+@pytest.mark.parametrize("one", [spare("u"), replace(wish("u"), victims=("x",))])
+def test_who_may_ask_nobody_is_not_certain_of_what_the_victim_of_another_one_leaves(one: Task) -> None:
+    found = look(node(lent("large", "node1::0,1,2,3")), wish("t"), one)
+    told = found.promises["u"]
+    assert told
+    assert (promises(found)["u"], told.about, told.victims) == (("node1", WITHIN), True, ())
+
+
 def test_what_one_leaves_and_another_one_are_put_together() -> None:
     there = (lent("v", "node1::0,1", 10), lent("w", "node1::2", 5000), runs("r", "node1::3"))
     found = look(node(*there), wish("t1", limit=9), wish("t2", "2x"))
-    assert victims(found) == {"t1": ("v",), "t2": ("w",)}
+    assert victims(found) == {"t1": ("v",), "t2": ("w", "v")}
 
 
 def test_cores_memory_and_whole_nodes_are_given_up_too() -> None:
@@ -180,6 +200,19 @@ def test_before_its_least_time_is_over_a_place_is_promised_for_then() -> None:
 def test_one_that_may_be_asked_now_comes_before_one_that_may_not() -> None:
     found = look(node(lent("a", "node1::0", 5, min_run=600), lent("b", "node1::1", 5000), gpus=2), wish("t"))
     assert victims(found) == {"t": ("b",)}
+
+
+@pytest.mark.parametrize("cores", [None, 4.0])
+def test_at_a_later_time_nobody_gives_way_in_place_of_those_who_have_ended_by_then(cores: float | None) -> None:
+    there = (
+        runs("r", "node1::0", 0, 30, cores=cores),
+        lent("a", "node1::1", 60, min_run=200, cores=cores and cores / 2),
+        lent("b", "node1::2", 90, min_run=230, cores=cores and cores / 2),
+    )
+    on = node(*there, gpus=3, host=HostFacts(8, 65536))
+    told = look(on, wish("t", "2x", cores=cores)).promises["t"]
+    assert told
+    assert (told.start, told.victims) == (NOW + 140 + WITHIN, ("a",))
 
 
 def test_a_long_grace_time_is_part_of_the_promise() -> None:
@@ -264,6 +297,20 @@ def test_it_fills_what_is_promised_to_others_and_is_gone_in_time() -> None:
     for after, asked in ((500, {}), (1000 - WITHIN, {"t": ("p",)})):
         found = look(at(on, (runs("r", "node1::0", limit=1000), p), NOW + after), wish("t", "2x"), before=first)
         assert (victims(found), promises(found)) == (asked, {"t": ("node1", 1000)})
+
+
+def test_it_is_gone_for_the_first_of_several_whose_promised_places_it_fills() -> None:
+    """Also if one in front needs its place later."""
+    there = runs("q", "node1::2", 0, 100), runs("r", "node1::3", 0, 200)
+    queue = wish("a", "4x"), wish("b", "3x", 50)
+    first = look(node(*there), *queue, spare("p", "2x"))
+    due = {"a": ("node1", 200), "b": ("node1", 100)}
+    assert (places(first), promises(first)) == ({"p": "node1::0,1"}, due)
+    there = (*there, lent("p", "node1::0,1", 0))
+    found = look(at(node(*there), there, NOW + 1), *queue, before=first)
+    assert (victims(found), promises(found)) == ({}, due)
+    found = look(at(node(*there), there, NOW + 100 - WITHIN), *queue, before=found)
+    assert (victims(found), promises(found)) == ({"b": ("p",)}, due)
 
 
 def test_it_is_gone_also_for_one_that_waits_for_its_batch() -> None:
@@ -369,9 +416,12 @@ def test_so_in_many_cases(there: tuple[Cluster, tuple[Task, ...]], queue: list[T
 
 
 def _play(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.DataObject, *, looks: int) -> None:
-    """With a crash at any look (the earlier plan is lost), more tasks that come, and victims that end early."""
+    """With a crash at any look (the earlier plan is lost), more tasks that come, and victims that end early.
+
+    Those behind one that is new may be delayed.
+    """
     on, running = there[0], {each.id: each for each in there[1]}
-    now, before, asked, more = NOW, Plan(), dict[str, str](), 0
+    now, before, more = NOW, Plan(), 0
     waiting = {each.id: each for each in queue}
     for _ in range(looks):
         if data.draw(st.integers(0, 5)) == 0:
@@ -382,7 +432,13 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.D
             new = wish(f"n{more}", f"{data.draw(st.integers(1, 3))}x")
             waiting[new.id] = replace(new, spec=replace(new.spec, terms=terms), created_at=now)
         running = {name: one for name, one in running.items() if not _is_over(one, now)}
-        found = plan(at(on, tuple(running.values()), now), order(waiting.values()), now, POLICIES, before)
+        ordered = order(waiting.values())
+        found = plan(at(on, tuple(running.values()), now), ordered, now, POLICIES, before)
+        new = next(
+            (n for n, each in enumerate(ordered) if not each.kept_place and each.id not in before.promises), None
+        )
+        lasting = [each for each in ordered[:new] if not each.spec.terms.preemptible]
+        assert not broken(at_the_latest(before, LATE), found, lasting, now + LATE)  # since a look may come late
         held = [gpu for each in running.values() for gpu in each.placement.gpu_uuids]  # type: ignore[union-attr]
         for name, start in found.starts.items():
             one = waiting.pop(name)
@@ -394,9 +450,7 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.D
             running[name] = replace(begun, status=Running(start, CID, now))
         for name, place in found.places.items():
             for victim in place.victims:
-                assert victim not in asked
                 assert running[victim].spec.terms.preemptible
-                asked[victim] = name
             assert not waiting[name].spec.terms.preemptible
             waiting[name] = apply(waiting[name], Preempts(place), now)
         for one in list(waiting.values()):
@@ -405,6 +459,16 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], queue: list[Task], data: st.D
                 for victim in place.victims:
                     _give_way(running, victim, place, now, early=data.draw(st.integers(0, 3)) == 0)
         before, now = found, now + data.draw(st.sampled_from([0.5, 2.0, 5.0, 5.0]))
+
+
+def at_the_latest(promised: Plan, late: float = SOON) -> Plan:
+    """What was promised for certain, a moment later: so much later is seen that a task has ended."""
+    told = {
+        name: replace(each, start=each.start and each.start + late)
+        for name, each in promised.promises.items()
+        if each and each.firm
+    }
+    return replace(promised, promises=told)
 
 
 def _is_over(one: Task, now: float) -> bool:

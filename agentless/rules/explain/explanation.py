@@ -49,7 +49,7 @@ def when(
     *,
     held_back: bool = False,
     gang: Sequence[tuple[Promise, TaskSpec]] = (),
-    why: str = " (estimated from earlier tasks)",
+    why: str = " (an estimate: tasks ahead may take longer, or not give way)",
 ) -> str:
     """When the task starts, in words. `held_back`: `--max-parallel` of its batch is reached.
 

@@ -100,18 +100,18 @@ class GangPlan:
     ) -> Told:
         """Put all members where they will start; `unsure`: one in front may come to want one of these places."""
         nodes = [coming.node for coming in comings]
-        about = comings[0].moment < FAR and (unsure or any(node.unsure for node in nodes))
-        promises = [coming.promise(about=about) for coming in comings]
-        gives_way = any(coming.victims for coming in comings)
-        if mine and mine[0].promise.firm and any(node.unsure for node in nodes) and not gives_way:
+        estimated, gives_way = any(node.unsure for node in nodes), any(coming.victims for coming in comings)
+        if mine and mine[0].promise.firm and estimated and not gives_way:
             # A certain time is worth more than one that rests on what was learned.
             comings, promises = [place.coming for place in mine], [place.promise for place in mine]
             about = False
+        else:
+            comings, certain = self._giving.relying(unit, comings, wants)
+            about = comings[0].moment < FAR and (unsure or not certain or estimated)
+            promises = [coming.promise(about=about) for coming in comings]
         for coming in comings:
-            for victim in coming.victims:
-                self._giving.ask(coming.node, victim, coming.moment)
-        if gives_way:
-            self._giving.note(unit, comings)
+            self._giving.ask(coming.node, coming.victims, coming.moment)
+        self._giving.note(unit, comings)
         places, lends = dict[str, Place](), may_ask(unit)
         for task, (shape, amounts), coming, promise in zip(unit, wants, comings, promises, strict=True):
             node, gpus = coming.node, coming.gpus
@@ -172,10 +172,10 @@ class GangPlan:
         )
         for task, place in group.items():
             there = self._kept if task in self._kept else self._weak
+            self._giving.spare(place)
             if fit:
                 there[task] = self._giving.enter(place)
             else:
-                self._giving.spare(place.node, place.promise.victims)
                 del there[task]
             self._searches.changed(place.node)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.model.tasks.task import Blocked, Task
@@ -68,6 +68,7 @@ class Kept:
         """The earlier promise of a task, or those of all members of a gang at one time; None if not kept."""
         promises = [promise for task in unit if (promise := self._before[task.id])]
         start = promises[0].start
+        named = {each for promise in promises for each in promise.victims} if self._giving.may_ask(unit) else None
         late = LATE if start is not None else math.inf  # of several without a known time, each waits for the one before
         begin = FAR if start is None else max(start, self._now)
         moment, last = (max(begin, ahead.end) if ahead else begin), -math.inf
@@ -76,31 +77,37 @@ class Kept:
             last, spots = moment, []
             for task, promise in zip(unit, promises, strict=True):
                 want = self._wants.of(task)
-                coming = self._again(want, promise, last, late, may_ask=self._giving.may_ask(unit))
+                coming = self._again(want, promise, last, late, named)
                 if coming is None or coming.moment > begin + late:
                     return None
                 moment = max(moment, coming.moment)
                 spots.append((want, coming))
+        wants = [want for want, _ in spots]
+        comings, certain = self._giving.relying(unit, [replace(each, moment=moment) for _, each in spots], wants)
+        about, at = start is not None and not certain, None if start is None else moment
         kept = {}
-        for task, promise, ((shape, amounts), coming) in zip(unit, promises, spots, strict=True):
-            for victim in coming.victims:
-                self._giving.ask(coming.node, victim, moment)
-            lends = may_ask(unit)
-            load = coming.node.put(shape, amounts, coming.gpus, moment, firm=promise.firm, lends=lends)
-            shifted = replace(promise, start=None if start is None else moment, victims=coming.victims)
-            kept[task.id] = Place(coming.node, shape, amounts, coming.gpus, load, shifted)
+        for task, promise, want, coming in zip(unit, promises, wants, comings, strict=True):
+            shifted = replace(promise, start=at, about=promise.about or about, victims=coming.victims)
+            self._giving.ask(coming.node, coming.victims, moment)
+            load = coming.node.put(*want, coming.gpus, moment, firm=shifted.firm, lends=may_ask(unit))
+            kept[task.id] = Place(coming.node, *want, coming.gpus, load, shifted)
         return kept
 
-    def _again(self, want: Want, promise: Promise, since: float, most: float, *, may_ask: bool) -> Coming | None:
-        """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to."""
+    def _again(
+        self, want: Want, promise: Promise, since: float, most: float, victims: Collection[str] | None
+    ) -> Coming | None:
+        """A promised place from its time on; preemptible tasks that are there give way, as soon as they have to.
+
+        Best these `victims` of the promise. None: nobody may be asked.
+        """
         node = self._nodes.get(promise.node)
         if node is None:
             return None
-        these = node.these(promise.gpu_uuids)
-        found = node.earliest(*want, since, these)
-        if found and found[0] <= since + most:
+        gpus = node.these(promise.gpu_uuids)
+        found = node.earliest(*want, since, gpus)
+        if found and found[0] <= since:
             return Coming(found[0], node, found[1])
-        for late in (0.0, LATE) if may_ask else ():
-            if coming := self._giving.keeping(node, *want, since + late, these):
-                return coming
-        return None
+        lent = None if victims is None else self._giving.keeping(node, want, since, LATE, gpus, victims)
+        if found and found[0] <= (lent.moment if lent else since + most):
+            return Coming(found[0], node, found[1])
+        return lent

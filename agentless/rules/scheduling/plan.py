@@ -128,7 +128,7 @@ def plan(
             continue
         turns.add(task, Stay(load.end, node, gpus, load.sure))
         searches.changed(node)
-    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()}, giving.places)
+    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()}, giving.places())
 
 
 def _held(
@@ -201,9 +201,9 @@ def _promised(giving: Preemption, coming: Coming, task: Task, want: Want, mine: 
         # A certain time is worth more than one that rests on what was learned.
         coming, promise = mine.coming, mine.promise
     else:
-        promise = coming.promise(about=unsure or coming.node.unsure)
-    for victim in coming.victims:
-        giving.ask(coming.node, victim, coming.moment)
+        (coming,), certain = giving.relying((task,), (coming,), (want,))
+        promise = coming.promise(about=unsure or not certain or coming.node.unsure)
+    giving.ask(coming.node, coming.victims, coming.moment)
     giving.note((task,), (coming,))
     lends = may_ask((task,))
     load = coming.node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm, lends=lends)

@@ -3,6 +3,9 @@
 Never more tasks than needed: the smallest set on one node, of several the one whose work so far is the least. Tasks
 that may be asked now come before those whose `--min-run` is not over.
 
+A victim may go for several tasks, at the first of their times. Each of their promises names it, so that none of them is
+lost if another task does not need it any more.
+
 A task asks once. Its place is kept for it from then on (`model/tasks/task.KeptPlace`), so that it gets what others gave
 up, and asks nobody else. A gang asks for all of its members, see `gang_preemption`, and gives way with all of them. A
 task asks nobody before it is pending.
@@ -11,7 +14,7 @@ task asks nobody before it is pending.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations
 
@@ -68,16 +71,17 @@ _Tried = Callable[[Sequence[Allocation]], Coming | None]
 
 
 class Preemption:
-    """Finds who gives way in one planning pass. `places` are for the tasks whose victims have to be asked now."""
+    """Finds who gives way in one planning pass."""
 
     def __init__(self, nodes: Mapping[str, NodeTimeline], now: float, searches: Searches) -> None:
-        self.places: dict[str, KeptPlace] = {}
         self.now = now
         self._nodes = nodes
         self._searches = searches
         self._homes = {task: node for node in nodes.values() if not node.closed for task in node.yielding}
         self.lenders = list(dict.fromkeys(self._homes.values()))
-        self._asked: dict[str, float] = {}
+        self._asked: dict[str, list[float]] = {}  # the times of all places that rely on the end of a task
+        self._kept_for: dict[str, float] = {}  # the first time of a place that is kept with this victim
+        self._waiting: list[tuple[Sequence[Task], Sequence[Coming]]] = []
         self._failed: dict[Shape, list[Amounts]] = {}
         self._found = 0
 
@@ -96,10 +100,10 @@ class Preemption:
         found = list[Held]()
         for node, place, want in zip(nodes, places, wants, strict=True):
             gpus, left = node.these(place.gpu_uuids), tuple(each for each in place.victims if node.load_of(each))
-            for victim in left:
-                self.ask(node, victim, moment)
-            load = node.put(*want, gpus, moment, firm=True)
-            found.append((Coming(moment, node, gpus, left), load))
+            coming = Coming(moment, node, gpus, left)
+            self.ask(node, left, moment)
+            self._keep_for(coming)
+            found.append((coming, node.put(*want, gpus, moment, firm=True)))
         return found
 
     def begin(self, unit: Sequence[Task], wants: Sequence[Want], held: Sequence[Held]) -> list[Begun] | None:
@@ -122,28 +126,26 @@ class Preemption:
 
     # ------------------------------------------------------------------ victims
 
-    def ask(self, node: NodeTimeline, victim: str, moment: float) -> None:
-        """Let a task on a node, with all of its gang, end by then, for the rest of this pass."""
-        for name, home in self._with_its_gang(node, victim):
-            self._asked[name] = moment
-            self._end(home, name, moment)
+    def ask(self, node: NodeTimeline, victims: Iterable[str], moment: float) -> None:
+        """Let tasks on a node, with all of their gangs, end by then: a place from then on relies on it."""
+        for name, home in self._with_their_gangs(node, victims):
+            self._asked.setdefault(name, []).append(moment)
+            self._end(home, name)
 
-    def spare(self, node: NodeTimeline, victims: Iterable[str]) -> None:
-        """Let tasks stay after all."""
-        for victim in victims:
-            for name, home in self._with_its_gang(node, victim):
-                self._asked.pop(name, None)
-                self._end(home, name, math.inf)
+    def spare(self, place: Place) -> None:
+        """Let those stay after all who were asked for a promise, or until others need their places."""
+        for name, home in self._with_their_gangs(place.node, place.promise.victims):
+            self._asked[name].remove(place.load.begin)
+            self._end(home, name)
 
     def ask_all(self, place: Place) -> None:
         """Let those end who give way for a promise."""
-        for victim in place.promise.victims:
-            self.ask(place.node, victim, place.load.begin)
+        self.ask(place.node, place.promise.victims, place.load.begin)
 
     def leave(self, place: Place) -> None:
         """Take a task out of its promised place."""
         place.node.take_back(place.gpus, place.load)
-        self.spare(place.node, place.promise.victims)
+        self.spare(place)
 
     def enter(self, place: Place) -> Place:
         """Put it there again."""
@@ -171,28 +173,72 @@ class Preemption:
         return bool(self.lenders) and may_ask(unit)
 
     def keeping(
-        self, node: NodeTimeline, shape: Shape, amounts: Amounts, moment: float, gpus: Sequence[GpuTimeline]
+        self,
+        node: NodeTimeline,
+        want: Want,
+        since: float,
+        most: float,
+        gpus: Sequence[GpuTimeline],
+        named: Collection[str],
     ) -> Coming | None:
-        """These GPUs at a time for which they were promised, if those who are there now give way by then."""
-        able = [each for each in self.able(node, shape, amounts) if self.gone(each) <= moment]
-        return self.fewest(node, shape, amounts, able, moment, gpus) if able else None
+        """These promised GPUs, at most so many seconds late, if those who are there now give way by then.
+
+        Best those `named` by the promise, or those who go anyway.
+        """
+        able = [each for each in self.able(node, *want, by=since) if self.gone(each) <= since + most]
+        for each in able:
+            node.ends(each.task, self.gone(each))
+        first = node.earliest(*want, since, gpus) if able else None
+        self._restore(node, able)
+        if first is None or first[0] > since + most:
+            return None
+        able = [each for each in able if self.gone(each) <= first[0]]
+        going = [each for each in able if each.task in named or self._asked.get(each.task)]
+        for among in (going, able):
+            if among and (found := self.fewest(node, *want, among, first[0], gpus)):
+                return found
+        return None
+
+    def relying(
+        self, unit: Sequence[Task], comings: Sequence[Coming], wants: Sequence[Want]
+    ) -> tuple[list[Coming], bool]:
+        """The places with all whose end they rely on, also if others have asked them, and whether they are certain.
+
+        They are not if this task, or gang, may not ask them itself, in case the others do not need them any more.
+        """
+        own = {victim for coming in comings for victim in coming.victims}
+        others = [self._relied_on(coming, want, own) for coming, want in zip(comings, wants, strict=True)]
+        if not any(others):
+            return list(comings), True
+        if not may_ask(unit):
+            return list(comings), False
+        return [
+            replace(coming, victims=tuple(dict.fromkeys((*coming.victims, *more))))
+            for coming, more in zip(comings, others, strict=True)
+        ], True
 
     def note(self, unit: Sequence[Task], comings: Sequence[Coming]) -> None:
-        """Remember that a task, or a gang, waits for victims; if one has to be asked now, all its places are kept."""
-        due = False
-        for coming in comings:
-            terms = [self.yielding(victim) for victim in coming.victims]
-            due = due or any(each and coming.moment - each.within - A_LOOK <= self.now for each in terms)
-        for task, coming in zip(unit, comings, strict=True) if due else ():
-            uuids = tuple(gpu.uuid for gpu in coming.gpus)
-            self.places[task.id] = KeptPlace(coming.node.name, uuids, coming.victims, coming.moment)
+        """Remember that a task, or a gang, waits for victims."""
+        self._waiting.append((unit, comings))
 
-    def unasked(self, node: NodeTimeline) -> list[Allocation]:
-        """Those on a node that may give way, with all of their gangs."""
+    def places(self) -> dict[str, KeptPlace]:
+        """The places of the tasks whose victims have to be asked now; of a gang, of all members."""
+        found = dict[str, KeptPlace]()
+        for unit, comings in self._waiting:
+            if any(self._is_due(victim, coming.moment) for coming in comings for victim in coming.victims):
+                for task, coming in zip(unit, comings, strict=True):
+                    uuids = tuple(gpu.uuid for gpu in coming.gpus)
+                    found[task.id] = KeptPlace(coming.node.name, uuids, coming.victims, coming.moment)
+                    self._keep_for(coming)
+        return found
+
+    def unasked(self, node: NodeTimeline, by: float = math.inf) -> list[Allocation]:
+        """Those on a node that may give way, with all of their gangs, and are not asked to be gone `by` then."""
         return [
             each
             for each in node.yielding.values()
-            if each.task not in self._asked and all(mate in self._homes for mate in _mates(each))
+            if (not self._asked.get(each.task) or self._asked_by(each.task) > by)
+            and all(mate in self._homes for mate in _mates(each))
         ]
 
     def with_its_gang(self, victim: str) -> tuple[str, ...]:
@@ -204,15 +250,15 @@ class Preemption:
         home = self._homes.get(victim)
         return home.yielding[victim].yields if home else None
 
-    def able(self, node: NodeTimeline, shape: Shape, amounts: Amounts) -> list[Allocation]:
-        """Those on a node that may give way, and hold something that the task needs; the least work first."""
+    def able(self, node: NodeTimeline, shape: Shape, amounts: Amounts, by: float = math.inf) -> list[Allocation]:
+        """The `unasked` that hold something that the task needs; the least work first."""
         if not node.admits(shape):
             return []
         any_will_do = bool(shape.exclusive or amounts.cores or amounts.memory)
         suited = set() if any_will_do else {gpu.uuid for gpu in node.suited(shape, later=True)}
         able = [
             each
-            for each in self.unasked(node)
+            for each in self.unasked(node, by)
             if any_will_do or not suited.isdisjoint(gpu.uuid for gpu in node.gpus_of(each.task))
         ]
         return sorted(able, key=lambda each: (self._work(each), each.task))
@@ -229,7 +275,7 @@ class Preemption:
         """The smallest set of these with which the task fits, at that time or as soon as they have gone."""
 
         def tried(victims: Sequence[Allocation]) -> Coming | None:
-            asked = [self._asked[each] for each in node.yielding if each in self._asked]
+            asked = [self._asked_by(each) for each in node.yielding if self._asked.get(each)]
             at = moment if moment is not None else max([*asked, *map(self.gone, victims)])
             for each in victims:
                 node.ends(each.task, self.gone(each))
@@ -349,7 +395,43 @@ class Preemption:
 
     def _restore(self, node: NodeTimeline, victims: Iterable[Allocation]) -> None:
         for each in victims:
+            node.ends(each.task, self._asked_by(each.task))
+
+    def _relied_on(self, coming: Coming, want: Want, own: Collection[str]) -> list[str]:
+        """Those who are asked to go for others, without whose end this is no place, even if its `own` victims go."""
+        node, asks, others = coming.node, list[Allocation](), list[Allocation]()
+        for each in node.yielding.values():
+            if each.task in own:
+                asks.append(each)
+            elif self._asked_by(each.task) <= coming.moment:
+                others.append(each)
+        if not others:
+            return []
+        for each in asks:
+            node.ends(each.task, coming.moment)
+        needed = list[Allocation]()
+        for each in others:
             node.ends(each.task, math.inf)
+            if node.fit(*want, coming.moment, coming.gpus) is None:
+                node.ends(each.task, self._asked_by(each.task))
+                needed.append(each)
+        self._restore(node, (*asks, *others))
+        return [name for each in needed for name in _mates(each)]
+
+    def _asked_by(self, task: str) -> float:
+        """By when it has to be gone."""
+        return min(self._asked.get(task, ()), default=math.inf)
+
+    def _is_due(self, victim: str, moment: float) -> bool:
+        """Whether a victim has to be asked now for a place at this time, and not for another one before it."""
+        terms = self.yielding(victim)
+        if terms is None or self._asked_by(victim) < moment or self._kept_for.get(victim, math.inf) <= moment:
+            return False
+        return moment - terms.within - A_LOOK <= self.now
+
+    def _keep_for(self, coming: Coming) -> None:
+        for victim in coming.victims:
+            self._kept_for[victim] = min(coming.moment, self._kept_for.get(victim, math.inf))
 
     def _work(self, each: Allocation) -> float:
         """The GPU-seconds that it has used, with all of its gang."""
@@ -367,15 +449,18 @@ class Preemption:
         found = coming.node.fit(shape, amounts, self.now, coming.gpus)
         return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
 
-    def _with_its_gang(self, node: NodeTimeline, victim: str) -> list[tuple[str, NodeTimeline]]:
-        """A task that is to give way and all of its gang, with their nodes. One that goes already is only on `node`."""
-        home = self._homes.get(victim)
-        if home is None:
-            return [(victim, node)]
-        return [(name, self._homes[name]) for name in _mates(home.yielding[victim]) if name in self._homes]
+    def _with_their_gangs(self, node: NodeTimeline, victims: Iterable[str]) -> list[tuple[str, NodeTimeline]]:
+        """Tasks that give way and all of their gangs, with their nodes. One that goes already is only on `node`."""
+        found = dict[str, NodeTimeline]()
+        for victim in victims:
+            if (home := self._homes.get(victim)) is None:
+                found[victim] = node
+            else:
+                found |= {name: self._homes[name] for name in _mates(home.yielding[victim]) if name in self._homes}
+        return list(found.items())
 
-    def _end(self, node: NodeTimeline, task: str, moment: float) -> None:
-        node.ends(task, moment)
+    def _end(self, node: NodeTimeline, task: str) -> None:
+        node.ends(task, self._asked_by(task))
         self._searches.changed(node)
 
 

@@ -14,8 +14,8 @@ from agentless.rules.scheduling.shape import Amounts, Shape
 class Promise:
     """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
 
-    `about`: the time is an estimate, from earlier runs of tasks without a limit. `victims` are tasks, by id, that give
-    way for it.
+    `about`: the time is an estimate, from earlier runs of tasks without a limit, or because it relies on tasks that
+    give way to others. `victims` are tasks, by id, that give way for it, and perhaps for others, too.
     """
 
     node: str
