@@ -20,7 +20,7 @@ from agentless.rules.scheduling.preemption import Preemption
 from agentless.rules.scheduling.together import Want, fabric
 
 TRIED = 100
-"""The most cases that are compared. After that, the best of them counts, without anybody who need not give way."""
+"""The most cases that are compared. After that, the best one found counts, without anybody who need not give way."""
 A_VICTIM = 1e12
 """What a victim counts in GPU-seconds: more than any work."""
 
@@ -89,31 +89,45 @@ class GangVictims:
         self._now = now
         self._kinds = list(dict.fromkeys(wants))
         self._members = [self._kinds.index(want) for want in wants]
+        self._nodes = nodes
         self._homes = {name: node for node in nodes for name in node.yielding}
-        self._known = dict[tuple[int, str, Names, Names], Option | None]()
-        self._cheapest = [self._sorted(kind, nodes, NOBODY, NOBODY) for kind in range(len(self._kinds))]
+        self._known = dict[tuple[int, bool, str, Names, Names], Option | None]()
+        self._cheapest = dict[tuple[int, bool], list[Option]]()
 
     def fewest(self) -> Case | None:
         """The case with the fewest victims of those that are compared; None if the gang fits in none."""
+        best, is_proved = self._compared()
+        cases = [self._needed(case) for case in (best, None if is_proved else self._grown()) if case]
+        return min(cases, key=lambda case: self._giving.price(case.victims), default=None)
+
+    # ------------------------------------------------------------------ inside
+
+    def _compared(self) -> tuple[Case | None, bool]:
+        """The best of the cases that are compared, and whether no other one is better."""
         best: tuple[Price, Case] | None = None
         number, first = count(), self._case(NOBODY, NOBODY)
         coming = [(first.bound, next(number), first)] if first else []
         for _ in range(TRIED):
             if not coming or (best and coming[0][0] >= best[0]):
-                break
+                return best and best[1], True
             case = heappop(coming)[-1]
             price = self._giving.price(case.victims)
             if best is None or price < best[0]:
                 best = price, case
             if not (uncounted := case.uncounted):
-                break  # so it costs its bound, and no other case costs less
+                return best[1], True  # it costs its bound, and no other case costs less
             gang = max((Names(self._giving.with_its_gang(each)) for each in uncounted), key=len)
             for going, staying in ((case.going | gang, case.staying), (case.going, case.staying | gang)):
                 if another := self._case(going, staying):
                     heappush(coming, (another.bound, next(number), another))
-        return best and self._needed(best[1])
+        return best and best[1], False
 
-    # ------------------------------------------------------------------ inside
+    def _grown(self) -> Case | None:
+        """The cheapest place first, with all of the gangs there, then the cheapest one after that."""
+        going = NOBODY
+        while (case := self._case(going, NOBODY, whole=True)) and case.asks_more:
+            going |= Names(min((each for each in case.chosen if each.victims), key=_order).victims)
+        return case
 
     def _needed(self, case: Case) -> Case:
         """The case without anybody whose room is not needed."""
@@ -125,8 +139,9 @@ class GangVictims:
                 case, victims = found, found.victims
         return case
 
-    def _case(self, going: Names, staying: Names) -> Case | None:
-        options = [self._options(kind, going, staying) for kind in range(len(self._kinds))]
+    def _case(self, going: Names, staying: Names, *, whole: bool = False) -> Case | None:
+        """`whole`: victims on other nodes are counted too, and on each node anew, so that there is no bound."""
+        options = [self._options(kind, going, staying, whole=whole) for kind in range(len(self._kinds))]
         chosen: Sequence[Option] | None
         if len(options) == 1:
             # Neighbours in the fabric are neighbours by rank.
@@ -139,36 +154,41 @@ class GangVictims:
         bound = number + sum(each.price[0] for each in chosen), work + sum(each.price[1] for each in chosen)
         return Case(going, staying, chosen, bound)
 
-    def _options(self, kind: int, going: Names, staying: Names) -> list[Option]:
+    def _options(self, kind: int, going: Names, staying: Names, *, whole: bool) -> list[Option]:
         """The cheapest places for a member, as many as there are members."""
         most = len(self._members)
         nodes = {self._homes[name].name: self._homes[name] for name in going | staying}
-        others = islice((each for each in self._cheapest[kind] if each.node.name not in nodes), most)
-        return sorted([*self._sorted(kind, nodes.values(), going, staying), *others], key=_order)[:most]
+        if (kind, whole) not in self._cheapest:
+            self._cheapest[kind, whole] = self._sorted(kind, self._nodes, NOBODY, NOBODY, whole=whole)
+        others = islice((each for each in self._cheapest[kind, whole] if each.node.name not in nodes), most)
+        return sorted([*self._sorted(kind, nodes.values(), going, staying, whole=whole), *others], key=_order)[:most]
 
-    def _sorted(self, kind: int, nodes: Iterable[NodeTimeline], going: Names, staying: Names) -> list[Option]:
+    def _sorted(
+        self, kind: int, nodes: Iterable[NodeTimeline], going: Names, staying: Names, *, whole: bool
+    ) -> list[Option]:
+        """The cheapest place on each of these nodes."""
         found = list[Option]()
         for node in nodes:
-            key = kind, node.name, going.intersection(node.yielding), staying.intersection(node.yielding)
+            here = going.intersection(node.yielding), staying.intersection(node.yielding)
+            key = kind, whole, node.name, *here
             if key not in self._known:
-                self._known[key] = self._on(node, self._kinds[kind], *key[2:])
+                self._known[key] = self._on(node, self._kinds[kind], *here, whole=whole)
             if option := self._known[key]:
                 found.append(option)
         return sorted(found, key=_order)
 
-    def _on(self, node: NodeTimeline, want: Want, going: Names, staying: Names) -> Option | None:
-        """The cheapest place for a member on a node."""
+    def _on(self, node: NodeTimeline, want: Want, going: Names, staying: Names, *, whole: bool) -> Option | None:
         shape = want[0]
         if len(node.gpus) < shape.gpus or not node.admits(shape):
             return None
         for name in going:
             node.ends(name, self._moment)
-        option = self._fitting(node, want, going | staying)
+        option = self._fitting(node, want, going | staying, whole=whole)
         for name in going:
             node.ends(name, math.inf)
         return option
 
-    def _fitting(self, node: NodeTimeline, want: Want, decided: Names) -> Option | None:
+    def _fitting(self, node: NodeTimeline, want: Want, decided: Names, *, whole: bool) -> Option | None:
         if node.fit(*want, self._moment) is not None:
             return Option((0, 0.0), node)
         able = [
@@ -179,16 +199,14 @@ class GangVictims:
             and not (self._now and each.yields and each.yields.since > self._giving.now)
         ]
 
+        def price_of(names: Iterable[str]) -> Price:
+            return self._giving.price({name for name in names if whole or name in node.yielding})
+
         def price(victims: Sequence[Allocation]) -> Price:
-            names = (name for each in victims for name in self._giving.with_its_gang(each.task))
-            return self._giving.price({name for name in names if name in node.yielding})
+            return price_of(name for each in victims for name in self._giving.with_its_gang(each.task))
 
         coming = self._giving.fewest(node, *want, able, self._moment, price=price) if able else None
-        if coming is None:
-            return None
-        return Option(
-            self._giving.price([name for name in coming.victims if name in node.yielding]), node, coming.victims
-        )
+        return Option(price_of(coming.victims), node, coming.victims) if coming else None
 
 
 def _order(option: Option) -> tuple[Price, int]:
