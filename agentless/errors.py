@@ -106,7 +106,14 @@ class NodeBroken(Refused):
 
 
 class NodeUnfit(Refused):
-    """A node cannot start this task, and nothing of it is left there; another node may be able to."""
+    """A node cannot start this task, and nothing of it is left there; another node may be able to.
+
+    `node` is its name, if the task is one of a gang, whose nodes were asked together.
+    """
+
+    def __init__(self, message: str, node: str = "") -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class NoAnswer(AgentlessError):

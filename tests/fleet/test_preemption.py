@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import orjson
 import pytest
 
 from agentless.controller.nodes.link import sampler
@@ -235,6 +236,24 @@ async def test_others_give_way_to_a_gang_on_all_of_its_nodes_or_nobody_does(two,
             return
         await until(lambda: [state(controller, member) for member in members] == ["running"] * 2)
         assert [state(controller, task) for task in tasks] == ["preempted"] * 2
+
+
+async def test_all_who_give_way_to_a_gang_are_asked_in_one_write(two):
+    async with two.running() as controller:
+        tasks = [await submit(controller, target, SAVES, preemptible=True) for target in ("n1::0,1", "n2::0,1")]
+        await until(lambda: [state(controller, task) for task in tasks] == ["running"] * 2)
+        members = await gang(controller, "n1::0", "n2::0")
+        await until(lambda: [state(controller, member) for member in members] == ["running"] * 2)
+        asked = [stop_asked(controller, task) for task in tasks]
+        assert asked[0] == asked[1]
+        assert f"task {members[0]} of " in asked[0][1]
+
+
+def stop_asked(controller, task):
+    """When it was asked to give way, and why."""
+    events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, task)]
+    [(time, cause)] = [(each["at"], each["cause"]) for each in events if each["event"] == "stop-asked"]
+    return time, cause
 
 
 async def test_a_preemptible_gang_gives_way_as_one_and_comes_back_as_one(two):

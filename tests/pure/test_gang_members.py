@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.controller.http.workflow_schemas import WorkflowRequest
-from agentless.errors import UsageError
+from agentless.errors import NodeUnfit, UsageError
 from agentless.model.caller import Caller
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
@@ -77,6 +77,14 @@ def test_no_port_is_given_that_is_in_use_or_that_another_gang_has() -> None:
     other = replace(task("other"), spec=replace(mine[0].spec, gang=first))
     second, _ = met(mine, nodes, looks, [other])
     assert {first.port, second.port} == {free, free + 1}
+
+
+def test_the_node_with_the_most_ports_in_use_is_to_blame() -> None:
+    nodes = {name: NodeConfig(name, name) for name in ("node1", "node2")}
+    looks = {"node1": Surroundings(used=frozenset({22, *PORTS[:9]})), "node2": Surroundings(used=frozenset(PORTS))}
+    with pytest.raises(NodeUnfit, match="node2: 3268 of the ports 29500 to 32767 are in use") as found:
+        met(members("node1::0", "node2::0"), nodes, looks, ())
+    assert found.value.node == "node2"
 
 
 def test_the_variables_of_a_member() -> None:

@@ -172,9 +172,9 @@ class Starts:
             try:
                 gangs = self._nodes.meet(members, looks)
             except NodeUnfit as error:
-                first = members[0]
+                [unfit] = [task for task in members if task.node == error.node]
                 # Its ports will be free again: it waits if it can go nowhere else.
-                return _Failure(first, Refused(str(error)) if self._nodes.is_unfit_everywhere(first) else error)
+                return _Failure(unfit, Refused(str(error)) if self._nodes.is_unfit_everywhere(unfit) else error)
             events: dict[str, tuple[TaskEvent, str]] = {
                 task.id: (Met(gang), "all members have places") for task, gang in zip(members, gangs, strict=True)
             }

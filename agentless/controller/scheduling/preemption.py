@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from agentless.controller.guarded import guarded
 from agentless.controller.nodes.registry import Nodes
@@ -36,8 +37,8 @@ class Preemption:
     def tick(self) -> None:
         """Ask those whose time has come, and whose node answers."""
         for task in list(self._tasks.live.values()):
-            if place := task.kept_place:
-                self._ask(task, place)
+            if task.kept_place:
+                self._ask(task)
 
     async def close(self) -> None:
         """Leave the rest to the next controller."""
@@ -49,35 +50,45 @@ class Preemption:
     # ------------------------------------------------------------------ inside
 
     def _changed(self, change: TaskChanged) -> None:
-        place = change.after.kept_place
-        if place and not change.before.kept_place:
-            self._ask(change.after, place)
+        if change.after.kept_place and not change.before.kept_place:
+            self._ask(change.after)
 
-    def _ask(self, task: Task, place: KeptPlace) -> None:
-        for name in place.victims:
+    def _ask(self, task: Task) -> None:
+        """Ask those who are due for a task, or for all of a gang when the last of its places is kept."""
+        due = list[str]()
+        for name, place in self._wanted(task.id):
             gang = self._to_ask(name)
-            if not gang or self._asking.keys() & {each.id for each in gang} or not self._waits(task.id):
+            if not gang or self._asking.keys() & {each.id for each in gang}:
                 continue
             if self._clock.now() >= max(asked_at(each, place.until, EVERY) for each in gang):
-                self._asking |= dict.fromkeys((each.id for each in gang), asyncio.create_task(self._end(task.id, name)))
+                due += [each.id for each in gang]
+        if due:
+            self._asking |= dict.fromkeys(due, asyncio.create_task(self._end(task.id, due)))
 
-    async def _end(self, task_id: str, name: str) -> None:
-        gang = self._to_ask(name)
+    async def _end(self, task_id: str, due: Sequence[str]) -> None:
+        """Have them stopped in one write."""
         try:
-            task = self._tasks.live.get(task_id)
-            if task and gang and self._waits(task_id) and (place := task.kept_place) and name in place.victims:
-                with guarded(f"task {name}: its preemption"):
-                    await self._stops.preempt(gang, needs_its_place(task))
+            wanted = [name for name, _ in self._wanted(task_id) if name in due]
+            victims = {each.id: each for name in wanted for each in self._to_ask(name)}
+            if victims:
+                [first, *_] = self._waiting(task_id)
+                with guarded(f"task {task_id}: preemption of {', '.join(victims)}"):
+                    await self._stops.preempt(list(victims.values()), needs_its_place(first))
         finally:
             for key in [key for key, work in self._asking.items() if work is asyncio.current_task()]:
                 del self._asking[key]
 
-    def _waits(self, task_id: str) -> bool:
-        """Whether a task still waits for its place; of a gang all members, whose nodes answer."""
+    def _wanted(self, task_id: str) -> list[tuple[str, KeptPlace]]:
+        """The victims of a task or gang that still waits, with their places."""
+        places = [place for task in self._waiting(task_id) if (place := task.kept_place)]
+        return [(name, place) for place in places for name in place.victims]
+
+    def _waiting(self, task_id: str) -> list[Task]:
+        """A task, or all of its gang, while places are kept for them and their nodes answer; else nobody."""
         task = self._tasks.live.get(task_id)
-        gang = mates(task, self._tasks.live.get) or [task] if task else []
-        places = [place for each in gang if (place := each.kept_place) and self._is_online(place.node)]
-        return bool(task) and len(places) == len(gang) == (task.spec.gang_size if task else 0)
+        gang = (mates(task, self._tasks.live.get) or [task]) if task else []
+        ready = [each for each in gang if (place := each.kept_place) and self._is_online(place.node)]
+        return ready if task and len(ready) == task.spec.gang_size else []
 
     def _to_ask(self, name: str) -> list[Task]:
         """A victim, with all of its gang; empty if one of them does not run, is stopping, or cannot be reached."""

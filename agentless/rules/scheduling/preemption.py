@@ -69,6 +69,9 @@ Begun = tuple[Placement, Load]
 _Tried = Callable[[Sequence[Allocation]], Coming | None]
 """Tries a set of victims."""
 
+_Priced = Callable[[Sequence[Allocation]], tuple[int, float]]
+"""How many give way, and the work that they have done."""
+
 
 class Preemption:
     """Finds who gives way in one planning pass."""
@@ -271,8 +274,13 @@ class Preemption:
         able: Sequence[Allocation],
         moment: float | None = None,
         among: Sequence[GpuTimeline] | None = None,
+        price: _Priced | None = None,
     ) -> Coming | None:
-        """The smallest set of these with which the task fits, at that time or as soon as they have gone."""
+        """The smallest set of these with which the task fits, at that time or as soon as they have gone.
+
+        By their `price`, in which gangs count in full if none is given.
+        """
+        price = price or self._price
 
         def tried(victims: Sequence[Allocation]) -> Coming | None:
             asked = [self._asked_by(each) for each in node.yielding if self._asked.get(each)]
@@ -294,11 +302,11 @@ class Preemption:
                 break
             if size < len(able) and math.comb(len(able), size) > SETS:
                 return best[1] if best else self._pruned(able, tried)
-            for victims in sorted(combinations(able, size), key=self._price):
-                if best and self._price(victims) >= best[0]:
+            for victims in sorted(combinations(able, size), key=price):
+                if best and price(victims) >= best[0]:
                     break
                 if found := tried(victims):
-                    best = self._price(victims), found
+                    best = price(victims), found
                     break
                 if size < len(able) and (trials := trials + 1) > TRIED:
                     return best[1] if best else self._pruned(able, tried)

@@ -32,7 +32,10 @@ class Surroundings:
 def met(
     members: Sequence[Task], nodes: Mapping[str, NodeConfig], looks: Mapping[str, Surroundings], others: Iterable[Task]
 ) -> list[Gang]:
-    """For each member, by rank, its gang with what all members are told. `others` are live tasks, which have ports."""
+    """For each member, by rank, its gang with what all members are told. `others` are live tasks, which have ports.
+
+    Raises NodeUnfit for the node with the most ports in use if no port is free on all nodes.
+    """
     peers = []
     for task in members:
         placement = task.placement
@@ -41,12 +44,15 @@ def met(
         node, look = nodes[placement.node], looks[placement.node]
         address = address_among(node, look)
         peers.append(Peer(node.name, address, len(placement.gpus), look.interfaces.get(address)))
-    places, ours = {peer.node for peer in peers}, {task.id for task in members}
-    taken = ports_of(places, (task for task in others if task.id not in ours))
+    ours = {task.id for task in members}
+    rest = [task for task in others if task.id not in ours]
+    used = {peer.node: ports_of({peer.node}, rest).union(looks[peer.node].used).intersection(PORTS) for peer in peers}
     # On all nodes: what mpirun starts on the others is reached there.
-    port = free_port(members[0].id, {*chain.from_iterable(looks[node].used for node in places), *taken})
+    port = free_port(members[0].id, set(chain.from_iterable(used.values())))
     if port is None:
-        raise NodeUnfit(f"{peers[0].node}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free on all nodes")
+        fullest = max(used, key=lambda name: len(used[name]))
+        many = f"{len(used[fullest])} of the ports {PORTS.start} to {PORTS.stop - 1} are in use"
+        raise NodeUnfit(f"{fullest}: {many}, and none is free on all nodes of the gang", fullest)
     return [replace(task.spec.gang, peers=tuple(peers), port=port) for task in members if task.spec.gang]
 
 

@@ -1,0 +1,224 @@
+"""The places for a gang at one time for which the fewest give way: branch and bound.
+
+Each victim counts on the node where it is, so that nodes can be compared one by one. This leaves out members of
+preemptible gangs that are on other nodes than the places. Where it does, one of these gangs is decided in two cases: it
+gives way and counts in full, or it stays. The case with the lowest bound comes next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count, islice
+
+from agentless.model.nodes.cluster import Allocation
+from agentless.rules.scheduling.assignment import cheapest
+from agentless.rules.scheduling.node_timeline import NodeTimeline
+from agentless.rules.scheduling.preemption import Preemption
+from agentless.rules.scheduling.together import Want, fabric
+
+TRIED = 100
+"""The most cases that are compared. After that, the best one found counts, without anybody who need not give way."""
+A_VICTIM = 1e12
+"""What a victim counts in GPU-seconds: more than any work."""
+
+Price = tuple[int, float]
+"""How many give way, and the work that they have done."""
+
+Names = frozenset[str]
+"""Tasks, in whole gangs."""
+
+NOBODY = Names()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A place for one member, and those who give way for it with all of their gangs; the `price` of those here."""
+
+    price: Price
+    node: NodeTimeline
+    victims: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> float:
+        """The price as one number."""
+        return self.price[0] * A_VICTIM + self.price[1]
+
+    @property
+    def order(self) -> tuple[Price, int]:
+        """The cheapest first, then by the inventory."""
+        return self.price, self.node.order
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The best places if these tasks give way and those stay. All victims cost `bound` or more."""
+
+    going: Names
+    staying: Names
+    chosen: Sequence[Option]
+    bound: Price
+
+    @property
+    def victims(self) -> list[str]:
+        """All who give way."""
+        return list(dict.fromkeys((*sorted(self.going), *(name for each in self.chosen for name in each.victims))))
+
+    @property
+    def asks_more(self) -> bool:
+        """Whether it takes more than those who give way anyway."""
+        return any(each.victims for each in self.chosen)
+
+    @property
+    def uncounted(self) -> list[str]:
+        """The victims that `bound` leaves out."""
+        counted = {name for each in self.chosen for name in each.victims if name in each.node.yielding}
+        return [name for name in self.victims if name not in counted and name not in self.going]
+
+
+class GangVictims:
+    """Finds places for a gang. `now`: only those give way who may be asked now."""
+
+    def __init__(
+        self, giving: Preemption, nodes: Sequence[NodeTimeline], wants: Sequence[Want], moment: float, *, now: bool
+    ) -> None:
+        self._giving = giving
+        self._moment = moment
+        self._now = now
+        self._kinds = list(dict.fromkeys(wants))
+        self._members = [self._kinds.index(want) for want in wants]
+        self._nodes = nodes
+        self._homes = {name: node for node in nodes for name in node.yielding}
+        self._known = dict[tuple[int, bool, str, Names, Names], Option | None]()
+        self._cheapest = dict[tuple[int, bool], list[Option]]()
+
+    def fewest(self) -> Case | None:
+        """The case with the fewest victims of those that are compared; None if the gang fits in none."""
+        best, is_proved = self._compared()
+        cases = [self._needed(case) for case in (best, None if is_proved else self._grown()) if case]
+        return min(cases, key=lambda case: self._giving.price(case.victims), default=None)
+
+    # ------------------------------------------------------------------ inside
+
+    def _compared(self) -> tuple[Case | None, bool]:
+        """The best of the cases that are compared, and whether no other one is better."""
+        best: tuple[Price, Case] | None = None
+        number, first = count(), self._case(NOBODY, NOBODY)
+        coming = [(first.bound, next(number), first)] if first else []
+        for _ in range(TRIED):
+            if not coming or (best and coming[0][0] >= best[0]):
+                return best and best[1], True
+            case = heappop(coming)[-1]
+            price = self._giving.price(case.victims)
+            if best is None or price < best[0]:
+                best = price, case
+            if not (uncounted := case.uncounted):
+                return best[1], True  # it costs its bound, and no other case costs less
+            gang = max((Names(self._giving.with_its_gang(each)) for each in uncounted), key=len)
+            for going, staying in ((case.going | gang, case.staying), (case.going, case.staying | gang)):
+                if another := self._case(going, staying):
+                    heappush(coming, (another.bound, next(number), another))
+        return best and best[1], False
+
+    def _grown(self) -> Case | None:
+        """The cheapest place first, with all of the gangs there, then the cheapest one after that."""
+        going = NOBODY
+        while (case := self._case(going, NOBODY, whole=True)) and case.asks_more:
+            going |= Names(min((each for each in case.chosen if each.victims), key=_order).victims)
+        return case
+
+    def _needed(self, case: Case) -> Case:
+        """The case without anybody whose room is not needed."""
+        victims = case.victims
+        for victim in sorted(victims, key=lambda each: self._giving.price((each,)), reverse=True):
+            fewer = Names(victims).difference(self._giving.with_its_gang(victim))
+            # Else it has been left out with its gang.
+            if len(fewer) < len(victims) and (found := self._case(fewer, NOBODY)) and not found.asks_more:
+                case, victims = found, found.victims
+        return case
+
+    def _case(self, going: Names, staying: Names, *, whole: bool = False) -> Case | None:
+        """`whole`: victims on other nodes are counted too, and on each node anew, so that there is no bound."""
+        options = [self._options(kind, going, staying, whole=whole) for kind in range(len(self._kinds))]
+        chosen: Sequence[Option] | None
+        if len(options) == 1:
+            # Neighbours in the fabric are neighbours by rank.
+            chosen = sorted(options[0], key=lambda each: (fabric(each.node), each.node.order))
+        else:
+            chosen = _assigned([options[kind] for kind in self._members])
+        if chosen is None or len(chosen) < len(self._members):
+            return None
+        number, work = self._giving.price(going)
+        bound = number + sum(each.price[0] for each in chosen), work + sum(each.price[1] for each in chosen)
+        return Case(going, staying, chosen, bound)
+
+    def _options(self, kind: int, going: Names, staying: Names, *, whole: bool) -> list[Option]:
+        """The cheapest places for a member, as many as there are members."""
+        most = len(self._members)
+        nodes = {self._homes[name].name: self._homes[name] for name in going | staying}
+        if (kind, whole) not in self._cheapest:
+            self._cheapest[kind, whole] = self._sorted(kind, self._nodes, NOBODY, NOBODY, whole=whole)
+        others = islice((each for each in self._cheapest[kind, whole] if each.node.name not in nodes), most)
+        return sorted([*self._sorted(kind, nodes.values(), going, staying, whole=whole), *others], key=_order)[:most]
+
+    def _sorted(
+        self, kind: int, nodes: Iterable[NodeTimeline], going: Names, staying: Names, *, whole: bool
+    ) -> list[Option]:
+        """The cheapest place on each of these nodes."""
+        found = list[Option]()
+        for node in nodes:
+            here = going.intersection(node.yielding), staying.intersection(node.yielding)
+            key = kind, whole, node.name, *here
+            if key not in self._known:
+                self._known[key] = self._on(node, self._kinds[kind], *here, whole=whole)
+            if option := self._known[key]:
+                found.append(option)
+        return sorted(found, key=_order)
+
+    def _on(self, node: NodeTimeline, want: Want, going: Names, staying: Names, *, whole: bool) -> Option | None:
+        shape = want[0]
+        if len(node.gpus) < shape.gpus or not node.admits(shape):
+            return None
+        for name in going:
+            node.ends(name, self._moment)
+        option = self._fitting(node, want, going | staying, whole=whole)
+        for name in going:
+            node.ends(name, math.inf)
+        return option
+
+    def _fitting(self, node: NodeTimeline, want: Want, decided: Names, *, whole: bool) -> Option | None:
+        if node.fit(*want, self._moment) is not None:
+            return Option((0, 0.0), node)
+        able = [
+            each
+            for each in (self._giving.able(node, *want) if node.yielding else ())
+            if each.task not in decided
+            and self._giving.gone(each) <= self._moment
+            and not (self._now and each.yields and each.yields.since > self._giving.now)
+        ]
+
+        def price_of(names: Iterable[str]) -> Price:
+            return self._giving.price({name for name in names if whole or name in node.yielding})
+
+        def price(victims: Sequence[Allocation]) -> Price:
+            return price_of(name for each in victims for name in self._giving.with_its_gang(each.task))
+
+        coming = self._giving.fewest(node, *want, able, self._moment, price=price) if able else None
+        return Option(price_of(coming.victims), node, coming.victims) if coming else None
+
+
+def _order(option: Option) -> tuple[Price, int]:
+    return option.order
+
+
+def _assigned(options: Sequence[Sequence[Option]]) -> list[Option] | None:
+    """One of the options of each member, all on different nodes, with the fewest victims in all."""
+    names = sorted({each.node.name for several in options for each in several})
+    if len(names) < len(options):
+        return None
+    by_name = [{each.node.name: each for each in several} for several in options]
+    costs = [[its[name].cost if name in its else math.inf for name in names] for its in by_name]
+    columns = cheapest(costs)
+    return None if columns is None else [its[names[at]] for its, at in zip(by_name, columns, strict=True)]
