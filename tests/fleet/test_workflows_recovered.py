@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from agentless.errors import NotFound, Refused
 from agentless.model.caller import Caller
 from agentless.rules.workflows.carried import JOBS, unpack
-from tests.fleet.client import until
+from tests.fleet.client import gone, until
 from tests.fleet.desk import me
 from tests.fleet.test_workflows import ended, run, states
 
@@ -248,3 +251,19 @@ async def test_each_job_is_checked_like_one_of_a_submit(desk):
         assert answer.workflow is None
         assert "n2" in answer.starts[0].message
         assert len(controller.tasks.live) == 1
+
+
+@pytest.mark.slow
+async def test_a_controller_whose_lock_was_removed_ends_and_the_next_one_goes_on(agentless, environment, tmp_path):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, *words, code=code)
+
+    state = Path(environment["XDG_STATE_HOME"], "agentless")
+    (tmp_path / "w.yaml").write_text(TEXT)
+    workflow = (await typed("workflow", "run", "w.yaml"))[0].strip()
+    first = json.loads((await typed("controller", "status", "--json"))[0])["pid"]
+    (state / "lock").unlink()
+    assert await gone(first)
+    assert "was removed or replaced" in (state / "controller.log").read_text()
+    assert json.loads((await typed("workflow", "show", workflow, "--json"))[0])["state"] == "running"
+    await typed("workflow", "stop", workflow, "--grace", "0")

@@ -11,7 +11,7 @@ import pytest
 
 from agentless.rules.workflows.carried import HEAD, JOBS, digest_of_jobs, pack, parse_head, sign, unpack
 from agentless.stores.workflow_proof import WorkflowProof
-from tests.real.cli import Cli, containers, inspect, until
+from tests.real.cli import Cli, containers, inspect, is_alive, until
 
 TEXT = """\
 name: nightly
@@ -148,3 +148,28 @@ def test_labels_of_what_has_ended_start_nothing_though_they_are_signed(ann, lab,
     assert "not started without you: train" in ann("recover", "--yes").err
     assert states(ann, workflow) == {"prepare": "running"}
     assert ran(lab) == 1
+
+
+def test_a_controller_whose_state_folder_was_replaced_starts_nothing_more(ann, lab, node, tmp_path):
+    """The job that the others wait for ends before the controller's next look at the folder."""
+    workflow, pid = begin(ann, tmp_path), ann.pid
+    ann.state.rename(ann.state.with_name("gone"))
+    ann.state.mkdir(mode=0o700)
+    node.sh(f"docker kill agentless-{workflow}")
+    until(lambda: not is_alive(pid))
+    assert ran(lab) == 1
+    assert not (ann.state / "state.json").exists()
+
+
+@pytest.mark.slow
+def test_the_next_controller_takes_over_though_the_last_one_was_not_ended(ann, lab, tmp_path):
+    workflow, pid = begin(ann, tmp_path), ann.pid
+    ann.state.rename(ann.state.with_name("gone"))
+    ann("recover", "--yes")
+    until(lambda: not is_alive(pid))
+    assert ann.pid != pid
+    assert "was removed or replaced" in (ann.state / "controller.log").read_text()
+    ann("kill", workflow)
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "killed", "train": "completed", "report": "completed"}
+    assert ran(lab) == 3
