@@ -267,3 +267,38 @@ async def test_a_controller_whose_lock_was_removed_ends_and_the_next_one_goes_on
     assert "was removed or replaced" in (state / "controller.log").read_text()
     assert json.loads((await typed("workflow", "show", workflow, "--json"))[0])["state"] == "running"
     await typed("workflow", "stop", workflow, "--grace", "0")
+
+
+GANG = """\
+jobs:
+  a: {command: sleep 600, stop_grace: 0}
+  pair: {command: [sh, -c, 'exit 0'], nodes: 2, requires: [{a: ended}]}
+  merge: {command: 'true', requires: pair}
+  beside: {command: 'true', requires: [{a: ended}]}
+"""
+
+
+async def test_a_job_on_several_nodes_goes_on_as_a_whole_and_so_do_those_beside_it(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller, GANG)
+        before = [each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs]
+    lose(desk)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert [(job.job, job.decision) for job in view.jobs] == [
+            (name, "goes_on") for name in ("pair", "pair", "beside", "merge")
+        ]
+        assert [view.jobs[0].id, view.jobs[1].id] == list(view.jobs[0].spec.gang.members)
+        with pytest.raises(Refused):  # half of it
+            await controller.workflow_recovery.go_on(
+                workflow, view.digest, [view.jobs[0].id], by_hand=False, by=me(controller)
+            )
+        await go_on(controller, view)
+        assert [each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs] == before
+        assert states(controller, workflow) == {each: "blocked" for each in ("pair", "merge", "beside")} | {
+            "a": "running"
+        }
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        await until(
+            lambda: states(controller, workflow)["pair"] == states(controller, workflow)["beside"] == "completed"
+        )

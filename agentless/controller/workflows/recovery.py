@@ -181,10 +181,12 @@ class WorkflowRecovery:
 
 
 def _with_what_they_require(left: Sequence[Left], wanted: Iterable[str]) -> list[Left]:
-    """Those that require no job which is left out."""
-    found, out = list[Left](), set(wanted) - {each.id for each in left}
+    """Those that require no job which is left out, with all members of a gang."""
+    found, here = list[Left](), {each.id for each in left}
+    out = set(wanted) - here
     for each in left:
-        if any(one.on in out for one in each.requires):
+        members = each.spec.gang.members if each.spec.gang else ()
+        if not here.issuperset(members) or any(one.on in out for one in each.requires):
             out.add(each.id)
         else:
             found.append(each)
