@@ -125,7 +125,8 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted` or `cancelled`.
+    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted`, `incomplete` or
+    `cancelled`. `missing` is how many of its tasks are not known here; if others have ended well, it is `incomplete`.
     `not_carried` is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 
@@ -141,6 +142,7 @@ class WorkflowView:
     jobs: tuple[JobView, ...] = ()
     text: str = ""
     not_carried: str = ""
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from agentless.controller.http.workflow_rows import WorkflowRows
 from agentless.errors import NotFound, Refused
 from agentless.model.caller import Caller
+from agentless.model.files.file_spec import Output
+from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.job import Job
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.rules.workflows.carried import JOBS, unpack
 from tests.fleet.client import gone, until
 from tests.fleet.desk import me
@@ -295,10 +301,57 @@ async def test_a_job_on_several_nodes_goes_on_as_a_whole_and_so_do_those_beside_
             )
         await go_on(controller, view)
         assert [each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs] == before
-        assert states(controller, workflow) == {each: "blocked" for each in ("pair", "merge", "beside")} | {
-            "a": "running"
-        }
+        assert states(controller, workflow) == dict.fromkeys(("pair", "merge", "beside"), "blocked") | {"a": "running"}
         await controller.stops.stop(workflow, "kill", by=me(controller))
         await until(
             lambda: states(controller, workflow)["pair"] == states(controller, workflow)["beside"] == "completed"
         )
+
+
+async def test_a_workflow_that_was_recovered_is_listed_after_its_end_and_is_not_completed_if_jobs_are_missing(
+    desk, tmp_path
+):
+    text = (
+        f"jobs: {{a: {{command: [sh, -c, 'while [ ! -e {tmp_path}/go ]; do sleep 0.1; done']}}, "
+        "b: {command: 'true', requires: a, secret_env: [TOKEN]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+    lose(desk)
+    async with desk.running() as controller:
+        assert decisions(await recovered(controller)) == [{"b": "cannot"}]
+        (tmp_path / "go").touch()
+        assert await ended(controller, workflow) == "incomplete"
+        (listed,) = controller.workflows.all(me(controller))
+        rows = WorkflowRows(controller.workflows, controller.tasks, me(controller))
+        rows.take(controller.lookup.find(workflow))
+        assert dict(rows.changes()) == {workflow: listed}
+        assert (listed.state, listed.missing, listed.counts) == ("incomplete", 1, {"completed": 1})
+        assert controller.workflows.find("f")
+
+
+@pytest.mark.parametrize(
+    ("task_id", "artifacts", "rank", "wanted"),
+    [
+        ("2a", ("out", "/x/../y"), 0, ["out", "/y"]),
+        ("2a-3", ("out",), 0, ["out"]),
+        ("2a", ("out", ".."), 0, None),
+        ("2b", ("out",), 1, None),
+    ],
+)
+async def test_of_forged_labels_only_artifacts_are_fetched_and_to_where_we_say(desk, task_id, artifacts, rank, wanted):
+    spec = TaskSpec(
+        ("true",),
+        image="busybox",
+        job=Job("a", "w", workflow="2a", artifacts=artifacts),
+        outputs=(Output("/etc/passwd", "/root/.ssh/authorized_keys"), Output("out", "/elsewhere/{id}/")),
+        gang=Gang(2, rank, ("2a", "2b")) if rank else None,
+    )
+    async with desk.running() as controller:
+        status = Ended("completed", 1.0, 0, None, Placement("n1"), "c" * 64, 0.5)
+        controller.ledger.adopt(Task(task_id, spec, "2a", "eve", 0.0, status), "agentless recover")
+        found = controller.expected_outputs.store.wanted(task_id)
+        assert (found and [each.path for each in found.outputs]) == wanted
+        if found:
+            assert {each.local for each in found.outputs} == {f"{desk.state}/artifacts/2a/"}
+            assert task_id in controller.expected_outputs

@@ -173,3 +173,26 @@ def test_the_next_controller_takes_over_though_the_last_one_was_not_ended(ann, l
     ann("wait", "--batch", workflow, code=None)
     assert states(ann, workflow) == {"prepare": "killed", "train": "completed", "report": "completed"}
     assert ran(lab) == 3
+
+
+HANDED_ON = """\
+defaults: {image: busybox, stop_grace: 0}
+jobs:
+  made: {command: [sh, -c, 'echo made > /made'], artifacts: [/made], node: node1}
+  train: {command: [sh, -c, 'while ! [ -e /go ]; do sleep 0.1; done; echo model > /model'], artifacts: [/model], node: node1}
+  report: {command: [cat, /artifacts/made/made, /artifacts/train/model], requires: [made, train], node: node2}
+"""
+
+
+def test_artifacts_are_fetched_again_after_the_state_was_lost(ann, lab, node, tmp_path):
+    """Of a job that had ended before, and of one that still ran."""
+    (tmp_path / "handed.yaml").write_text(HANDED_ON)
+    workflow = ann("workflow", "run", str(tmp_path / "handed.yaml")).out.strip()
+    until(lambda: states(ann, workflow)["train"] == "running" and ann.task(workflow)["outputs"][0]["state"] == "here")
+    (train,) = [job["task"]["id"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"] if job["job"] == "train"]
+    lose(ann)
+    assert "will go on: report" in ann("recover", "--yes").err
+    node.sh(f"docker exec agentless-{train} touch /go")
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"made": "completed", "train": "completed", "report": "completed"}
+    assert ann("workflow", "logs", workflow, "report").out == "report | made\nreport | model\n"

@@ -23,6 +23,7 @@ from agentless.errors import UsageError
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
+from agentless.model.units import counted
 
 _KIND = Kind("view.WorkflowView", lambda workflow: str(workflow["id"]))
 _COLOURS = {"failed": 31, "running": 36, "completed": 32, "waiting": 33, "other": 2}
@@ -121,6 +122,10 @@ def print_jobs(workflow: Mapping[str, Any]) -> None:
         Column("REASON", lambda job: why(job["task"]), wraps=True),
     ]
     show_table(columns, workflow["jobs"])
+    if missing := workflow.get("missing", 0):
+        say(
+            f"{counted(missing, 'task')} missing: removed, or lost with the state. To see what can go on: agentless recover"
+        )
     if workflow["not_carried"]:
         say(f"If the state is lost, recover cannot go on with this workflow: {workflow['not_carried']}")
     if sys.stderr.isatty() and workflow["state"] == "failed":
@@ -160,7 +165,9 @@ def _done(workflow: Mapping[str, Any]) -> str:
     counts = workflow["counts"]
     ended = {word: count for word, count in counts.items() if word not in LIVE}
     others = ", ".join(f"{count} {word}" for word, count in ended.items() if word != "completed")
-    return f"{sum(ended.values())} of {sum(counts.values())} done" + (f" ({others})" if others else "")
+    missing = workflow.get("missing", 0)
+    words = ", ".join(filter(None, (others, f"{missing} missing" if missing else "")))
+    return f"{sum(ended.values())} of {sum(counts.values()) + missing} done" + (f" ({words})" if words else "")
 
 
 _COLUMNS = [

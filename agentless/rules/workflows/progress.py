@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from agentless.model.tasks.task import FAILED, Ended, Task
 from agentless.model.tasks.task_id import first_try
+from agentless.rules.workflows.carried import MAX_COUNT
 
 _BEGUN = ("assigning", "running", "paused", "lost")
 
@@ -14,7 +15,7 @@ def state_of(tasks: Iterable[Task]) -> str:
     """The state of a workflow, of whose tasks only the last tries are given.
 
     `failed`: a job has failed. `stopped`: somebody has ended a job before its end. `preempted`: one had to give way to
-    others, and was not to run again. A job that was cancelled because what it waits for cannot happen any more counts
+    others, and was not to run again. `incomplete`: jobs are missing, see `missing`. A job that was cancelled because what it waits for cannot happen any more counts
     for none of them.
     """
     found = list(tasks)
@@ -28,7 +29,18 @@ def state_of(tasks: Iterable[Task]) -> str:
         return "stopped"
     if "preempted" in states:
         return "preempted"
+    if missing(found):
+        return "incomplete"
     return "completed" if "completed" in states else "cancelled"
+
+
+def missing(tasks: Iterable[Task]) -> int:
+    """How many tasks of a workflow are not known: they were lost with the state, or removed.
+
+    The tasks say how many there are; they may come from labels, so the number is bounded.
+    """
+    found = [task.spec.job.tasks for task in tasks if task.spec.job]
+    return max(0, min(max(found, default=0), MAX_COUNT) - len(found))
 
 
 def after(tasks: Mapping[str, Task], begin: Iterable[str]) -> set[str]:
