@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -355,3 +356,23 @@ async def test_of_forged_labels_only_artifacts_are_fetched_and_to_where_we_say(d
         if found:
             assert {each.local for each in found.outputs} == {f"{desk.state}/artifacts/2a/"}
             assert task_id in controller.expected_outputs
+
+
+@pytest.mark.slow
+async def test_the_list_of_workflows_points_to_recover_while_jobs_run_that_are_unknown(
+    agentless, environment, tmp_path
+):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, *words, code=code)
+
+    (tmp_path / "w.yaml").write_text(GANG)
+    workflow = (await typed("workflow", "run", "w.yaml"))[0].strip()
+    await typed("controller", "stop")
+    shutil.rmtree(Path(environment["XDG_STATE_HOME"], "agentless"))
+    said = (await typed("workflow", "list"))[1]
+    assert re.search(r"1 task on n[12] of workflows unknown here\. If you ran them: agentless recover", said)
+    said = (await typed("recover", "--yes"))[1]
+    assert "3 jobs had not started" in said
+    assert "will go on: pair (2 nodes), beside, merge" in said
+    assert "unknown here" not in (await typed("workflow", "list"))[1]
+    await typed("workflow", "stop", workflow, "--grace", "0")

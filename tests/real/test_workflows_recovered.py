@@ -179,7 +179,10 @@ HANDED_ON = """\
 defaults: {image: busybox, stop_grace: 0}
 jobs:
   made: {command: [sh, -c, 'echo made > /made'], artifacts: [/made], node: node1}
-  train: {command: [sh, -c, 'while ! [ -e /go ]; do sleep 0.1; done; echo model > /model'], artifacts: [/model], node: node1}
+  train:
+    command: [sh, -c, 'while ! [ -e /go ]; do sleep 0.1; done; echo model > /model']
+    artifacts: [/model]
+    node: node1
   report: {command: [cat, /artifacts/made/made, /artifacts/train/model], requires: [made, train], node: node2}
 """
 

@@ -18,6 +18,7 @@ from agentless.cli.table import Column, cut, width
 from agentless.cli.table import show as show_table
 from agentless.cli.tasks.exit_code import own_code
 from agentless.cli.workflows.arguments import WorkflowArgument
+from agentless.client.client import Client
 from agentless.client.words import date, local, ran, state, where, why
 from agentless.errors import UsageError
 from agentless.model.tasks.task import LIVE
@@ -40,7 +41,18 @@ def show_list(
     """List workflows, the newest first."""
     style = _KIND.format(as_json, output)
     none = "No workflows. To run one: agentless workflow run FILE"
-    style.show(client(context).get("/v1/workflows", mine=mine), _COLUMNS, none)
+    served = client(context)
+    style.show(served.get("/v1/workflows", mine=mine), _COLUMNS, none)
+    if style.is_table:
+        _say_unknown(served)
+
+
+def _say_unknown(served: Client) -> None:
+    """Point to `recover` if tasks of the user's workflows run that are unknown here, after the state was lost."""
+    tasks = [task for task in served.get("/v1/tasks", mine=True) if task["foreign"] and task["workflow"]]
+    if tasks:
+        nodes = ", ".join(sorted({str(task["node"]) for task in tasks}))
+        say(f"{counted(len(tasks), 'task')} on {nodes} of workflows unknown here. If you ran them: agentless recover")
 
 
 def show(
@@ -123,9 +135,7 @@ def print_jobs(workflow: Mapping[str, Any]) -> None:
     ]
     show_table(columns, workflow["jobs"])
     if missing := workflow.get("missing", 0):
-        say(
-            f"{counted(missing, 'task')} missing: removed, or lost with the state. To see what can go on: agentless recover"
-        )
+        say(f"{counted(missing, 'task')} missing: removed, or lost with the state. To see more: agentless recover")
     if workflow["not_carried"]:
         say(f"If the state is lost, recover cannot go on with this workflow: {workflow['not_carried']}")
     if sys.stderr.isatty() and workflow["state"] == "failed":

@@ -15,8 +15,8 @@ def state_of(tasks: Iterable[Task]) -> str:
     """The state of a workflow, of whose tasks only the last tries are given.
 
     `failed`: a job has failed. `stopped`: somebody has ended a job before its end. `preempted`: one had to give way to
-    others, and was not to run again. `incomplete`: jobs are missing, see `missing`. A job that was cancelled because what it waits for cannot happen any more counts
-    for none of them.
+    others, and was not to run again. `incomplete`: jobs are missing, see `missing`. A job that was cancelled because
+    what it waits for cannot happen any more counts for none of them.
     """
     found = list(tasks)
     states = {task.state for task in found}
