@@ -125,8 +125,8 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted`, `incomplete` or
-    `cancelled`. `missing` is how many of its tasks are not known here; if others have ended well, it is `incomplete`.
+    `state` is `pending`, `running`, `stopping`, `completed`, `failed` (a job has failed), `stopped`, `preempted`,
+    `incomplete` or `cancelled`. `missing` is how many of its tasks are not known here: then it is never `completed`.
     `not_carried` is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 

@@ -206,9 +206,9 @@ def test_it_fills_what_is_promised_to_a_gang_and_is_gone_in_time() -> None:
         assert (victims(found), promises(found)) == (asked, {"g0": ("node1", 1000), "g1": ("node2", 1000)})
 
 
-def test_a_job_that_was_preempted_for_good_ends_its_workflow_like_one_that_was_stopped() -> None:
+def test_a_job_that_was_preempted_for_good_ends_its_workflow_so() -> None:
     ended = replace(wish("a"), status=Ended("preempted", NOW))
-    assert state_of([ended, replace(wish("b"), status=Ended("completed", NOW))]) == "stopped"
+    assert state_of([ended, replace(wish("b"), status=Ended("completed", NOW))]) == "preempted"
 
 
 # ---------------------------------------------------------------------- always
