@@ -199,3 +199,50 @@ def test_artifacts_are_fetched_again_after_the_state_was_lost(ann, lab, node, tm
     ann("wait", "--batch", workflow, code=None)
     assert states(ann, workflow) == {"made": "completed", "train": "completed", "report": "completed"}
     assert ann("workflow", "logs", workflow, "report").out == "report | made\nreport | model\n"
+
+
+TWO_NODES = """\
+defaults: {image: busybox, stop_grace: 0}
+jobs:
+  prepare: {command: sleep 600, node: node1}
+  pair: {command: [sh, -c, 'echo $NODE_RANK > /rank'], nodes: 2, requires: [{prepare: ended}], artifacts: [/rank]}
+  merge: {command: [cat, /artifacts/pair/rank], requires: pair}
+"""
+
+
+@pytest.mark.slow
+def test_a_job_on_two_nodes_goes_on_with_what_waits_for_it(ann, lab, tmp_path):
+    (tmp_path / "two.yaml").write_text(TWO_NODES)
+    workflow = ann("workflow", "run", str(tmp_path / "two.yaml")).out.strip()
+    until(lambda: ann.task(workflow)["state"] == "running")
+    lose(ann)
+    assert "will go on: pair (2 nodes), merge" in ann("recover", "--yes").err
+    ann("kill", workflow)
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "killed", "pair": "completed", "merge": "completed"}
+    assert ann("workflow", "logs", workflow, "merge").out == "merge | 0\n"
+    assert ran(lab) == 4
+    said = ann("workflow", "list").out
+    assert workflow in said
+    assert "missing" not in said
+
+
+@pytest.mark.slow
+def test_a_gang_that_ran_is_taken_back_and_what_waits_for_it_goes_on(ann, lab, node, tmp_path):
+    text = TWO_NODES.replace(
+        "'echo $NODE_RANK > /rank'", "'while ! [ -e /go ]; do sleep 0.1; done; echo $NODE_RANK > /rank'"
+    )
+    (tmp_path / "two.yaml").write_text(text)
+    workflow = ann("workflow", "run", str(tmp_path / "two.yaml")).out.strip()
+    ann("kill", workflow)
+    until(
+        lambda: [job["task"]["state"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"]][1:3] == ["running"] * 2
+    )
+    lose(ann)
+    assert "will go on: merge" in ann("recover", "--yes").err
+    for each in lab.nodes.values():
+        for name in containers(each):
+            each.sh(f"docker exec {name} touch /go")
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "failed", "pair": "completed", "merge": "completed"}
+    assert ann("workflow", "logs", workflow, "merge").out == "merge | 0\n"
