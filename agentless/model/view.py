@@ -440,7 +440,8 @@ class LeftJobView:
 class WorkflowLeftView:
     """A workflow as the labels of containers on `nodes` have it, with its jobs that had not begun.
 
-    `signed`: this controller has written them. `digest` identifies its jobs, its name and its owner.
+    `signed`: this controller has written them. `digest` identifies its jobs, its name and its owner. `unread` is how
+    many tasks had not begun of which nothing can be read; then there are no `jobs`.
     """
 
     id: str
@@ -450,6 +451,7 @@ class WorkflowLeftView:
     digest: str
     nodes: tuple[str, ...]
     jobs: tuple[LeftJobView, ...]
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

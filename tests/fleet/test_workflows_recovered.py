@@ -376,3 +376,24 @@ async def test_the_list_of_workflows_points_to_recover_while_jobs_run_that_are_u
     assert "will go on: pair (2 nodes), beside, merge" in said
     assert "unknown here" not in (await typed("workflow", "list"))[1]
     await typed("workflow", "stop", workflow, "--grace", "0")
+
+
+async def test_jobs_that_cannot_be_read_are_counted(desk, monkeypatch):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+    lose(desk)
+    async with desk.running() as controller:
+        monkeypatch.setattr("agentless.controller.workflows.recovery.unpack", lambda _: None)
+        for _ in range(2):
+            (view,) = await recovered(controller) if not controller.tasks.live else await offered(controller)
+            assert (view.id, view.jobs, view.unread, view.signed) == (workflow, (), 3, True)
+        monkeypatch.undo()
+        (view,) = await offered(controller)
+        assert view.unread == 0
+        await go_on(controller, view)
+        monkeypatch.setattr("agentless.controller.workflows.recovery.unpack", lambda _: None)
+        assert await offered(controller) == []
+
+
+async def offered(controller):
+    return await controller.workflow_recovery.offer(me(controller))

@@ -25,6 +25,9 @@ _DECISIONS = {"goes_on": "will go on", "ask": "not started without you", "cannot
 def show_left(workflows: Sequence[Mapping[str, Any]]) -> None:
     """Show what had not started, and what becomes of it."""
     for workflow in workflows:
+        if left := workflow["unread"]:
+            say(f"{_title(workflow)}: {counted(left, 'task')} had not started, and cannot be read; run the file again")
+            continue
         _show_jobs(workflow)
         if any(job["decision"] == "ask" for job in workflow["jobs"]):
             say(f"  To look at them, and start them: agentless recover --go-on {_reference(workflow)}")
@@ -99,7 +102,8 @@ def _find(left: Sequence[dict[str, Any]], wanted: str) -> dict[str, Any]:
     reference, _, digest = wanted.partition("@")
     if digest and len(digest) < _LEAST:
         raise UsageError(f"digest {digest[:80]!r}: use at least {_LEAST} characters of it")
-    meant = [each for each in left if reference in (each["id"], each["name"]) and each["digest"].startswith(digest)]
+    named = [each for each in left if each["jobs"] and reference in (each["id"], each["name"])]
+    meant = [each for each in named if each["digest"].startswith(digest)]
     if not meant:
         raise UsageError(f"No workflow {wanted[:80]} to go on with. To list them: agentless recover")
     if len(meant) > 1:

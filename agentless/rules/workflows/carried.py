@@ -150,9 +150,9 @@ def _check_gangs(jobs: Mapping[str, TaskSpec]) -> None:
             continue
         begin = at - gang.rank
         first = jobs[keys[begin]] if begin >= 0 else spec
-        if gang.members != tuple(keys[max(0, begin) : begin + gang.size]) or first.gang is None:
+        if gang.members != tuple(keys[max(0, begin) : begin + gang.size]):
             raise ValueError("no whole gang")
-        if replace(first.gang, rank=gang.rank) != gang or (first.terms, first.job) != (spec.terms, spec.job):
+        if first.gang is None or first.gang.members != gang.members or first.terms != spec.terms:
             raise ValueError("no whole gang")
 
 
