@@ -44,8 +44,9 @@ class WorkflowJob:
 class Workflow:
     """A workflow. Its fields are those at the time of the request; methods that act return it anew.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped` or `cancelled`. `counts` has
-    the number of its tasks by state, `text` is that of its file. In a list, `jobs` and `text` are empty.
+    `state` is `pending`, `running`, `stopping`, `completed`, `failed` (a job has failed), `stopped`, `preempted`,
+    `incomplete` (jobs are missing) or `cancelled`. `counts` has the number of its tasks by state, `missing` how many
+    are not known here. `text` is that of its file. In a list, `jobs` and `text` are empty.
 
     Each method can also be awaited, as `await workflow.wait.aio()`. They raise what is in `agentless.errors`.
     """
@@ -59,6 +60,7 @@ class Workflow:
     ended_at: str | None
     on_failure: str
     counts: dict[str, int]
+    missing: int
     text: str
     jobs: tuple[WorkflowJob, ...] = field(kw_only=True)
     _client: Client = field(kw_only=True, repr=False, compare=False)

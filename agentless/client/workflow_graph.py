@@ -130,11 +130,13 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[each]} {each}" for each in order if counts.get(each))
 
 
-def done_in_words(counts: Mapping[str, int]) -> str:
+def done_in_words(workflow: Mapping[str, Any]) -> str:
     """How far a workflow is, without what only waits: `4/14 done, 1 failed, 2 running`."""
+    counts, missing = workflow["counts"], workflow.get("missing", 0)
     done = sum(count for state, count in counts.items() if state not in LIVE)
     others = counts_in_words({state: counts[state] for state in counts if state not in ("completed", *WAITING)})
-    return f"{done}/{sum(counts.values())} done" + (f", {others}" if others else "")
+    words = ", ".join(filter(None, (others, f"{missing} missing" if missing else "")))
+    return f"{done}/{sum(counts.values()) + missing} done" + (f", {words}" if words else "")
 
 
 def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:

@@ -43,6 +43,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
 from agentless.controller.notify.notifier import Notifier
+from agentless.controller.ownership import Ownership
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.preemption import Preemption
@@ -180,7 +181,9 @@ class Controller:
         """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
-        self._stores = TaskStores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
+        self._ownership = Ownership(state / "lock")
+        history, secrets = History(state / "history.sqlite"), SecretStore(state / "secrets")
+        self._stores = TaskStores(store, history, secrets, self._ownership)
         self.tasks = Tasks(owner, store.controller, self._stores.history)
         self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
@@ -306,6 +309,7 @@ class Controller:
     def jobs(self) -> list[PeriodicJob]:
         """The periodic jobs, in their order."""
         return [
+            PeriodicJob("state folder", self._ownership.check),
             PeriodicJob("state", self.reconciler.retry),
             PeriodicJob("health", self.records.flush),
             PeriodicJob("volumes", self.volumes.flush),

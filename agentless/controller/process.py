@@ -19,6 +19,7 @@ from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.http import api
 from agentless.controller.http.server import Server
+from agentless.controller.ownership import identity
 from agentless.controller.periodic import PeriodicJob, keep_doing
 from agentless.controller.traffic import Counting
 from agentless.errors import ControllerError, StateError
@@ -80,20 +81,12 @@ def _listening(state: Path, name: str) -> Iterator[socket.socket]:
     So it is when somebody has removed the folder, and has started the next controller.
     """
     with _listen(state, name) as listener:
-        ours = _identity(state / name)
+        ours = identity(state / name)
         try:
             yield listener
         finally:
-            if _identity(state / name) == ours:
+            if identity(state / name) == ours:
                 (state / name).unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _listen(state: Path, name: str) -> socket.socket:

@@ -125,7 +125,8 @@ class JobView:
 class WorkflowView:
     """A workflow. `counts` has the number of its tasks by state; `text` is that of its file, if it is shown alone.
 
-    `state` is `pending`, `running`, `completed`, `failed` (a job has failed), `stopped`, `preempted` or `cancelled`.
+    `state` is `pending`, `running`, `stopping`, `completed`, `failed` (a job has failed), `stopped`, `preempted`,
+    `incomplete` or `cancelled`. `missing` is how many of its tasks are not known here: then it is never `completed`.
     `not_carried` is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 
@@ -141,6 +142,7 @@ class WorkflowView:
     jobs: tuple[JobView, ...] = ()
     text: str = ""
     not_carried: str = ""
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +440,8 @@ class LeftJobView:
 class WorkflowLeftView:
     """A workflow as the labels of containers on `nodes` have it, with its jobs that had not begun.
 
-    `signed`: this controller has written them. `digest` identifies its jobs, its name and its owner.
+    `signed`: this controller has written them. `digest` identifies its jobs, its name and its owner. `unread` is how
+    many tasks had not begun of which nothing can be read; then there are no `jobs`.
     """
 
     id: str
@@ -448,6 +451,7 @@ class WorkflowLeftView:
     digest: str
     nodes: tuple[str, ...]
     jobs: tuple[LeftJobView, ...]
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
 from tests.fleet.client import until
 from tests.fleet.desk import me
+from tests.fleet.test_batches import typed
 
 OUTSIDE = Outside(0.0, {"TOKEN": "t0p"}, lambda _: [], "/home/ana")
 
@@ -257,6 +258,66 @@ async def test_what_did_not_complete_runs_again_with_what_was_cancelled_because_
         assert {each.job: each.task.attempt for each in shown.jobs} == {"ok": 2, "bad": 3, "next": 3, "alarm": 2}
         with pytest.raises(Refused, match="has no job 'okk' \\(did you mean 'ok'\\?\\)"):
             controller.workflow_changes.retry(workflow, "okk", by=me(controller))
+
+
+async def test_what_a_failure_let_run_runs_again_when_the_retry_fails_too_and_is_not_needed_when_it_does_not(
+    desk, tmp_path
+):
+    text = (
+        f"jobs: {{train: {{command: [sh, -c, 'test -e {tmp_path}/well']}}, "
+        "alarm: {command: 'true', requires: [{train: failed}]}, told: {command: 'true', requires: alarm}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        controller.workflow_changes.retry(workflow, None, by=me(controller))
+        assert await ended(controller, workflow) == "failed"
+        assert {name: (task.state, task.attempt) for name, task in jobs(controller, workflow).items()} == {
+            "train": ("failed", 2), "alarm": ("completed", 2), "told": ("completed", 2),
+        }  # fmt: skip
+        (tmp_path / "well").touch()
+        controller.workflow_changes.retry(workflow, None, by=me(controller))
+        assert await ended(controller, workflow) == "completed"
+        assert states(controller, workflow) == {"train": "completed", "alarm": "cancelled", "told": "cancelled"}
+
+
+async def test_some_tasks_of_a_job_run_again_with_what_waits_for_them(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, GRAPH)
+        await ended(controller, workflow)
+        controller.workflow_changes.retry(workflow, "train[lr=2]", by=me(controller))
+        await ended(controller, workflow)
+        shown = controller.workflows.show(workflow, me(controller)).jobs
+        assert {each.job + "".join(each.parameters.values()): each.task.attempt for each in shown} == {
+            "prepare": 1, "train1": 1, "train2": 2, "evaluate": 2, "alarm": 2,
+        }  # fmt: skip
+        with pytest.raises(Refused, match="has no job 'train\\[lr=3\\]'"):
+            controller.workflow_changes.retry(workflow, "train[lr=3]", by=me(controller))
+
+
+async def test_while_jobs_are_being_stopped_the_workflow_says_so_and_nothing_runs_again(desk):
+    text = "jobs: {a: {command: [sh, -c, 'trap : TERM; while :; do sleep 0.1; done']}, b: {command: ls, requires: a}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await until(lambda: states(controller, workflow)["a"] == "running")
+        stopping = asyncio.create_task(controller.workflow_changes.stop(workflow, 600.0, by=me(controller)))
+        await until(lambda: states(controller, workflow)["b"] == "cancelled" and controller.tasks.live[workflow].stop)
+        assert controller.workflows.show(workflow, me(controller)).state == "stopping"
+        with pytest.raises(Refused, match="job a is being stopped"):
+            controller.workflow_changes.retry(workflow, None, by=me(controller))
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        await asyncio.gather(stopping, return_exceptions=True)
+        assert await ended(controller, workflow) == "stopped"
+
+
+async def test_a_name_that_several_workflows_have_removes_none(agentless, tmp_path):
+    (tmp_path / "w.yaml").write_text("jobs: {a: {command: 'true'}}")
+    ids = [(await typed(agentless, "workflow", "run", "w.yaml", "--wait"))[0].split()[0] for _ in range(2)]
+    said = (await typed(agentless, "workflow", "rm", "w", "--yes", code=3))[1]
+    assert f"2 workflows are named w; to remove the newest, run: agentless workflow rm {ids[1]}" in said
+    await typed(agentless, "workflow", "rm", ids[1], "--yes")
+    await typed(agentless, "workflow", "rm", "w", "--yes")
+    assert "No workflows" in (await typed(agentless, "workflow", "list"))[1]
 
 
 async def test_a_workflow_is_stopped_and_removed_as_a_whole(desk):

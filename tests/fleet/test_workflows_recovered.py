@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
+from agentless.controller.http.workflow_rows import WorkflowRows
 from agentless.errors import NotFound, Refused
 from agentless.model.caller import Caller
+from agentless.model.files.file_spec import Output
+from agentless.model.tasks.gang import Gang
+from agentless.model.tasks.job import Job
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.rules.workflows.carried import JOBS, unpack
-from tests.fleet.client import until
+from tests.fleet.client import gone, until
 from tests.fleet.desk import me
 from tests.fleet.test_workflows import ended, run, states
 
@@ -248,3 +258,142 @@ async def test_each_job_is_checked_like_one_of_a_submit(desk):
         assert answer.workflow is None
         assert "n2" in answer.starts[0].message
         assert len(controller.tasks.live) == 1
+
+
+@pytest.mark.slow
+async def test_a_controller_whose_lock_was_removed_ends_and_the_next_one_goes_on(agentless, environment, tmp_path):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, *words, code=code)
+
+    state = Path(environment["XDG_STATE_HOME"], "agentless")
+    (tmp_path / "w.yaml").write_text(TEXT)
+    workflow = (await typed("workflow", "run", "w.yaml"))[0].strip()
+    first = json.loads((await typed("controller", "status", "--json"))[0])["pid"]
+    (state / "lock").unlink()
+    assert await gone(first)
+    assert "was removed or replaced" in (state / "controller.log").read_text()
+    assert json.loads((await typed("workflow", "show", workflow, "--json"))[0])["state"] == "running"
+    await typed("workflow", "stop", workflow, "--grace", "0")
+
+
+GANG = """\
+jobs:
+  a: {command: sleep 600, stop_grace: 0}
+  pair: {command: [sh, -c, 'exit 0'], nodes: 2, requires: [{a: ended}]}
+  merge: {command: 'true', requires: pair}
+  beside: {command: 'true', requires: [{a: ended}]}
+"""
+
+
+async def test_a_job_on_several_nodes_goes_on_as_a_whole_and_so_do_those_beside_it(desk):
+    async with desk.running() as controller:
+        workflow = await begun(controller, GANG)
+        before = [each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs]
+    lose(desk)
+    async with desk.running() as controller:
+        (view,) = await recovered(controller)
+        assert [(job.job, job.decision) for job in view.jobs] == [
+            (name, "goes_on") for name in ("pair", "pair", "beside", "merge")
+        ]
+        assert [view.jobs[0].id, view.jobs[1].id] == list(view.jobs[0].spec.gang.members)
+        with pytest.raises(Refused):  # half of it
+            await controller.workflow_recovery.go_on(
+                workflow, view.digest, [view.jobs[0].id], by_hand=False, by=me(controller)
+            )
+        await go_on(controller, view)
+        assert [each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs] == before
+        assert states(controller, workflow) == dict.fromkeys(("pair", "merge", "beside"), "blocked") | {"a": "running"}
+        await controller.stops.stop(workflow, "kill", by=me(controller))
+        await until(
+            lambda: states(controller, workflow)["pair"] == states(controller, workflow)["beside"] == "completed"
+        )
+
+
+async def test_a_workflow_that_was_recovered_is_listed_after_its_end_and_is_not_completed_if_jobs_are_missing(
+    desk, tmp_path
+):
+    text = (
+        f"jobs: {{a: {{command: [sh, -c, 'while [ ! -e {tmp_path}/go ]; do sleep 0.1; done']}}, "
+        "b: {command: 'true', requires: a, secret_env: [TOKEN]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+    lose(desk)
+    async with desk.running() as controller:
+        assert decisions(await recovered(controller)) == [{"b": "cannot"}]
+        (tmp_path / "go").touch()
+        assert await ended(controller, workflow) == "incomplete"
+        (listed,) = controller.workflows.all(me(controller))
+        rows = WorkflowRows(controller.workflows, controller.tasks, me(controller))
+        rows.take(controller.lookup.find(workflow))
+        assert dict(rows.changes()) == {workflow: listed}
+        assert (listed.state, listed.missing, listed.counts) == ("incomplete", 1, {"completed": 1})
+        assert controller.workflows.find("f")
+
+
+@pytest.mark.parametrize(
+    ("task_id", "artifacts", "rank", "wanted"),
+    [
+        ("2a", ("out", "/x/../y"), 0, ["out", "/y"]),
+        ("2a-3", ("out",), 0, ["out"]),
+        ("2a", ("out", ".."), 0, None),
+        ("2b", ("out",), 1, None),
+    ],
+)
+async def test_of_forged_labels_only_artifacts_are_fetched_and_to_where_we_say(desk, task_id, artifacts, rank, wanted):
+    spec = TaskSpec(
+        ("true",),
+        image="busybox",
+        job=Job("a", "w", workflow="2a", artifacts=artifacts),
+        outputs=(Output("/etc/passwd", "/root/.ssh/authorized_keys"), Output("out", "/elsewhere/{id}/")),
+        gang=Gang(2, rank, ("2a", "2b")) if rank else None,
+    )
+    async with desk.running() as controller:
+        status = Ended("completed", 1.0, 0, None, Placement("n1"), "c" * 64, 0.5)
+        controller.ledger.adopt(Task(task_id, spec, "2a", "eve", 0.0, status), "agentless recover")
+        found = controller.expected_outputs.store.wanted(task_id)
+        assert (found and [each.path for each in found.outputs]) == wanted
+        if found:
+            assert {each.local for each in found.outputs} == {f"{desk.state}/artifacts/2a/"}
+            assert task_id in controller.expected_outputs
+
+
+@pytest.mark.slow
+async def test_the_list_of_workflows_points_to_recover_while_jobs_run_that_are_unknown(
+    agentless, environment, tmp_path
+):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, *words, code=code)
+
+    (tmp_path / "w.yaml").write_text(GANG)
+    workflow = (await typed("workflow", "run", "w.yaml"))[0].strip()
+    await typed("controller", "stop")
+    shutil.rmtree(Path(environment["XDG_STATE_HOME"], "agentless"))
+    said = (await typed("workflow", "list"))[1]
+    assert re.search(r"1 task on n[12] of workflows unknown here\. If you ran them: agentless recover", said)
+    said = (await typed("recover", "--yes"))[1]
+    assert "3 jobs had not started" in said
+    assert "will go on: pair (2 nodes), beside, merge" in said
+    assert "unknown here" not in (await typed("workflow", "list"))[1]
+    await typed("workflow", "stop", workflow, "--grace", "0")
+
+
+async def test_jobs_that_cannot_be_read_are_counted(desk, monkeypatch):
+    async with desk.running() as controller:
+        workflow = await begun(controller)
+    lose(desk)
+    async with desk.running() as controller:
+        monkeypatch.setattr("agentless.controller.workflows.recovery.unpack", lambda _: None)
+        for _ in range(2):
+            (view,) = await recovered(controller) if not controller.tasks.live else await offered(controller)
+            assert (view.id, view.jobs, view.unread, view.signed) == (workflow, (), 3, True)
+        monkeypatch.undo()
+        (view,) = await offered(controller)
+        assert view.unread == 0
+        await go_on(controller, view)
+        monkeypatch.setattr("agentless.controller.workflows.recovery.unpack", lambda _: None)
+        assert await offered(controller) == []
+
+
+async def offered(controller):
+    return await controller.workflow_recovery.offer(me(controller))

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentless.controller.ownership import Ownership
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.prerequisites import Prerequisites
@@ -63,7 +64,7 @@ class World:
         self.tasks, bus = Tasks("me@here", store.controller, self.history), EventBus()
         nothing: Any = SimpleNamespace(awaited=lambda _: None)
         prerequisites = Prerequisites(self.tasks, nothing, bus)
-        stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"))
+        stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"), Ownership(self.folder / "lock"))
         self.ledger = Ledger(self.tasks, stores, TaskViews(self.tasks, none, none, none, clock), bus, clock)
         lookup: Any = SimpleNamespace(find=self.find)
         self.dependencies = Dependencies(self.ledger, lookup, prerequisites, bus, clock)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from agentless.controller.ownership import Ownership
 from agentless.controller.tasks import launches
 from agentless.controller.tasks.launches import Launches
 from agentless.errors import Refused, Timeout
@@ -39,7 +41,7 @@ class Hanging:
 
 async def test_a_start_that_hangs_does_not_keep_the_others_from_being_known() -> None:
     runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
-    link, of = Hanging(), Launches()
+    link, of = Hanging(), Launches(Ownership(Path("/no/such")))
 
     def launch(name: str, target: str) -> asyncio.Task[Result]:
         wanted = Launch(task(name, target, "assigning"), placement(target))
@@ -61,7 +63,7 @@ async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent
     monkeypatch.setattr(launches, "WAIT", 0.2)
     monkeypatch.setattr(launches, "PACE", 0.0)
     runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
-    link, of = Hanging(), Launches()
+    link, of = Hanging(), Launches(Ownership(Path("/no/such")))
     link.scripts = 1  # the first hangs as well
     wanted = [Launch(task(f"t{n}", "node1", "assigning"), placement("node1")) for n in range(3)]
     running = []

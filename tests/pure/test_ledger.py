@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from agentless.controller.ownership import Ownership
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.task_stores import TaskStores
@@ -43,7 +44,7 @@ def opened(folder: Path) -> Ledger:
     nodes: Any = SimpleNamespace(stale=lambda _: None)
     queue: Any = SimpleNamespace(outlook=lambda _: Outlook())
     outputs: Any = SimpleNamespace(view=lambda _: ())
-    stores = TaskStores(store, history, SecretStore(folder / "secrets"))
+    stores = TaskStores(store, history, SecretStore(folder / "secrets"), Ownership(folder / "lock"))
     return Ledger(tasks, stores, TaskViews(tasks, nodes, queue, outputs, clock), bus, clock)
 
 

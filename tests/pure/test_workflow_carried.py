@@ -68,6 +68,7 @@ def test_a_thousand_jobs_fit_and_what_is_larger_than_a_label_is_not_carried():
         "", " ", "x" * (MAX_JOBS + 1), base64.b85encode(b"x").decode(), label(), label(line(), of=b"1"),
         label(line("../x")), label(line("t1-2")), label(line(command=[])), label(line(command="ls")),
         label(line(job=None)), label(line(workload="vps", name="x")), label(line(gang={"size": 2})),
+        label(line(gang={"size": 2, "members": ["t1", "t2"]})),
         label(line(command=["a" * 200_000])), label(line(), b""), label(*[line()] * 2, of=b"[" * 10_000),
         label(line(), of=b'"' + b" " * MAX_BYTES + b'"'), label(*[b"t "] * 10_001),
         base64.b85encode(zlib.compress(b'""\n' + line())[:-6]).decode(),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import CONDITIONS, Requirement
 from agentless.model.tasks.spec import TaskSpec
@@ -270,3 +271,42 @@ def test_an_end_that_was_signed_counts_though_the_container_is_gone():
 @pytest.mark.parametrize("jobs", [{"t0": job(0)}, {"t1": job(1)}, {"t0": replace(job(0), job=Job("a", "other"))}])
 def test_a_head_that_does_not_fit_its_jobs_is_left_out(jobs):
     assert candidates([found_of("b", ".")], {"d": Carried(jobs)}) == []
+
+
+def pair(*requires, first=1):
+    members = (f"t{first}", f"t{first + 1}")
+    return {each: job(first, *requires, gang=Gang(2, rank, members)) for rank, each in enumerate(members)}
+
+
+def test_a_gang_goes_on_as_a_whole_or_not_at_all():
+    jobs = {"t0": job(0), **pair(Requirement("t0")), "t3": job(3, Requirement("t1"))}
+    found = [found_of("b", ".", ".", ".")]
+    assert set(decided(jobs, found, RUNS).values()) == {("goes_on", "")}
+    for what in ({"started": frozenset({"t0", "t2"})}, {"stopped": frozenset({"t2"})}):
+        left = decided(jobs, found, replace(RUNS, **what))
+        assert left["t1"] == ("cannot", "it has begun on another of its nodes")
+        assert left["t3"] == ("cannot", "requires task t1, whose end is not known")
+    jobs["t2"] = replace(jobs["t2"], secret_env=("TOKEN",))
+    assert decided(jobs, found, RUNS)["t1"] == ("cannot", "its secret TOKEN was lost")
+
+
+def test_what_waits_for_a_gang_waits_for_all_of_its_members():
+    jobs = {**pair(first=0), "t2": job(2, Requirement("t0"))}
+    both = frozenset({"t0", "t1"})
+    found = [found_of("b", "b", ".", task="t1")]
+    assert decided(jobs, found, Known(both, both, frozenset({"t1"}))) == {"t2": ("goes_on", "")}
+    one = frozenset({"t1"})
+    assert decided(jobs, found, Known(one, one, one))["t2"] == ("cannot", "requires task t0, whose end is not known")
+    found = [found_of("c", "f", ".", task="t1", runs=False)]
+    assert decided(jobs, found, Known(both, both))["t2"] == ("cannot", "requires task t0, which ended as failed")
+
+
+def test_artifacts_of_a_job_that_has_completed_are_fetched_again_or_known_to_be_lost():
+    made = TaskSpec(("true",), job=Job("j0", "w", workflow="t0", artifacts=("out",)))
+    jobs = {"t0": made, "t1": job(1), "t2": job(2, Requirement("t0"), Requirement("t1"))}
+    found, both = [found_of("c", "b", ".", task="t1")], frozenset({"t0", "t1"})
+    (of,) = candidates(found, {"d": Carried(jobs)})
+    (left,) = jobs_left(of, Known(both, both, frozenset({"t1"})))
+    assert (left.decision, left.requires) == ("goes_on", (Requirement("t0"), Requirement("t1")))
+    one = frozenset({"t1"})
+    assert decided(jobs, found, Known(one, one, one))["t2"] == ("cannot", "the artifacts of task t0 were lost")

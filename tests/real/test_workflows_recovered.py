@@ -11,7 +11,7 @@ import pytest
 
 from agentless.rules.workflows.carried import HEAD, JOBS, digest_of_jobs, pack, parse_head, sign, unpack
 from agentless.stores.workflow_proof import WorkflowProof
-from tests.real.cli import Cli, containers, inspect, until
+from tests.real.cli import Cli, containers, inspect, is_alive, until
 
 TEXT = """\
 name: nightly
@@ -148,3 +148,101 @@ def test_labels_of_what_has_ended_start_nothing_though_they_are_signed(ann, lab,
     assert "not started without you: train" in ann("recover", "--yes").err
     assert states(ann, workflow) == {"prepare": "running"}
     assert ran(lab) == 1
+
+
+def test_a_controller_whose_state_folder_was_replaced_starts_nothing_more(ann, lab, node, tmp_path):
+    """The job that the others wait for ends before the controller's next look at the folder."""
+    workflow, pid = begin(ann, tmp_path), ann.pid
+    ann.state.rename(ann.state.with_name("gone"))
+    ann.state.mkdir(mode=0o700)
+    node.sh(f"docker kill agentless-{workflow}")
+    until(lambda: not is_alive(pid))
+    assert ran(lab) == 1
+    assert not (ann.state / "state.json").exists()
+
+
+@pytest.mark.slow
+def test_the_next_controller_takes_over_though_the_last_one_was_not_ended(ann, lab, tmp_path):
+    workflow, pid = begin(ann, tmp_path), ann.pid
+    ann.state.rename(ann.state.with_name("gone"))
+    ann("recover", "--yes")
+    until(lambda: not is_alive(pid))
+    assert ann.pid != pid
+    assert "was removed or replaced" in (ann.state / "controller.log").read_text()
+    ann("kill", workflow)
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "killed", "train": "completed", "report": "completed"}
+    assert ran(lab) == 3
+
+
+HANDED_ON = """\
+defaults: {image: busybox, stop_grace: 0}
+jobs:
+  made: {command: [sh, -c, 'echo made > /made'], artifacts: [/made], node: node1}
+  train:
+    command: [sh, -c, 'while ! [ -e /go ]; do sleep 0.1; done; echo model > /model']
+    artifacts: [/model]
+    node: node1
+  report: {command: [cat, /artifacts/made/made, /artifacts/train/model], requires: [made, train], node: node2}
+"""
+
+
+def test_artifacts_are_fetched_again_after_the_state_was_lost(ann, lab, node, tmp_path):
+    """Of a job that had ended before, and of one that still ran."""
+    (tmp_path / "handed.yaml").write_text(HANDED_ON)
+    workflow = ann("workflow", "run", str(tmp_path / "handed.yaml")).out.strip()
+    until(lambda: states(ann, workflow)["train"] == "running" and ann.task(workflow)["outputs"][0]["state"] == "here")
+    (train,) = [job["task"]["id"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"] if job["job"] == "train"]
+    lose(ann)
+    assert "will go on: report" in ann("recover", "--yes").err
+    node.sh(f"docker exec agentless-{train} touch /go")
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"made": "completed", "train": "completed", "report": "completed"}
+    assert ann("workflow", "logs", workflow, "report").out == "report | made\nreport | model\n"
+
+
+TWO_NODES = """\
+defaults: {image: busybox, stop_grace: 0}
+jobs:
+  prepare: {command: sleep 600, node: node1}
+  pair: {command: [sh, -c, 'echo $NODE_RANK > /rank'], nodes: 2, requires: [{prepare: ended}], artifacts: [/rank]}
+  merge: {command: [cat, /artifacts/pair/rank], requires: pair}
+"""
+
+
+@pytest.mark.slow
+def test_a_job_on_two_nodes_goes_on_with_what_waits_for_it(ann, lab, tmp_path):
+    (tmp_path / "two.yaml").write_text(TWO_NODES)
+    workflow = ann("workflow", "run", str(tmp_path / "two.yaml")).out.strip()
+    until(lambda: ann.task(workflow)["state"] == "running")
+    lose(ann)
+    assert "will go on: pair (2 nodes), merge" in ann("recover", "--yes").err
+    ann("kill", workflow)
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "killed", "pair": "completed", "merge": "completed"}
+    assert ann("workflow", "logs", workflow, "merge").out == "merge | 0\n"
+    assert ran(lab) == 4
+    said = ann("workflow", "list").out
+    assert workflow in said
+    assert "missing" not in said
+
+
+@pytest.mark.slow
+def test_a_gang_that_ran_is_taken_back_and_what_waits_for_it_goes_on(ann, lab, node, tmp_path):
+    text = TWO_NODES.replace(
+        "'echo $NODE_RANK > /rank'", "'while ! [ -e /go ]; do sleep 0.1; done; echo $NODE_RANK > /rank'"
+    )
+    (tmp_path / "two.yaml").write_text(text)
+    workflow = ann("workflow", "run", str(tmp_path / "two.yaml")).out.strip()
+    ann("kill", workflow)
+    until(
+        lambda: [job["task"]["state"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"]][1:3] == ["running"] * 2
+    )
+    lose(ann)
+    assert "will go on: merge" in ann("recover", "--yes").err
+    for each in lab.nodes.values():
+        for name in containers(each):
+            each.sh(f"docker exec {name} touch /go")
+    ann("wait", "--batch", workflow, code=None)
+    assert states(ann, workflow) == {"prepare": "failed", "pair": "completed", "merge": "completed"}
+    assert ann("workflow", "logs", workflow, "merge").out == "merge | 0\n"

@@ -14,7 +14,8 @@ from agentless.cli.output import Quiet, confirm_done, print_json
 from agentless.cli.progress import progress
 from agentless.cli.workflows.arguments import LiveWorkflowArgument, WorkflowArgument
 from agentless.cli.workflows.show import summary
-from agentless.errors import UsageError
+from agentless.client.client import Client
+from agentless.errors import Refused, UsageError
 from agentless.model.units import counted, parse_duration
 
 
@@ -52,10 +53,11 @@ def retry(
 ) -> None:
     """Run jobs again, each as a new try of its task.
 
-    By default those that failed or were stopped, and those that were cancelled because of them.
+    By default those that failed or were stopped, and those that wait for them.
 
     agentless workflow retry 4k7q
     agentless workflow retry 4k7q --from train
+    agentless workflow retry 4k7q --from 'train[lr=0.1]'
     """
     if failed and job is not None:
         raise UsageError("--failed and --from cannot be combined; use one of them")
@@ -73,6 +75,8 @@ def rm(
     """Remove a workflow with all its tasks, their containers and logs."""
     served = client(context)
     found = served.get(f"/v1/workflows/{workflow}")
+    if workflow != found["id"]:
+        _check_one(served, workflow)
     if not (yes or force):
         tasks = counted(len(found["jobs"]), "task")
         confirm(f"Remove workflow {found['id']} ({found['name']}) with {tasks}, containers and logs", "Nothing removed")
@@ -81,6 +85,16 @@ def rm(
         print_json(removed)
     else:
         confirm_done(f"{removed['id']}  removed")
+
+
+def _check_one(served: Client, name: str) -> None:
+    """Raise Refused if several workflows have this name: each time, another one would be removed."""
+    same = [each["id"] for each in served.get("/v1/workflows") if each["name"] == name]
+    if len(same) > 1:
+        raise Refused(
+            f"{len(same)} workflows are named {name}; to remove the newest, run: agentless workflow rm {same[0]}; "
+            "to list all, run: agentless workflow list"
+        )
 
 
 def _print(found: dict[str, object], as_json: bool) -> None:

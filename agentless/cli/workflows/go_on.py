@@ -25,15 +25,19 @@ _DECISIONS = {"goes_on": "will go on", "ask": "not started without you", "cannot
 def show_left(workflows: Sequence[Mapping[str, Any]]) -> None:
     """Show what had not started, and what becomes of it."""
     for workflow in workflows:
+        if left := workflow["unread"]:
+            say(f"{_title(workflow)}: {counted(left, 'task')} had not started, and cannot be read; run the file again")
+            continue
         _show_jobs(workflow)
         if any(job["decision"] == "ask" for job in workflow["jobs"]):
             say(f"  To look at them, and start them: agentless recover --go-on {_reference(workflow)}")
 
 
 def _show_jobs(workflow: Mapping[str, Any]) -> None:
-    say(f"{_title(workflow)}: {counted(len(workflow['jobs']), 'job')} had not started")
+    jobs = _once(workflow["jobs"])
+    say(f"{_title(workflow)}: {counted(len(jobs), 'job')} had not started")
     groups: dict[tuple[str, str], list[str]] = {}
-    for job in workflow["jobs"]:
+    for job in jobs:
         groups.setdefault((job["decision"], job["reason"]), []).append(_name(job))
     for (decision, reason), names in groups.items():
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -59,14 +63,14 @@ def go_on_by_hand(
     if not jobs:
         raise Refused(f"no job of workflow {workflow['id']} can go on")
     with paged():
-        for job in jobs:
+        for job in _once(jobs):
             for line in in_full(f"{_name(job)} {job['id']}", job["spec"]):
                 say(line)
     signed = "signed by this controller" if workflow["signed"] else "NOT signed by this controller"
     say(f"{_title(workflow)}: {signed}, digest {workflow['digest']}")
     if not yes:
         confirm(
-            f"Start {counted(len(jobs), 'job')} with these options?",
+            f"Start {counted(len(_once(jobs)), 'job')} with these options?",
             "Nothing started",
             unattended=Refused(
                 "Cannot ask for confirmation without a terminal. If these jobs are yours, and have not run: "
@@ -86,7 +90,7 @@ def _post(served: Client, workflow: Mapping[str, Any], jobs: Sequence[Mapping[st
         return error.exit_code
     for message in list(dict.fromkeys(start["message"] for start in found["starts"] if start["exit_code"]))[:_NAMED]:
         complain(f"workflow {workflow['id']}: {message}")
-    begun = sum(1 for start in found["starts"] if not start["exit_code"]) if found["workflow"] else 0
+    begun = len(_once(jobs)) if found["workflow"] else 0
     if begun:
         key = workflow["id"]
         say(f"Workflow {key}: {counted(begun, 'job')} will run. To see how far it is: agentless workflow show {key}")
@@ -98,7 +102,8 @@ def _find(left: Sequence[dict[str, Any]], wanted: str) -> dict[str, Any]:
     reference, _, digest = wanted.partition("@")
     if digest and len(digest) < _LEAST:
         raise UsageError(f"digest {digest[:80]!r}: use at least {_LEAST} characters of it")
-    meant = [each for each in left if reference in (each["id"], each["name"]) and each["digest"].startswith(digest)]
+    named = [each for each in left if each["jobs"] and reference in (each["id"], each["name"])]
+    meant = [each for each in named if each["digest"].startswith(digest)]
     if not meant:
         raise UsageError(f"No workflow {wanted[:80]} to go on with. To list them: agentless recover")
     if len(meant) > 1:
@@ -119,4 +124,12 @@ def _title(workflow: Mapping[str, Any]) -> str:
 
 def _name(job: Mapping[str, Any]) -> str:
     values = ",".join(f"{key}={value}" for key, value in (job["spec"].get("parameters") or {}).items())
-    return f"{job['job']}[{values}]" if values else str(job["job"])
+    gang = job["spec"].get("gang")
+    return (f"{job['job']}[{values}]" if values else str(job["job"])) + (f" ({gang['size']} nodes)" if gang else "")
+
+
+def _once(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A job on several nodes once: the first of them that is left."""
+    return list({str((job["spec"].get("gang") or {}).get("members") or job["id"]): job for job in jobs[::-1]}.values())[
+        ::-1
+    ]

@@ -18,11 +18,13 @@ from agentless.cli.table import Column, cut, width
 from agentless.cli.table import show as show_table
 from agentless.cli.tasks.exit_code import own_code
 from agentless.cli.workflows.arguments import WorkflowArgument
+from agentless.client.client import Client
 from agentless.client.words import date, local, ran, state, where, why
 from agentless.errors import UsageError
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
+from agentless.model.units import counted
 
 _KIND = Kind("view.WorkflowView", lambda workflow: str(workflow["id"]))
 _COLOURS = {"failed": 31, "running": 36, "completed": 32, "waiting": 33, "other": 2}
@@ -39,7 +41,18 @@ def show_list(
     """List workflows, the newest first."""
     style = _KIND.format(as_json, output)
     none = "No workflows. To run one: agentless workflow run FILE"
-    style.show(client(context).get("/v1/workflows", mine=mine), _COLUMNS, none)
+    served = client(context)
+    style.show(served.get("/v1/workflows", mine=mine), _COLUMNS, none)
+    if style.is_table:
+        _say_unknown(served)
+
+
+def _say_unknown(served: Client) -> None:
+    """Point to `recover` if tasks of the user's workflows run that are unknown here, after the state was lost."""
+    tasks = [task for task in served.get("/v1/tasks", mine=True) if task["foreign"] and task["workflow"]]
+    if tasks:
+        nodes = ", ".join(sorted({str(task["node"]) for task in tasks}))
+        say(f"{counted(len(tasks), 'task')} on {nodes} of workflows unknown here. If you ran them: agentless recover")
 
 
 def show(
@@ -121,6 +134,8 @@ def print_jobs(workflow: Mapping[str, Any]) -> None:
         Column("REASON", lambda job: why(job["task"]), wraps=True),
     ]
     show_table(columns, workflow["jobs"])
+    if missing := workflow.get("missing", 0):
+        say(f"{counted(missing, 'task')} missing: removed, or lost with the state. To see more: agentless recover")
     if workflow["not_carried"]:
         say(f"If the state is lost, recover cannot go on with this workflow: {workflow['not_carried']}")
     if sys.stderr.isatty() and workflow["state"] == "failed":
@@ -160,7 +175,9 @@ def _done(workflow: Mapping[str, Any]) -> str:
     counts = workflow["counts"]
     ended = {word: count for word, count in counts.items() if word not in LIVE}
     others = ", ".join(f"{count} {word}" for word, count in ended.items() if word != "completed")
-    return f"{sum(ended.values())} of {sum(counts.values())} done" + (f" ({others})" if others else "")
+    missing = workflow.get("missing", 0)
+    words = ", ".join(filter(None, (others, f"{missing} missing" if missing else "")))
+    return f"{sum(ended.values())} of {sum(counts.values()) + missing} done" + (f" ({words})" if words else "")
 
 
 _COLUMNS = [

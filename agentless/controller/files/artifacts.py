@@ -17,10 +17,11 @@ from typing import NoReturn
 from agentless.controller.files.arrivals import Arrivals
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.in_thread import in_thread
-from agentless.controller.state.event_bus import EventBus
+from agentless.controller.state.event_bus import EventBus, TaskAdopted
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.files.file_spec import Output, Upload
+from agentless.model.tasks.job import check_job
 from agentless.model.tasks.requirement import Condition, Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
@@ -61,6 +62,7 @@ class Artifacts:
         self._bus = bus
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._taken: dict[str, str] = {}
+        bus.subscribe(TaskAdopted, self._adopted)
 
     def wanted(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a job, with its artifacts among the outputs. On several nodes, they are those of rank 0."""
@@ -82,6 +84,22 @@ class Artifacts:
         self._locks.pop(first_try(task_id), None)
 
     # ------------------------------------------------------------------ inside
+
+    def _adopted(self, event: TaskAdopted) -> None:
+        """Fetch the artifacts of a job again: they are in its container.
+
+        Its label says only which paths of the container these are. Where they come to is decided here, and other
+        outputs stay where they are: anybody may have written the label.
+        """
+        task = event.task
+        if task.spec.job is None or task.spec.on_node_itself:
+            return
+        try:
+            check_job(task.spec.job)
+        except UsageError:
+            return
+        if outputs := self.wanted(replace(task.spec, outputs=())).outputs:
+            self._expected.want_again(task, outputs)
 
     async def _given(self, task: Task, requirement: Requirement, tell: Tell) -> Upload | None:
         try:

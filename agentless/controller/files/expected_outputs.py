@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
@@ -54,6 +54,15 @@ class ExpectedOutputs:
         )
         self.store.want(task.id, ExpectedFiles(outputs, task.spec.uploads))
 
+    def want_again(self, task: Task, outputs: tuple[Output, ...]) -> None:
+        """Record the outputs of a recovered task, unless they are known. Those of its first try are over by then."""
+        first = first_try(task.id)
+        if self.store.wanted(first) is None:
+            whole = tuple(replace(each, local=each.local.replace("{id}", first)) for each in outputs)
+            self.store.want(first, ExpectedFiles(whole, ()))
+        if task.id != first and not self._tasks.knows(task.id) and self.store.brought(first) is None:
+            self.store.settle(first, [Brought(False, "another try followed") for _ in outputs])
+
     def settle(self, task: Task, brought: Iterable[Brought]) -> None:
         """Record what has become of the outputs of a try."""
         self.store.settle(task.id, brought)
@@ -76,7 +85,7 @@ class ExpectedOutputs:
 
     def view(self, task: Task) -> tuple[OutputView, ...]:
         """The state of each output; empty for a task that only labels describe."""
-        wanted = self.store.wanted(task.id) if task.spec.outputs else None
+        wanted = self.store.wanted(task.id)
         if wanted is None:
             return ()
         if brought := self.store.brought(task.id):

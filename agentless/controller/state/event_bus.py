@@ -33,6 +33,16 @@ class TaskChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskAdopted:
+    """A task that only labels described is about to be added. They are untrusted, even if a person has confirmed it."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return f"task {self.task.id}: its recovery"
+
+
+@dataclass(frozen=True, slots=True)
 class TaskForgotten:
     """A task was dropped: removed, or refused by its node."""
 
@@ -90,8 +100,10 @@ class LaunchWanted:
         return f"task {self.task.id}: retrying its launch"
 
 
-AnyEvent = TaskChanged | TaskForgotten | NodeObserved | ContainersSeen | OutputsSettled | LaunchWanted
-Event = TypeVar("Event", TaskChanged, TaskForgotten, NodeObserved, ContainersSeen, OutputsSettled, LaunchWanted)
+AnyEvent = TaskChanged | TaskAdopted | TaskForgotten | NodeObserved | ContainersSeen | OutputsSettled | LaunchWanted
+Event = TypeVar(
+    "Event", TaskChanged, TaskAdopted, TaskForgotten, NodeObserved, ContainersSeen, OutputsSettled, LaunchWanted
+)
 
 
 class EventBus:

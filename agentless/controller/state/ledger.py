@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from agentless.controller.state.event_bus import EventBus, News, TaskChanged, TaskForgotten
+from agentless.controller.state.event_bus import EventBus, News, TaskAdopted, TaskChanged, TaskForgotten
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
@@ -234,6 +234,7 @@ class Ledger:
         """Add a task that was found in a container's labels."""
         if task.spec.gang is not None and not is_mate(task, task):  # forged: it is in a gang of others
             task = replace(task, spec=replace(task.spec, gang=None))
+        self._bus.emit(TaskAdopted(task))
         self.add(task, Adopted(), cause)
 
     def was_forgotten(self, task_id: str) -> bool:

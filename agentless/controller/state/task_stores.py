@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from agentless.controller.ownership import Ownership
 from agentless.errors import StateError
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
@@ -15,13 +16,15 @@ from agentless.stores.state.tinydb import TaskStore
 class TaskStores:
     """The state file with live tasks, the history with ended ones, and the secrets of tasks that have not started.
 
-    `troubles` says for each store why its last write failed.
+    `troubles` says for each store why its last write failed. Nothing is written into a folder that is another
+    controller's by now.
     """
 
-    def __init__(self, state: TaskStore, history: History, secrets: SecretStore) -> None:
+    def __init__(self, state: TaskStore, history: History, secrets: SecretStore, ownership: Ownership) -> None:
         self.state = state
         self.history = history
         self.secrets = secrets
+        self.ownership = ownership
         self.troubles: dict[str, str] = {}
 
     @property
@@ -32,6 +35,7 @@ class TaskStores:
     @contextmanager
     def writing(self, store: Literal["state", "history"]) -> Iterator[None]:
         """Wrap a write into a store, to keep `troubles` current."""
+        self.ownership.check()
         try:
             yield
         except StateError as error:

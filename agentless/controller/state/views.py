@@ -65,7 +65,7 @@ class TaskViews:
             idle=known.idle.get(task.id),
             ending=known.endings.get(task.id),
             now=self._clock.now(),
-            outputs=self._outputs.view(task) if task.spec.outputs else (),
+            outputs=self._outputs.view(task),
         )
         if known.knows(task.id):
             stale = self._nodes.stale(task)

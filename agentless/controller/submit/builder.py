@@ -184,6 +184,7 @@ class TaskBuilder:
             batch = request.batch or (tasks[0].id if tasks else task_id)
             whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
             if whole.job is not None:
-                whole = replace(whole, job=replace(whole.job, workflow=batch))
+                count = whole.job.tasks if request.ids else len(request.specs)
+                whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))
             tasks.append(Task(task_id, whole, batch, owner, now, request=request.name))
         return self._dependencies.resolved(named_members(tasks), each=request.each)

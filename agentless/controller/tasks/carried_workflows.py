@@ -1,16 +1,17 @@
-"""Puts workflows into the labels of what they start, and records which of their jobs were stopped."""
+"""Puts workflows into the labels of what they start, and records which were recovered, and which jobs were stopped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.controller.state.event_bus import EventBus, TaskChanged, TaskForgotten
+from agentless.controller.state.event_bus import EventBus, TaskAdopted, TaskChanged, TaskForgotten
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
 from agentless.model.tasks import task as states
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Ended, Task, Waiting
-from agentless.model.tasks.task_id import first_try
+from agentless.model.tasks.task_id import first_try, is_task_id
+from agentless.model.workflows.record import WorkflowRecord
 from agentless.ports import Clock
 from agentless.rules.workflows import carried
 from agentless.rules.workflows.carried import Carried, Head
@@ -45,6 +46,7 @@ class CarriedWorkflows:
         self._unrecorded: dict[str, None] = {}
         bus.subscribe(TaskChanged, self._changed)
         bus.subscribe(TaskForgotten, self._forgotten)
+        bus.subscribe(TaskAdopted, self._adopted)
 
     def labels(self, task: Task) -> dict[str, str]:
         """More labels for the container of a task that is launched now; none if it carries nothing."""
@@ -112,6 +114,12 @@ class CarriedWorkflows:
         never_ran = isinstance(task.status, Ended) and task.status.container is None
         if (task.stop in ("stop", "kill") and task.stop != before.stop) or never_ran:
             self._record(key)
+
+    def _adopted(self, event: TaskAdopted) -> None:
+        """A workflow comes back with its first task, so that it is listed also after its end."""
+        job, batch = event.task.spec.job, event.task.batch
+        if job and is_task_id(batch) and job.workflow == batch and self._store.get(batch) is None:
+            self._store.put(WorkflowRecord(batch, job.of))
 
     def _forgotten(self, event: TaskForgotten) -> None:
         job = event.task.spec.job

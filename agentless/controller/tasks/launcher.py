@@ -66,7 +66,7 @@ class Launcher:
         self._bus = bus
         self._clock = clock
         self._commits = GroupCommit(ledger)
-        self._launches: defaultdict[str, Launches] = defaultdict(Launches)
+        self._launches: defaultdict[str, Launches] = defaultdict(lambda: Launches(ledger.stores.ownership))
         self._background: set[asyncio.Task[None]] = set()
         bus.subscribe(LaunchWanted, self._wanted)
 

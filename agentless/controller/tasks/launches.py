@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.ownership import Ownership
 from agentless.errors import Refused
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
@@ -42,7 +43,8 @@ class _Wanted:
 class Launches:
     """The launches of one node, in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
         self._waiting: list[_Wanted] = []
         self._sending: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -100,6 +102,7 @@ class Launches:
         try:
             launches = [each.launch for each in some]
             command = first.alone if len(some) == 1 else first.runtime.launches(launches)
+            self._ownership.check()
             results = first.runtime.answers(len(some), await first.link.run(command, heard))
         except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
             for answer in answers:

@@ -16,7 +16,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.view import WorkflowView
 from agentless.rules.tasks.dependencies import listed
 from agentless.rules.views.nearest import nearest
-from agentless.rules.workflows.progress import to_retry
+from agentless.rules.workflows.progress import is_being_stopped, named, to_retry
 
 
 class WorkflowChanges:
@@ -58,9 +58,13 @@ class WorkflowChanges:
         """
         tasks = self._workflows.find(reference)
         names = {task.spec.job.name for task in tasks.values() if task.spec.job}
-        if job is not None and job not in names:
+        if job is not None and not named(tasks, job):
             raise Refused(
                 f"the workflow has no job {job[:60]!r}{nearest(job, names)}; jobs: {', '.join(sorted(names))}"
+            )
+        if stopping := next(filter(is_being_stopped, tasks.values()), None):
+            raise Refused(
+                f"job {stopping.spec.name} is being stopped; to wait for its end, run: agentless wait {stopping.id}"
             )
         again = to_retry(tasks, job)
         if not again:

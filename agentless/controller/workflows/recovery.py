@@ -23,8 +23,17 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, is_task_id
 from agentless.model.view import LeftJobView, WorkflowLeftView, WorkflowStartView
 from agentless.model.workflows.record import WorkflowRecord
-from agentless.rules.workflows.carried import Carried, digest_of_jobs, has_signed, parse_head, unpack
+from agentless.rules.workflows.carried import (
+    WAITING,
+    Carried,
+    digest,
+    digest_of_jobs,
+    has_signed,
+    parse_head,
+    unpack,
+)
 from agentless.rules.workflows.going_on import Candidate, Found, Known, Left, candidates, jobs_left
+from agentless.rules.workflows.progress import missing
 from agentless.stores.workflow_proof import WorkflowProof
 
 _READ = 40
@@ -54,11 +63,11 @@ class WorkflowRecovery:
 
     async def offer(self, caller: Caller) -> list[WorkflowLeftView]:
         """The workflows of the caller with jobs that had not begun, as if all tasks on the nodes were recovered."""
-        found, stopped = await self._look(caller)
+        found, unread, stopped = await self._look(caller)
         offered = {task.id: task for task, _ in self._recovery.unremembered(caller).values()}
         self._proven |= {each.container for of in found for each, _ in self._current(of, offered).found if each.proves}
         views = [self._view(of, self._left(of, offered, stopped)) for of in found]
-        return [view for view in views if view.jobs]
+        return [*(view for view in views if view.jobs), *self._unread(unread)]
 
     async def go_on(
         self, workflow: str, digest: str, jobs: Iterable[str], *, by_hand: bool, by: Caller
@@ -67,7 +76,7 @@ class WorkflowRecovery:
 
         Raises Refused if the workflow is not what the digest was made of.
         """
-        every, stopped = await self._look(by)
+        every, _, stopped = await self._look(by)
         found = [of for of in every if of.head.workflow == workflow]
         if not found:
             raise NotFound(f"no workflow {workflow[:40]!r} to go on with; to list them, run: agentless recover")
@@ -125,10 +134,36 @@ class WorkflowRecovery:
             ),
         )
 
+    def _unread(self, heads: Iterable[Found]) -> list[WorkflowLeftView]:
+        """Workflows whose heads tell of jobs that had not begun, and of which nothing can be read."""
+        newest = {each.head.workflow: each for each in sorted(heads, key=lambda one: (one.signed, one.head.at))}
+        shown = sorted(newest.items(), key=lambda one: (not one[1].signed, one[0]))[:_READ]
+        return [
+            WorkflowLeftView(
+                id=workflow,
+                name=each.head.name,
+                owner=each.head.owner,
+                signed=each.signed,
+                digest=digest(each.head),
+                nodes=(each.node,),
+                jobs=(),
+                unread=left,
+            )
+            for workflow, each in shown
+            if (left := each.head.states.count(WAITING)) and self._is_missing(workflow)
+        ]
+
+    def _is_missing(self, workflow: str) -> bool:
+        tasks = self._workflows.tasks_of(workflow)
+        return not tasks or missing(tasks.values()) > 0
+
     # ------------------------------------------------------------------ asking the nodes
 
-    async def _look(self, caller: Caller) -> tuple[list[Candidate], frozenset[str] | None]:
-        """The workflows in the labels, and the jobs that were stopped; None if a label knows of more stops."""
+    async def _look(self, caller: Caller) -> tuple[list[Candidate], list[Found], frozenset[str] | None]:
+        """The workflows in the labels; the heads of those of which no job can be read; and the jobs that were stopped.
+
+        That is None if a label knows of more stops.
+        """
         await self._nodes.heard()
         owners = (self._tasks.owner, caller.name)
         answers = await asyncio.gather(
@@ -138,7 +173,10 @@ class WorkflowRecovery:
         carried = {key: jobs for _, some in answers for key, jobs in some.items()}
         told = max((each.head.stops for each in found if each.signed), default=0)
         stopped = self._proof.stopped() if told <= (self._proof.stops or 0) else None
-        return candidates((each for each in found if each.head.owner in owners), carried), stopped
+        mine = [each for each in found if each.head.owner in owners]
+        read = candidates(mine, carried)
+        known = {of.head.workflow for of in read}
+        return read, [each for each in mine if each.head.workflow not in known], stopped
 
     async def _read(self, link: NodeLink, owners: Sequence[str]) -> tuple[list[Found], dict[str, Carried]]:
         """What the containers of a node carry. What it does not tell is not known."""
@@ -181,10 +219,12 @@ class WorkflowRecovery:
 
 
 def _with_what_they_require(left: Sequence[Left], wanted: Iterable[str]) -> list[Left]:
-    """Those that require no job which is left out."""
-    found, out = list[Left](), set(wanted) - {each.id for each in left}
+    """Those that require no job which is left out, with all members of a gang."""
+    found, here = list[Left](), {each.id for each in left}
+    out = set(wanted) - here
     for each in left:
-        if any(one.on in out for one in each.requires):
+        members = each.spec.gang.members if each.spec.gang else ()
+        if not here.issuperset(members) or any(one.on in out for one in each.requires):
             out.add(each.id)
         else:
             found.append(each)

@@ -21,7 +21,7 @@ from agentless.model.view import JobView, WorkflowStartView, WorkflowView
 from agentless.model.workflows.record import WorkflowRecord
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import timestamp
-from agentless.rules.workflows.progress import last_tries, state_of
+from agentless.rules.workflows.progress import last_tries, missing, state_of
 from agentless.stores.files.workflows import WorkflowStore
 
 
@@ -117,6 +117,7 @@ class Workflows:
             ended_at=timestamp(max(ends)) if len(ends) == len(tasks) else None,
             on_failure=job.on_failure,
             counts=dict(Counter(task.state for task in tasks.values())),
+            missing=missing(tasks.values()),
         )
 
     def tidy(self) -> None:

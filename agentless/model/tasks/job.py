@@ -21,7 +21,7 @@ class Job:
 
     `workflow` is the workflow's id: that of its first task, and of its batch. `of` is the workflow's name. `on_failure`
     says what a failure of this task means for the others. `artifacts` are paths in its container that jobs which
-    require it get.
+    require it get. `tasks` is how many tasks the workflow has, 0 if that is unknown.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Job:
     on_failure: OnFailure = "continue"
     workflow: str = ""
     artifacts: tuple[str, ...] = ()
+    tasks: int = 0
 
 
 def check_artifacts(paths: Sequence[str]) -> None:

@@ -88,7 +88,7 @@ def pack(carried: Carried) -> str:
     """The label of the jobs; empty if that is too much for a label."""
     lines = [orjson.dumps(carried.text)]
     lines += [
-        key.encode() + b" " + _SPEC.dump_json(_without_artifacts(spec), exclude_defaults=True)
+        key.encode() + b" " + _SPEC.dump_json(_lasting(spec), exclude_defaults=True)
         for key, spec in sorted(carried.jobs.items())
     ]
     content = b"\n".join(lines)
@@ -111,10 +111,11 @@ def unpack(label: str) -> Carried | None:
         if len(lines) > MAX_COUNT:
             return None
         read = orjson.loads(text)
-        jobs = dict(map(_job, lines))
+        jobs = dict(sorted(map(_job, lines)))
+        _check_gangs(jobs)
     except (ValueError, zlib.error, binascii.Error, ValidationError, UsageError):
         return None
-    return Carried(dict(sorted(jobs.items())), read) if jobs and isinstance(read, str) else None
+    return Carried(jobs, read) if jobs and isinstance(read, str) else None
 
 
 def digest(head: Head) -> str:
@@ -135,15 +136,35 @@ def _job(line: bytes) -> tuple[str, TaskSpec]:
         raise ValueError("no job of a workflow")
     spec = _SPEC.validate_json(content)
     check_spec(spec)
-    if spec.job is None or spec.gang is not None or spec.traits.comes_back:
+    if spec.job is None or spec.traits.comes_back:
         raise ValueError("no job of a workflow")
     return task_id, spec
 
 
-def _without_artifacts(spec: TaskSpec) -> TaskSpec:
-    """The spec without the outputs that its artifacts are: where they come to depends on the state folder."""
-    count = len(spec.job.artifacts) if spec.job else 0
-    return replace(spec, outputs=spec.outputs[: len(spec.outputs) - count]) if count else spec
+def _check_gangs(jobs: Mapping[str, TaskSpec]) -> None:
+    """Raise ValueError unless the members of each gang are all here, follow each other, and say the same."""
+    keys = list(jobs)
+    for at, spec in enumerate(jobs.values()):
+        gang = spec.gang
+        if gang is None:
+            continue
+        begin = at - gang.rank
+        first = jobs[keys[begin]] if begin >= 0 else spec
+        if gang.members != tuple(keys[max(0, begin) : begin + gang.size]):
+            raise ValueError("no whole gang")
+        if first.gang is None or first.gang.members != gang.members or first.terms != spec.terms:
+            raise ValueError("no whole gang")
+
+
+def _lasting(spec: TaskSpec) -> TaskSpec:
+    """The spec without what depends on the state folder, as the places of its artifacts, or on where a gang runs."""
+    gang = spec.gang
+    count = len(spec.job.artifacts) if spec.job and not (gang and gang.rank) else 0
+    return replace(
+        spec,
+        outputs=spec.outputs[: len(spec.outputs) - count],
+        gang=gang and replace(gang, peers=(), port=None),
+    )
 
 
 # ---------------------------------------------------------------------- the head

@@ -2,7 +2,7 @@
 
 Labels stay behind, are copied and forged, and containers are removed. So a job goes on by itself only if it cannot
 have started: it requires a job that has not ended, and the label of that one, which was written when it was launched,
-says that the job had not begun. All others are for a person to decide.
+says that the job had not begun. All others are for a person to decide. A gang is one job.
 """
 
 from __future__ import annotations
@@ -131,24 +131,33 @@ def candidates(found: Iterable[Found], carried: Mapping[str, Carried | None]) ->
 
 def jobs_left(candidate: Candidate, known: Known) -> list[Left]:
     """The jobs that had not begun, each behind those that it requires."""
-    letters = _joined(candidate)
+    letters, jobs = _joined(candidate), candidate.carried.jobs
     gone = known.started | known.tasks | (known.stopped or frozenset())
     sure, added, asked, found = set[str](), set[str](), set[str](), list[Left]()
-    for key, spec in candidate.carried.jobs.items():
-        if letters.get(key, WAITING) != WAITING or key in gone:
-            continue
-        if _cannot_have_started(candidate, key, spec, known, sure):
-            sure.add(key)
-        requires, why = _requires(spec, letters, known, added | asked)
-        if why := why or _lost(spec, signed=candidate.signed):
-            found.append(Left(key, spec, "cannot", why, requires))
-        elif why := _doubt(candidate, key, requires, known, sure, asked):
-            asked.add(key)
-            found.append(Left(key, spec, "ask", why, requires))
-        else:
-            added.add(key)
-            found.append(Left(key, spec, "goes_on", "", requires))
+    for key, spec in jobs.items():
+        unit = members_of(jobs, key)
+        left = [each for each in unit if letters.get(each, WAITING) == WAITING and each not in gone]
+        if key != unit[0] or not left:
+            continue  # what becomes of a gang is decided with its first member
+        if _cannot_have_started(candidate, unit, spec, known, sure):
+            sure.update(unit)
+        requires, why = _requires(candidate, spec, letters, known, added | asked)
+        why = why or next(filter(None, (_lost(jobs[each], signed=candidate.signed) for each in unit)), "")
+        decision: Decision = "cannot"
+        if len(left) < len(unit):
+            why = "it has begun on another of its nodes"
+        elif not why:
+            why = _doubt(candidate, key, requires, known, sure, asked)
+            decision = "ask" if why else "goes_on"
+            (asked if why else added).update(unit)
+        found += [Left(each, jobs[each], decision, why, requires) for each in left]
     return found
+
+
+def members_of(jobs: Mapping[str, TaskSpec], key: str) -> tuple[str, ...]:
+    """The members of the gang of a task, by rank; of any other task itself."""
+    spec = jobs.get(key)
+    return spec.gang.members if spec and spec.gang else (key,)
 
 
 # ---------------------------------------------------------------------- inside
@@ -172,33 +181,47 @@ def _joined(candidate: Candidate) -> dict[str, str]:
     return letters
 
 
-def _cannot_have_started(candidate: Candidate, key: str, spec: TaskSpec, known: Known, sure: Collection[str]) -> bool:
+def _cannot_have_started(
+    candidate: Candidate, unit: Collection[str], spec: TaskSpec, known: Known, sure: Collection[str]
+) -> bool:
     """Whether a job waits for one that has not ended, or that cannot have started either."""
-    waited = {each.on for each in spec.terms.requires if not each.batch}
+    jobs = candidate.carried.jobs
+    waited = {task for each in spec.terms.requires if not each.batch for task in members_of(jobs, each.on)}
     return bool(waited & set(sure)) or any(
-        each.proves and letters.get(key) == WAITING and first_try(each.task) in waited & known.running
+        each.proves
+        and all(letters.get(task) == WAITING for task in unit)
+        and first_try(each.task) in waited & known.running
         for each, letters in candidate.found
     )
 
 
 def _requires(
-    spec: TaskSpec, letters: Mapping[str, str], known: Known, added: Collection[str]
+    candidate: Candidate, spec: TaskSpec, letters: Mapping[str, str], known: Known, added: Collection[str]
 ) -> tuple[tuple[Requirement, ...], str]:
     """What is left of its requirements, and why one of them cannot be met, or is not known to be."""
-    left = list[Requirement]()
+    left, jobs = list[Requirement](), candidate.carried.jobs
     for each in spec.terms.requires:
         if each.batch:
             return (), "requires a batch, which is not known"
-        end = _ENDS.get(letters.get(each.on, ""))
-        if each.on in known.running or (not end and (each.on in known.tasks or each.on in added)):
-            left.append(each)
-        elif not end:
+        ends = {task: _ENDS.get(letters.get(task, "")) for task in members_of(jobs, each.on)}
+        if any(not end and task not in known.tasks and task not in added for task, end in ends.items()):
             return (), f"requires task {each.on}, whose end is not known"
-        else:
-            standing = Standing()
-            standing.put(each.on, end)
-            if verdict(each, standing) != "met":
-                return (), f"requires task {each}, which ended as {end}"
+        if any(task in known.running or not end for task, end in ends.items()):
+            left.append(each)
+            continue
+        standing = Standing()
+        for task, end in ends.items():
+            standing.put(task, end)
+        if verdict(each, standing) != "met":
+            end = next(filter(lambda end: end != "completed", ends.values()), "completed")
+            return (), f"requires task {each}, which ended as {end}"
+        before = jobs.get(each.on)
+        if before is None or before.job is None or not before.job.artifacts:
+            continue
+        if set(ends) <= known.tasks and set(ends.values()) == {"completed"}:
+            left.append(each)  # its artifacts are fetched again
+        elif each.state == "completed":
+            return (), f"the artifacts of task {each.on} were lost"
     return tuple(left), ""
 
 
@@ -226,7 +249,7 @@ def _doubt(
         return "not signed by this controller"
     if known.stopped is None:
         return "the record of stopped jobs was lost or is an old copy"
-    if any(each.on in known.stopped for each in requires):
+    if any(known.stopped & {*members_of(candidate.carried.jobs, each.on)} for each in requires):
         return "a job that it requires was stopped"
     if key not in sure:
         return "may have started already, and its container was removed"

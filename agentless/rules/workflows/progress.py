@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from agentless.model.tasks.task import FAILED, Ended, Task
 from agentless.model.tasks.task_id import first_try
+from agentless.rules.workflows.carried import MAX_COUNT
+from agentless.rules.workflows.graph import parse_reference
 
 _BEGUN = ("assigning", "running", "paused", "lost")
 
@@ -13,13 +15,16 @@ _BEGUN = ("assigning", "running", "paused", "lost")
 def state_of(tasks: Iterable[Task]) -> str:
     """The state of a workflow, of whose tasks only the last tries are given.
 
-    `failed`: a job has failed. `stopped`: somebody has ended a job before its end. `preempted`: one had to give way to
-    others, and was not to run again. A job that was cancelled because what it waits for cannot happen any more counts
-    for none of them.
+    `stopping`: all that has not ended is being stopped. `failed`: a job has failed. `stopped`: somebody has ended a job
+    before its end. `preempted`: one had to give way to others, and was not to run again. `incomplete`: jobs are
+    missing, see `missing`. A job that was cancelled because what it waits for cannot happen any more counts for none of
+    them.
     """
     found = list(tasks)
     states = {task.state for task in found}
     if any(task.live for task in found):
+        if all(map(is_being_stopped, filter(lambda task: task.live, found))):
+            return "stopping"
         is_new = not states & {*_BEGUN, "completed", *FAILED}
         return "pending" if is_new else "running"
     if states & {*FAILED}:
@@ -28,7 +33,18 @@ def state_of(tasks: Iterable[Task]) -> str:
         return "stopped"
     if "preempted" in states:
         return "preempted"
+    if missing(found):
+        return "incomplete"
     return "completed" if "completed" in states else "cancelled"
+
+
+def missing(tasks: Iterable[Task]) -> int:
+    """How many tasks of a workflow are not known: they were lost with the state, or removed.
+
+    The tasks say how many there are; they may come from labels, so the number is bounded.
+    """
+    found = [task.spec.job.tasks for task in tasks if task.spec.job]
+    return max(0, min(max(found, default=0), MAX_COUNT) - len(found))
 
 
 def after(tasks: Mapping[str, Task], begin: Iterable[str]) -> set[str]:
@@ -73,16 +89,33 @@ def has_failed(task: Task) -> bool:
 def to_retry(tasks: Mapping[str, Task], job: str | None) -> list[str]:
     """The ids of tasks that run again, each behind those that it waits for: what did not complete, or from a job on.
 
-    Of a job on several nodes, it is the first one, with which the others run again. A job that was cancelled because it
-    was not needed stays so.
+    So do those that wait for them, also if they have completed because of a failure: it may fail again. Of a job on
+    several nodes, it is the first one, with which the others run again.
     """
     if job is not None:
-        begin = {key for key, task in tasks.items() if task.spec.job and task.spec.job.name == job}
+        begin = named(tasks, job)
         again = begin | after(tasks, begin)
     else:
         begin = {key for key, task in tasks.items() if _is_broken(task)}
-        again = begin | {key for key in after(tasks, begin) if tasks[key].state == "cancelled"}
+        again = begin | {key for key in after(tasks, begin) if not tasks[key].live}
     return sorted({tasks.get(tasks[key].lead, tasks[key]).id for key in again})
+
+
+def named(tasks: Mapping[str, Task], job: str) -> set[str]:
+    """The tasks of a job, or those of them with some values: `train[lr=0.1]`. Raises UsageError."""
+    wanted = parse_reference(job)
+    return {
+        key
+        for key, task in tasks.items()
+        if task.spec.job
+        and task.spec.job.name == wanted.job
+        and wanted.values.items() <= dict(task.spec.parameters).items()
+    }
+
+
+def is_being_stopped(task: Task) -> bool:
+    """Whether somebody has stopped a task that has not ended yet."""
+    return task.live and task.stop in ("stop", "kill")
 
 
 def _is_broken(task: Task) -> bool:

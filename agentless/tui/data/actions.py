@@ -130,6 +130,12 @@ ACTIONS = (
 )
 
 
+def _may_retry(workflow: Row | None) -> bool:
+    if workflow is None or workflow["state"] == "stopping":
+        return False
+    return bool({*workflow["counts"]} - {*LIVE, "completed"})
+
+
 def applies(act: str, target: Target) -> bool:
     """Whether an action makes sense for what is chosen."""
     now = target.task["state"] if target.task else ""
@@ -143,7 +149,7 @@ def applies(act: str, target: Target) -> bool:
         case "stop_workflow":
             return target.workflow is not None and target.workflow["ended_at"] is None
         case "retry_workflow":
-            return target.workflow is not None and bool({*target.workflow["counts"]} - {*LIVE, "completed"})
+            return _may_retry(target.workflow)
         case "remove_workflow":
             return target.workflow is not None and target.workflow["ended_at"] is not None
         case "submit":

@@ -11,7 +11,8 @@ from agentless.tui.widgets.lines import Piece
 STATES = {
     "running": "good", "completed": "good", "free": "good", "online": "good",
     "assigning": "warn", "paused": "warn", "pending": "warn", "blocked": "warn", "scheduled": "warn",
-    "degraded": "warn", "stopped": "warn", "drained": "warn", "preempted": "warn",
+    "degraded": "warn", "stopped": "warn", "drained": "warn", "preempted": "warn", "incomplete": "warn",
+    "stopping": "warn",
     "lost": "bad", "failed": "bad", "killed": "bad", "killed_oom": "bad", "timeout": "bad",
     "offline": "bad", "unhealthy": "bad", "unknown": "bad", "foreign": "odd", "allocated": "held",
     "cancelled": "dim", "excluded": "dim", "reserved": "dim", "partitioned": "dim",

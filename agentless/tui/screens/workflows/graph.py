@@ -187,10 +187,10 @@ class WorkflowScreen(Screen[None]):
             content(
                 f"Workflow {row['id']}  {printable(row['name'])}  ",
                 (row["state"], colour_of(row["state"])),
-                f"  {done_in_words(row['counts'])}  {lasted(row)}  {printable(row['owner'])}",
+                f"  {done_in_words(row)}  {lasted(row)}  {printable(row['owner'])}",
             )
         )
-        self._bar.update(content(*_bar(row["counts"], self.size.width)))
+        self._bar.update(content(*_bar(row["counts"], row.get("missing", 0), self.size.width)))
 
 
 def _row(key: object, left: str, mark: str, right: str, name: str, tasks: list[Row], style: str) -> Row:
@@ -208,9 +208,9 @@ def _members(line: Line, job: JobTasks) -> Iterator[Row]:
         yield _row(first, line.below, "", "", f"{MARKS[kind]} {name}", [task], STYLES[kind]) | {"words": how_far(task)}
 
 
-def _bar(counts: Row, width: int) -> list[Part]:
+def _bar(counts: Row, missing: int, width: int) -> list[Part]:
     """How far it is, in colours: completed, failed, running, and the rest."""
-    total = sum(counts.values())
+    total = sum(counts.values()) + missing
     parts: list[Part] = []
     used = 0
     for kind, colour in _BAR:
