@@ -135,7 +135,7 @@ class Cluster:
         places, and Refused if a job can never run.
         """
         from agentless.client.files.workflow_file import workflow_of  # noqa: PLC0415 - only for workflows
-        from agentless.client.workflows import request_of, uploaded  # noqa: PLC0415 - likewise
+        from agentless.client.workflows import request_of, uploaded, with_starts  # noqa: PLC0415 - likewise
 
         asked, text = workflow_of(source, params or {}, runtimes or {})
         for note in asked.notes:
@@ -143,8 +143,8 @@ class Cluster:
         asked = uploaded(self._client, asked, lambda words: _log.info("%s", words))
         found = self._client.submit(request_of(asked, text), "/v1/workflows")
         if found["workflow"] is None:
-            starts = zip(asked.jobs, found["starts"], strict=True)
-            refused = [(job.title, start) for job, start in starts if start["exit_code"] and start["message"]]
+            starts = [(job.title, start) for job, its in with_starts(asked, found["starts"]) for start in its]
+            refused = [(job, start) for job, start in starts if start["exit_code"] and start["message"]]
             words = "; ".join(dict.fromkeys(f"{job}: {start['message']}" for job, start in refused))
             raise error_named("", words or "nothing was started", max(start["exit_code"] for _, start in refused))
         return workflow(self._client, self._client.get(f"/v1/workflows/{found['workflow']['id']}"))

@@ -610,3 +610,23 @@ def test_jobs_on_several_nodes_cannot_be_limited_in_number():
     text = "max_parallel: 2\njobs: {a: {command: 'true', nodes: 2}}"
     with pytest.raises(UsageError, match=r"f\.yaml:1:15: max_parallel: cannot be combined with nodes, which job a has"):
         request(text)
+
+
+async def test_what_becomes_of_a_job_on_two_nodes_is_told_of_that_job(agentless, tmp_path):
+    """Each of its nodes has an answer of its own, so the answers after it belong to other jobs."""
+    (tmp_path / "w.yaml").write_text(
+        "jobs:\n"
+        "  pair: {command: 'true', nodes: 2}\n"
+        "  one: {command: 'true', gpus: 1}\n"
+        "  next: {command: 'true', requires: pair}\n"
+    )
+    out, _ = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", "--dry-run")
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["pair", "n1,", "n2", "would", "start", "now"],
+        ["one", "n1::0", "would", "start", "now"],
+        ["next", "waits", "for", "pair"],
+    ]
+    (tmp_path / "w.yaml").write_text("jobs: {pair: {command: ls, nodes: 3}, one: {command: ls}}")
+    _, error = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", code=3)
+    assert "w.yaml:1:8: pair: only" in error
+    assert "one:" not in error
