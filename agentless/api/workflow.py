@@ -142,7 +142,7 @@ def _lines(one: Task, *, follow: bool, tail: int | None) -> Iterator[str]:
     if not follow and one.started_at is None and one.container is None:
         return
     try:
-        yield from one.logs(follow=follow, tail=tail)
+        yield from one.logs(follow=follow, tail=tail, rank=one.gang.rank if one.gang else None)
     except AgentlessError:
         if one.refresh().state != "cancelled":
             raise
