@@ -231,7 +231,7 @@ class Options(TypedDict, total=False):
             WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",), only="task"
         ),
     ]
-    gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
+    gpus: Annotated[int | None, Option(RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True)]
     gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
     gpu_type: Annotated[
         GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
