@@ -108,6 +108,31 @@ async def test_one_failed_task_of_several_is_enough_and_all_can_be_asked_for(des
         }  # fmt: skip
 
 
+async def test_reasons_name_jobs_of_the_same_workflow_and_not_their_ids(desk):
+    text = (
+        "max_parallel: 1\njobs: {a: {command: sleep 600, stop_grace: 0}, t: {command: ls, matrix: {n: [1, 2]}},"
+        " b: {command: ls, requires: [a, t]}, c: {command: ls, requires: 't[n=2]'},"
+        " d: {command: ls, requires: [{t: failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "a")
+
+        def reasons():
+            shown = controller.workflows.show(workflow, me(controller)).jobs
+            return {each.job: each.task.reason for each in shown}
+
+        await until(lambda: "of its workflow" in (reasons()["t"] or ""))
+        assert reasons() == {
+            "a": None,
+            "t": "1 job of its workflow is running (max_parallel)",
+            "b": "waits for job a (running) and 2 tasks of job t",
+            "c": "waits for job t[n=2] (pending)",
+            "d": "waits for one of 2 tasks of job t to fail",
+        }
+        await controller.workflow_changes.stop(workflow, 0, by=me(controller))
+
+
 @pytest.mark.slow
 async def test_a_name_means_the_newest_workflow_of_that_name(desk):
     async with desk.running() as controller:
@@ -160,7 +185,7 @@ async def test_a_job_that_is_preempted_for_good_has_not_failed_and_what_requires
         assert await ended(controller, workflow) == "preempted"
         assert states(controller, workflow) == {"a": "preempted", "b": "cancelled", "c": "completed"}
         shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert shown["b"].reason == f"needs task {workflow} to complete, but it was preempted"
+        assert shown["b"].reason == "needs job a to complete, but it was preempted"
 
 
 @pytest.mark.slow
