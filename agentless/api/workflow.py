@@ -59,8 +59,8 @@ class Workflow:
     ended_at: str | None
     on_failure: str
     counts: dict[str, int]
-    text: str
-    jobs: tuple[WorkflowJob, ...] = field(kw_only=True)
+    text: str = field(repr=False)
+    jobs: tuple[WorkflowJob, ...] = field(kw_only=True, repr=False)
     _client: Client = field(kw_only=True, repr=False, compare=False)
 
     def __hash__(self) -> int:

@@ -29,6 +29,8 @@ def test_a_file_runs_with_parameters_and_its_paths_are_relative_to_its_folder(cl
     assert (done.name, done.state) == ("flow", "completed")
     assert done.jobs[0].task.exit_code == 0
     assert [line for _, line in done.logs(follow=True)] == ["hello ann"]
+    assert "greet" not in repr(done)  # a notebook shows it after each call
+    assert len(repr(done)) < 400
 
 
 def test_mistakes_are_told_with_their_places_and_nothing_is_started(cluster):

@@ -651,6 +651,9 @@ async def test_what_becomes_of_a_job_on_two_nodes_is_told_of_that_job(agentless,
         ["one", "n1::0", "would", "start", "now"],
         ["next", "waits", "for", "pair"],
     ]
+    (tmp_path / "w.yaml").write_text("jobs: {pair: {command: [sh, -c, 'echo $NODE_RANK'], nodes: 2}}")
+    out, _ = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", "--follow")
+    assert sorted(out.splitlines()) == ["pair 0 | 0", "pair 1 | 1"]
     (tmp_path / "w.yaml").write_text("jobs: {pair: {command: ls, nodes: 3}, one: {command: ls}}")
     _, error = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", code=3)
     assert "w.yaml:1:8: pair: only" in error

@@ -14,7 +14,7 @@ from agentless.cli.client import client
 from agentless.cli.output import Quiet, is_quiet, print_json, print_line, say
 from agentless.cli.progress import progress
 from agentless.cli.table import Column, show
-from agentless.cli.tasks.batch import wait_for_batch
+from agentless.cli.tasks.batch import until_ended
 from agentless.cli.workflows.arguments import FileArgument, Runtime, Set
 from agentless.cli.workflows.logs import copy_logs
 from agentless.cli.workflows.show import exit_code, print_jobs
@@ -126,7 +126,7 @@ def _report(served: Client, workflow: dict[str, Any], code: int, *, wait: bool, 
         if follow:
             shown = served.get(f"/v1/workflows/{key}")
             copy_logs(served, shown["jobs"], follow=True)
-        wait_for_batch(served, key)
+        until_ended(served, key)
     except KeyboardInterrupt:
         say("", f"The workflow keeps running. To stop it: agentless workflow stop {key}")
         raise
