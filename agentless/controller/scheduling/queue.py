@@ -24,7 +24,7 @@ from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
-from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, preempts
+from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
@@ -142,6 +142,15 @@ class Queue:
             )
             self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
+
+    def preempting(self, task: Task, looked: Plan) -> str:
+        """Who gives way for a new task in this plan, and when it starts, in words; empty if nobody does."""
+        mates = self._mates(task)
+        _, promise = as_one(mates, looked.promises)
+        if promise is None or not promise.victims:
+            return ""
+        coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
+        return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
