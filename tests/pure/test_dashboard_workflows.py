@@ -95,14 +95,14 @@ async def test_the_graph_follows_its_tasks_and_opens_them():
 async def test_many_tasks_are_one_row_until_it_is_opened():
     async with over(line(matrix(50)), (80, 24)) as eyes:
         await opened(eyes, matrix(50))
-        await eyes.see("✗  train ×50 ▸", "49 completed, 1 failed")
-        assert "lr=3" not in eyes.text
+        await eyes.see("✗  train ×50 ▸", "49 completed, 1 failed (failed: lr=3)")
+        assert "✗   lr=3" not in eyes.text
         await eyes.press("down")
         assert eyes.app.target.task["state"] == "failed"
         await eyes.press("enter")
         await eyes.see("train ×50 ▾", "✗   lr=3", "✓   lr=4")
         await eyes.press("enter")
-        await eyes.see(lambda: "lr=3" not in eyes.text)
+        await eyes.see(lambda: "✗   lr=3" not in eyes.text)
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60)], ids=str)

@@ -204,7 +204,9 @@ def _members(line: Line, job: JobTasks) -> Iterator[Row]:
     """A row for each task of a job with many."""
     for task, parameters in zip(job.tasks, job.parameters, strict=True):
         kind, first = kind_of([task]), first_try(task["id"])
-        name = "  " + (", ".join(f"{key}={value}" for key, value in parameters.items()) or first)
+        names = [f"{key}={value}" for key, value in parameters.items()]
+        names += [f"rank {task['gang']['rank']}"] if task.get("gang") else []
+        name = "  " + (", ".join(names) or first)
         yield _row(first, line.below, "", "", f"{MARKS[kind]} {name}", [task], STYLES[kind]) | {"words": how_far(task)}
 
 
