@@ -173,3 +173,19 @@ async def test_a_task_leads_to_its_workflow():
 def test_what_is_offered_for_a_workflow(act, state, counts, offered):
     task = {**WORKFLOW["jobs"][2]["task"], "state": "running"}
     assert applies(act, Target(task, None, {**WORKFLOW, "ended_at": state, "counts": counts})) is offered
+
+
+async def test_what_a_job_comes_after_stands_beside_how_far_it_is_however_wide_the_screen():
+    async with over(line(WORKFLOW), (200, 30)) as eyes:
+        await opened(eyes, WORKFLOW)
+        await eyes.see("STATE")
+        longest = next(row for row in eyes.text.splitlines() if "after split" in row)
+        assert len(longest[: longest.index("after split")].rstrip()) + 2 == longest.index("after split")
+
+
+async def test_what_the_list_has_no_room_for_is_in_the_title_of_the_graph():
+    async with over(line(WORKFLOW), (80, 24)) as eyes:
+        await eyes.press("8")
+        await eyes.see("hidden columns: CREATED (press Enter for details)")
+        await opened(eyes, WORKFLOW)
+        await eyes.see("created 11-22 01:00")
