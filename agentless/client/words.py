@@ -164,7 +164,7 @@ def members(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> list[str]:
 
 def whole(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The task; the first member of a gang stands for all of it, so it has the end of the one that has failed."""
-    from agentless.model.tasks.task import FAILED
+    from agentless.model.tasks.task import FAILED  # noqa: PLC0415 - most commands need nothing of it
 
     mates = _mates(task, tasks) if task.get("gang") and not _rank(task) else {}
     failed = next((each for each in mates.values() if each["state"] in FAILED), task)

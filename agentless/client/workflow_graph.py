@@ -136,12 +136,19 @@ def how_far(task: dict[str, Any], places: str = "") -> str:
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
     """How many tasks are in which state, the ended ones first: `30 completed, 2 failed, 4 running`."""
-    order = (*(each for each in STATES if each not in LIVE), *reversed(LIVE))
+    order = (*(each for each in STATES if each not in LIVE), "not needed", *reversed(LIVE))
     return ", ".join(f"{counts[each]} {each}" for each in order if counts.get(each))
 
 
-def done_in_words(counts: Mapping[str, int]) -> str:
+def counts_of(workflow: Mapping[str, Any]) -> dict[str, int]:
+    """The number of its tasks by state. If it has completed, what was cancelled in it was not needed."""
+    is_well = workflow["state"] == "completed"
+    return {"not needed" if is_well and word == "cancelled" else word: n for word, n in workflow["counts"].items()}
+
+
+def done_in_words(workflow: Mapping[str, Any]) -> str:
     """How far a workflow is, without what only waits: `4/14 done, 1 failed, 2 running`."""
+    counts = counts_of(workflow)
     done = sum(count for state, count in counts.items() if state not in LIVE)
     others = counts_in_words({state: counts[state] for state in counts if state not in ("completed", *WAITING)})
     return f"{done}/{sum(counts.values())} done" + (f", {others}" if others else "")

@@ -78,14 +78,16 @@ def test_a_task_on_two_nodes_is_asked_for_and_read_by_the_names_of_the_command_l
     assert ended.reason == "rank 1 on n2 failed with exit code 7"
     assert list(task.logs()) == ["0 | from 0", "1 | from 1"]
     assert list(task.logs(rank=1)) == ["from 1"]
-    with pytest.raises(UsageError, match="rank 2: task .* has ranks 0 to 1"):
+    with pytest.raises(UsageError, match=r"rank 2: task .* has ranks 0 to 1"):
         list(task.logs(rank=2))
     flow = cluster.submit_workflow({"jobs": {"pair": {"command": ["sh", "-c", script], "nodes": 2}}}).wait("60s")
     assert list(flow.logs()) == [("pair", "from 0"), ("pair", "from 1")]
 
 
 def test_a_delay_that_is_none_and_a_name_that_is_given_twice_are_told(cluster):
-    with pytest.raises(UsageError, match=r"--in .*2mxf.* to start after another task, use --after; in Python, requires="):
+    with pytest.raises(
+        UsageError, match=r"--in .*2mxf.* to start after another task, use --after; in Python, requires="
+    ):
         cluster.submit("true", gpus=0, after="2mxf")
     with pytest.raises(UsageError, match="nodes and gang are the same option"):
         cluster.submit("true", gpus=0, gang=3, nodes=2)

@@ -359,7 +359,7 @@ async def test_a_workflow_is_typed(agentless, tmp_path):
     (tmp_path / "w.yaml").write_text(GRAPH)
     out, _ = await typed("run", "w.yaml", "--wait")
     workflow = out.split()[0]
-    assert f"{workflow}  w: completed, 5 of 5 done (1 cancelled)" in out
+    assert f"{workflow}  w: completed, 5 of 5 done (1 not needed)" in out
     out, _ = await typed("show", "w", "--graph")
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [
         ["✓", "prepare", "completed"], ["✓", "train", "×2"], ["✓", "evaluate", "completed"],

@@ -118,7 +118,8 @@ class Queue:
     def outlook(self, task: Task) -> Outlook:
         """The position, reason and expected start of a waiting task."""
         if isinstance(task.status, Blocked):
-            return Outlook(None, task.status.reason or self._waits_for(task, task.status), self.plan.promises.get(task.id))
+            reason = task.status.reason or self._waits_for(task, task.status)
+            return Outlook(None, reason, self.plan.promises.get(task.id))
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:

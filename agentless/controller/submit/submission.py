@@ -70,7 +70,9 @@ class Submission:
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         starts = [
-            None if task.id in placements and not error else self._answers.not_begun(task, error, self._queue.preempting(task, looked))
+            None
+            if task.id in placements and not error
+            else self._answers.not_begun(task, error, self._queue.preempting(task, looked))
             for task, error in zip(tasks, refused, strict=True)
         ]
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]

@@ -27,8 +27,8 @@ LEAST = 26
 class TableColumn:
     """A column: its title, and the piece of its cell for a row; `key` is the sort key, None: the text.
 
-    The `flexible` one takes the rest of the width, or as much of it as it needs if others are right of it. If the columns do not fit, the one with the highest `rank` is
-    hidden first.
+    The `flexible` one takes the rest of the width, or as much of it as it needs if others are right of it. If the
+    columns do not fit, the one with the highest `rank` is hidden first.
     """
 
     title: str

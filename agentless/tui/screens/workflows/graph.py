@@ -187,8 +187,7 @@ class WorkflowScreen(Screen[None]):
             content(
                 f"Workflow {row['id']}  {printable(row['name'])}  ",
                 (row["state"], colour_of(row["state"])),
-                f"  {done_in_words(row['counts'])}  {lasted(row)}  "
-                f"{printable(row['owner'])}  created {date(row['created_at'])}",
+                f"  {done_in_words(row)}  {lasted(row)}  {printable(row['owner'])}  created {date(row['created_at'])}",
             )
         )
         self._bar.update(content(*_bar(row["counts"], self.size.width)))

@@ -26,7 +26,7 @@ class Workflows(View):
             TableColumn("TIME", lasted, right=True, rank=1),
             TableColumn("OWNER", lambda each: each["owner"], rank=2),
             TableColumn("CREATED", lambda each: date(each["created_at"]), lambda each: each["created_at"], rank=3),
-            TableColumn("JOBS", lambda each: done_in_words(each["counts"]), _share, flexible=True),
+            TableColumn("JOBS", done_in_words, _share, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
