@@ -399,7 +399,7 @@ async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_t
         controller.arrivals.tick()
         task = controller.lookup.find(jobs(controller, workflow)["b"].id)
         assert (task.state, task.placement) == ("blocked", None)
-        words = f"waits for task {workflow} (ended; its artifacts: n1 does not tell the working folder"
+        words = "waits for job a (ended; its artifacts: n1 does not tell the working folder"
         assert words in controller.queue.explain(task).summary
         assert words in jobs(controller, workflow)["b"].reason
         monkeypatch.setattr(arrivals, "PATIENCE", 0.0)
@@ -417,7 +417,7 @@ async def test_a_job_waits_for_artifacts_also_after_the_controller_was_killed(de
     async with desk.running() as controller:
         await until(lambda: not controller.prerequisites.touched)
         b = jobs(controller, workflow)["b"]
-        assert (b.state, b.reason) == ("blocked", f"waits for task {workflow} (ended; its artifacts: copying)")
+        assert (b.state, b.reason) == ("blocked", "waits for job a (ended; its artifacts: copying)")
 
 
 async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
