@@ -11,6 +11,7 @@ from tests.pure.test_dashboard_views import (
     WORKFLOW,
     alone,  # noqa: F401 - a fixture for all
     drawn,
+    over,
     tasks,
 )
 
@@ -74,5 +75,7 @@ async def test_a_gang_is_seen_as_one_in_tasks_queue_and_details():
     assert [row.split()[0] for row in text.splitlines()[3:9]] == ["2mx", "2ma", "2mb", "2mc", "2n0", "2n1"]
     assert "└ 2/3" in text
     assert "└ 2/3" in await drawn(line, "5")
-    assert "rank 1: 2mb, " in await drawn(line, "4", "down", "enter")
+    async with over(line) as eyes:
+        await eyes.press("4", "down", "enter")
+        await eyes.see("rank 1: 2mb, ")
     assert "RANK" not in await drawn(RECORDED, "4")
