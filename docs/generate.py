@@ -387,7 +387,7 @@ def _signature(name: str, function: Any) -> str:
     """A signature as its source has it, without the object itself, a line for each parameter where it is long."""
     own = inspect.signature(function)
     kept = own.replace(parameters=list(own.parameters.values())[1:])
-    line = f"{name}{kept}".replace("'", "").replace("**options: Unpack[Options]", "**options")
+    line = f"{name}{kept}".replace("'", "").replace("Python", "").replace("**options: Unpack[Options]", "**options")
     if len(line) <= 100:
         return line
     inside, _, answer = line.partition("(")[2].rpartition(")")

@@ -39,7 +39,7 @@ from agentless.model.view import (
 )
 from agentless.paths import current_dir
 from agentless.rules.submit.kinds import texts
-from agentless.rules.submit.options import Options
+from agentless.rules.submit.options import Options, PythonOptions
 from agentless.rules.submit.run import in_folder, needs_nothing
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.rules.usage.periods import periods
@@ -73,7 +73,7 @@ class Cluster:
         self.vps = AllVps(self._client, _asked)
 
     @Verb
-    def submit(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
+    def submit(self, *command: str, target: str | None = None, **options: Unpack[PythonOptions]) -> Task:
         """Run a command on GPUs: exact ones, or any that match. If they are busy, it is queued.
 
         Returns the task when it runs or is pending, or when its node did not answer and may have started it
@@ -86,7 +86,7 @@ class Cluster:
         return batch.tasks[0]
 
     @Verb
-    def run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
+    def run(self, *command: str, target: str | None = None, **options: Unpack[PythonOptions]) -> Task:
         """Run a command with the current folder, and return the task when it has ended and its changes are here.
 
         The folder is uploaded as it is now, and what the command makes or changes in it is brought back.
@@ -101,7 +101,7 @@ class Cluster:
         return batch.tasks[0].wait()
 
     @Verb
-    def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[Options]) -> Batch:
+    def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[PythonOptions]) -> Batch:
         """Run a command on each target; with spans in it (`span:[0.1,0.01]`) once per combination of values.
 
         Each task starts or fails by itself; a request that is invalid raises.
@@ -109,7 +109,7 @@ class Cluster:
         return self._submit(_asked(command, targets, options))
 
     @Verb
-    def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
+    def dry_run(self, *command: str, target: str | None = None, **options: Unpack[PythonOptions]) -> str:
         """The script that a submit would send to `sh` on the node now; raises what a submit would.
 
         Raises Refused if the task would be queued.
@@ -135,7 +135,7 @@ class Cluster:
         places, and Refused if a job can never run.
         """
         from agentless.client.files.workflow_file import workflow_of  # noqa: PLC0415 - only for workflows
-        from agentless.client.workflows import request_of, uploaded  # noqa: PLC0415 - likewise
+        from agentless.client.workflows import request_of, uploaded, with_starts  # noqa: PLC0415 - likewise
 
         asked, text = workflow_of(source, params or {}, runtimes or {})
         for note in asked.notes:
@@ -143,8 +143,8 @@ class Cluster:
         asked = uploaded(self._client, asked, lambda words: _log.info("%s", words))
         found = self._client.submit(request_of(asked, text), "/v1/workflows")
         if found["workflow"] is None:
-            starts = zip(asked.jobs, found["starts"], strict=True)
-            refused = [(job.title, start) for job, start in starts if start["exit_code"] and start["message"]]
+            starts = [(job.title, start) for job, its in with_starts(asked, found["starts"]) for start in its]
+            refused = [(job, start) for job, start in starts if start["exit_code"] and start["message"]]
             words = "; ".join(dict.fromkeys(f"{job}: {start['message']}" for job, start in refused))
             raise error_named("", words or "nothing was started", max(start["exit_code"] for _, start in refused))
         return workflow(self._client, self._client.get(f"/v1/workflows/{found['workflow']['id']}"))
@@ -196,7 +196,7 @@ class Cluster:
         return parse(UsageView, self._client.get("/v1/usage", edge=edges, by=by))
 
     @Verb
-    def explain(self, target: str | None = None, **options: Unpack[Options]) -> ExplainView:
+    def explain(self, target: str | None = None, **options: Unpack[PythonOptions]) -> ExplainView:
         """What would happen to a task with these options if it were submitted now; nothing is submitted."""
         asked = _asked(("true",), () if target is None else (target,), options)
         return parse(ExplainView, self._client.post("/v1/explain", asked.request()))

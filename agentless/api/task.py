@@ -63,15 +63,20 @@ class Task(TaskView):
         stdout: bool = False,
         stderr: bool = False,
         timestamps: bool = False,
+        rank: int | None = None,
     ) -> Iterator[str]:
         """Its output, line by line, and with `follow` until it ends. `stdout`, `stderr`: only that stream.
 
-        `since` is Unix seconds, a moment, or how long ago. Bytes that are not UTF-8 are replaced.
+        `since` is Unix seconds, a moment, or how long ago. Bytes that are not UTF-8 are replaced. Of a task on several
+        nodes, it is the output of all, rank after rank, and each line begins with the rank: `1 | `. With `rank`, it is
+        that of this one.
         """
         oldest = None if since is None else moment(since)
         read = self._client.followed if follow else self._client.frames
-        frames = read(self._path("/logs"), tail=tail, since=oldest, timestamps=timestamps or None)
-        yield from lines(frames, {1, 2} if stdout == stderr else {1} if stdout else {2})
+        streams = {1, 2} if stdout == stderr else {1} if stdout else {2}
+        for mark, path in self._ranks(rank):
+            frames = read(f"{path}/logs", tail=tail, since=oldest, timestamps=timestamps or None)
+            yield from (mark + line for line in lines(frames, streams))
 
     @Verb
     def stop(self, grace: float | str | timedelta | None = None) -> Task:
@@ -144,6 +149,19 @@ class Task(TaskView):
     def _reference(self) -> str:
         """The id of this try if it is known to have been retried, else that of the task, for its last try."""
         return numbered(self.id) if self.retried_as else first_try(self.id)
+
+    def _ranks(self, rank: int | None) -> list[tuple[str, str]]:
+        """The path of each member of its gang, or of this one, with what its lines begin with; else its own."""
+        gang = self.gang
+        if gang is None and rank is not None:
+            raise UsageError(f"task {self.id} runs on one node; omit rank")
+        if gang is None or (gang.rank and rank is None):
+            return [("", self._path())]
+        if rank is not None and not 0 <= rank < gang.size:
+            raise UsageError(f"rank {rank}: task {self.id} has ranks 0 to {gang.size - 1}")
+        one_try = self._reference.removeprefix(first_try(self.id))
+        paths = [f"/v1/tasks/{member}{one_try}" for member in gang.members]
+        return [("", paths[rank])] if rank is not None else [(f"{at} | ", path) for at, path in enumerate(paths)]
 
     def _path(self, rest: str = "") -> str:
         return f"/v1/tasks/{self._reference}{rest}"

@@ -61,8 +61,8 @@ class Workflow:
     on_failure: str
     counts: dict[str, int]
     missing: int
-    text: str
-    jobs: tuple[WorkflowJob, ...] = field(kw_only=True)
+    text: str = field(repr=False)
+    jobs: tuple[WorkflowJob, ...] = field(kw_only=True, repr=False)
     _client: Client = field(kw_only=True, repr=False, compare=False)
 
     def __hash__(self) -> int:
@@ -144,7 +144,7 @@ def _lines(one: Task, *, follow: bool, tail: int | None) -> Iterator[str]:
     if not follow and one.started_at is None and one.container is None:
         return
     try:
-        yield from one.logs(follow=follow, tail=tail)
+        yield from one.logs(follow=follow, tail=tail, rank=one.gang.rank if one.gang else None)
     except AgentlessError:
         if one.refresh().state != "cancelled":
             raise

@@ -94,7 +94,8 @@ def _notes(command: Any, context: Any, *, everything: bool) -> Iterator[str]:
     if command.epilog:
         yield command.epilog
     if not everything:
-        yield f"All options: {context.command_path} {ALL}"
+        also = getattr(command, "also", "")
+        yield f"All options{f', such as {also}' if also else ''}: {context.command_path} {ALL}"
 
 
 def _lines(row: Row, indent: int, width: int) -> Sequence[str]:

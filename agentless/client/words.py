@@ -12,6 +12,7 @@ from typing import Any
 from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
+from agentless.model.tasks.task_id import first_try
 from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
 
@@ -147,16 +148,40 @@ def ending(task: dict[str, Any]) -> str | None:
     """How it ended, in a line with its reason; None if it completed."""
     if task["state"] == "completed":
         return None
+    name = task["id"]
+    if gang := task.get("gang"):
+        name = gang["id"] + name.removeprefix(first_try(name))  # the id that is known for all of its nodes
     limit = f"reached its time limit of {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
     reason = task["reason"] or limit
-    return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
+    return f"{name}  {state(task)}" + (f": {reason}" if reason else "")
 
 
 def members(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> list[str]:
     """The members of a task's gang in the same try, each with its rank, place and state; `tasks` are those known."""
+    mates = _mates(task, tasks)
+    return [f"rank {rank}: {each['id']}, {where(each)}, {state(each)}" for rank, each in mates.items()]
+
+
+def whole(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The task; the first member of a gang stands for all of it, so it has the end of the one that has failed."""
+    from agentless.model.tasks.task import FAILED  # noqa: PLC0415 - most commands need nothing of it
+
+    mates = _mates(task, tasks) if task.get("gang") and not _rank(task) else {}
+    failed = next((each for each in mates.values() if each["state"] in FAILED), task)
+    return task | {key: failed[key] for key in ("state", "exit_code", "reason")}
+
+
+def asked_for(task: dict[str, Any]) -> str:
+    """Its target; of a member of a gang also how many nodes it is on, unless each member has a target of its own."""
+    target = short_target(task["target"])
+    return f"{target} on {task['gang']['size']} nodes" if task.get("gang") and "::" not in target else target
+
+
+def _mates(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The members of a task's gang in the same try, by rank."""
     key = _gang(task)
     mates = {each["gang"]["rank"]: each for each in (tasks if key else ()) if _gang(each) == key}
-    return [f"rank {rank}: {each['id']}, {where(each)}, {state(each)}" for rank, each in sorted(mates.items())]
+    return dict(sorted(mates.items()))
 
 
 def rank(task: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agentless.client.words import WAITING, ran, state, where, why
+from agentless.client.words import WAITING, ran, state, where, whole, why
 from agentless.model.tasks.task import FAILED, LIVE, STATES
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
@@ -68,8 +68,15 @@ class JobTasks:
 
     @property
     def name(self) -> str:
-        """Its name, and how many tasks it has."""
-        return self.job + (f" ×{len(self.tasks)}" if len(self.tasks) > 1 else "")
+        """Its name, how many tasks it has, and on how many nodes each of them is."""
+        times, gang = len(self._runs), self.tasks[0].get("gang")
+        return self.job + (f" ×{times}" if times > 1 else "") + (f", {gang['size']} nodes" if gang else "")
+
+    @property
+    def _runs(self) -> list[tuple[dict[str, Any], dict[str, str]]]:
+        """Its tasks with their values; one on several nodes is one."""
+        pairs = zip(self.tasks, self.parameters, strict=True)
+        return [(whole(task, self.tasks), values) for task, values in pairs if not (task.get("gang") or {}).get("rank")]
 
     @property
     def is_blocked(self) -> bool:
@@ -89,9 +96,12 @@ class JobTasks:
         if self.is_blocked:
             waits = self.waits_for or self.after
             return f"waits for {_listed([_UNTIL[end].format(name) for name, end in waits.items()])}"
-        if len(self.tasks) == 1:
-            return how_far(self.tasks[0])
-        return counts_in_words(Counter(task["state"] for task in self.tasks))
+        runs = self._runs
+        if len(runs) == 1:
+            return how_far(runs[0][0], _listed([where(each) for each in self.tasks]))
+        counts = counts_in_words(Counter(task["state"] for task, _ in runs))
+        failed = [_values(values) for task, values in runs if task["state"] in FAILED and values]
+        return f"{counts} (failed: {_listed(failed)})" if failed and len(failed) < len(runs) else counts
 
     @property
     def follows(self) -> str:
@@ -117,22 +127,28 @@ def kind_of(tasks: Iterable[Mapping[str, Any]]) -> str:
     return "completed" if states == {"completed"} else "other"
 
 
-def how_far(task: dict[str, Any]) -> str:
-    """How far a task is: `running for 2m 0s, node1::0`."""
-    begun = f" {'in' if task['ended_at'] else 'for'} {ran(task)}, {where(task)}" if task["started_at"] else ""
+def how_far(task: dict[str, Any], places: str = "") -> str:
+    """How far a task is: `running for 2m 0s, node1::0`. `places`: where all of its nodes are."""
+    begun = f" {'in' if task['ended_at'] else 'for'} {ran(task)}, {places or where(task)}" if task["started_at"] else ""
     reason = why(task) if task["state"] not in ("completed", "cancelled", "blocked") else ""
     return f"{state(task)}{begun}" + (f": {reason}" if reason else "")
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
     """How many tasks are in which state, the ended ones first: `30 completed, 2 failed, 4 running`."""
-    order = (*(each for each in STATES if each not in LIVE), *reversed(LIVE))
+    order = (*(each for each in STATES if each not in LIVE), "not needed", *reversed(LIVE))
     return ", ".join(f"{counts[each]} {each}" for each in order if counts.get(each))
+
+
+def counts_of(workflow: Mapping[str, Any]) -> dict[str, int]:
+    """The number of its tasks by state. If it has completed, what was cancelled in it was not needed."""
+    is_well = workflow["state"] == "completed"
+    return {"not needed" if is_well and word == "cancelled" else word: n for word, n in workflow["counts"].items()}
 
 
 def done_in_words(workflow: Mapping[str, Any]) -> str:
     """How far a workflow is, without what only waits: `4/14 done, 1 failed, 2 running`."""
-    counts, missing = workflow["counts"], workflow.get("missing", 0)
+    counts, missing = counts_of(workflow), workflow.get("missing", 0)
     done = sum(count for state, count in counts.items() if state not in LIVE)
     others = counts_in_words({state: counts[state] for state in counts if state not in ("completed", *WAITING)})
     words = ", ".join(filter(None, (others, f"{missing} missing" if missing else "")))
@@ -214,7 +230,10 @@ class _Drawing:
         return Line(drawn[:mark], drawn[mark + 1 :], below.ljust(wide), self._jobs[name])
 
     def _order(self) -> list[str]:
-        """The names as they are drawn: a job, then at once what only waited for it, the longest way last."""
+        """The names as they are drawn: a job, then at once what only waited for it, the longest way last.
+
+        What waits for a failure is before all others, so that it is beside the way that the workflow is to go.
+        """
         height: dict[str, int] = {}
         for name in reversed(self._jobs):
             height[name] = 1 + max((height[each] for each in self._followers[name]), default=0)
@@ -226,7 +245,8 @@ class _Drawing:
             for each in self._followers[name]:
                 waits[each] -= 1
             ready = [each for each in self._followers[name] if not waits[each]]
-            stack += sorted(ready, key=lambda each: height[each])[::-1]
+            ready.sort(key=lambda each: ("completed" in self._jobs[each].after.values(), height[each]))
+            stack += ready[::-1]
         return found
 
     def _row(self, name: str) -> tuple[int, str, str]:
@@ -296,6 +316,10 @@ def neighbours(task: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> t
     own = {first for first, name in names.items() if name == task["job"]}
     behind = dict.fromkeys(str(each["job"]) for each in every if own & {one["on"] for one in each["requires"]})
     return _listed([*before]), _listed([*behind])
+
+
+def _values(parameters: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in parameters.items())
 
 
 def _listed(names: Sequence[str]) -> str:

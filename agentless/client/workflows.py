@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any
 
 from agentless.client.client import Client
@@ -46,6 +47,12 @@ def request_of(workflow: Workflow, text: str, *, dry_run: bool = False) -> dict[
             for job in workflow.jobs
         ],
     }
+
+
+def with_starts(workflow: Workflow, starts: Iterable[dict[str, Any]]) -> list[tuple[WorkflowJob, list[dict[str, Any]]]]:
+    """Each job with what became of it: an answer for each of its nodes."""
+    answers = iter(starts)
+    return [(job, list(islice(answers, job.asked.spec.gang_size))) for job in workflow.jobs]
 
 
 def _unusual(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -344,3 +344,18 @@ async def test_explain_of_a_gang_that_waits_says_what_it_lacks_and_what_would_he
     assert f"would help: --nodes 2; or --gpus 1; or when task {other} of " in said
     await typed("kill", waits)
     await typed("kill", other)
+
+
+async def test_a_failure_on_one_node_is_told_as_the_end_of_the_task_that_was_submitted(desk, agentless):
+    def typed(*words, code=0):
+        return asyncio.to_thread(agentless, *words, code=code)
+
+    script = "[ $NODE_RANK = 0 ] || exit 7; sleep 600"
+    words = ("--nodes", "2", "--gpus", "1", "--grace", "0", "--name", "pair", "--", "sh", "-c", script)
+    out, error = await typed("submit", "--wait", *words, code=7)
+    ended = f"{out.strip()}  failed (7): rank 1 on "
+    assert ended in error
+    out, _ = await typed("show", "pair")
+    shown = dict(line.split(None, 1) for line in out.splitlines()[:5])
+    assert (shown["state"], shown["target"]) == ("failed (7)", "1x on 2 nodes")
+    assert shown["reason"].endswith("failed with exit code 7")

@@ -68,6 +68,18 @@ async def test_a_preemptible_task_gives_way_and_goes_back_to_the_queue(desk):
         await until(lambda: controller.lookup.find(victim).state == "running")
 
 
+async def test_whoever_submits_is_told_at_once_who_gives_way_and_until_when(two):
+    async with two.running() as controller:
+        victims = await lend(controller, 2, "2x")
+        with nobody_is_asked(controller):
+            whole = on_targets(TaskSpec(("true",), needs=parse_target("1x"), gang=Gang(2)), [])
+            first, _ = await controller.submission.submit(Submit(tuple(whole), {}, me(controller)))
+            owner = me(controller).name
+            named = " and ".join(f"task {each} of {owner}" for each in victims)
+            assert first.task.reason.startswith(f"preempts {named}; starts within ")
+            assert first.task.reason.endswith("on n1 and n2")
+
+
 async def test_what_waits_for_a_preempted_task_waits_for_its_next_try(desk):
     async with desk.running() as controller:
         *_, victim = await lend(controller, 4)

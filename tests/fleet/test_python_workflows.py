@@ -13,7 +13,7 @@ from tests.fleet.inhabited import inhabited
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with inhabited(tmp_path_factory.mktemp("flows"), [NodePlan("n1", 2)]):
+    with inhabited(tmp_path_factory.mktemp("flows"), [NodePlan("n1", 2), NodePlan("n2", 2)]):
         yield Cluster()
 
 
@@ -29,6 +29,8 @@ def test_a_file_runs_with_parameters_and_its_paths_are_relative_to_its_folder(cl
     assert (done.name, done.state) == ("flow", "completed")
     assert done.jobs[0].task.exit_code == 0
     assert [line for _, line in done.logs(follow=True)] == ["hello ann"]
+    assert "greet" not in repr(done)  # a notebook shows it after each call
+    assert len(repr(done)) < 400
 
 
 def test_mistakes_are_told_with_their_places_and_nothing_is_started(cluster):
@@ -66,3 +68,26 @@ async def test_each_method_can_be_awaited(cluster):
         done = await flow.wait.aio()
     assert [pair async for pair in done.logs.aio()] == [("a", "hi")]
     assert (await done.graph.aio()).startswith("✓  a  completed in ")
+
+
+def test_a_task_on_two_nodes_is_asked_for_and_read_by_the_names_of_the_command_line(cluster):
+    script = "echo from $NODE_RANK; sleep $NODE_RANK; exit $((7 * NODE_RANK))"
+    task = cluster.submit("sh", "-c", script, nodes=2, gpus=1, grace=0)
+    ended = task.wait("60s")
+    assert (ended.state, ended.exit_code) == ("failed", 7)
+    assert ended.reason == "rank 1 on n2 failed with exit code 7"
+    assert list(task.logs()) == ["0 | from 0", "1 | from 1"]
+    assert list(task.logs(rank=1)) == ["from 1"]
+    with pytest.raises(UsageError, match=r"rank 2: task .* has ranks 0 to 1"):
+        list(task.logs(rank=2))
+    flow = cluster.submit_workflow({"jobs": {"pair": {"command": ["sh", "-c", script], "nodes": 2}}}).wait("60s")
+    assert list(flow.logs()) == [("pair", "from 0"), ("pair", "from 1")]
+
+
+def test_a_delay_that_is_none_and_a_name_that_is_given_twice_are_told(cluster):
+    with pytest.raises(
+        UsageError, match=r"--in .*2mxf.* to start after another task, use --after; in Python, requires="
+    ):
+        cluster.submit("true", gpus=0, after="2mxf")
+    with pytest.raises(UsageError, match="nodes and gang are the same option"):
+        cluster.submit("true", gpus=0, gang=3, nodes=2)

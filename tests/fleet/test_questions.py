@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,3 +84,11 @@ def test_what_takes_long_is_shown_until_it_is_over(client: Client, at_terminal: 
     client.post(f"/v1/tasks/{task}/kill")
     assert board.ended() == 137
     board.sees(b"\x1b[2K", board.output.rindex(b"Waiting for task"))
+
+
+def test_whoever_follows_a_workflow_is_told_once_how_it_ended(client: Client, at_terminal: Any, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("jobs: {a: {command: echo hi}, b: {command: 'true', requires: a}}")
+    board = at_terminal("workflow", "run", str(tmp_path / "w.yaml"), "--follow")
+    assert board.ended() == 0
+    board.sees(b"a | hi")
+    assert board.output.count(b"2 of 2 done") == 1

@@ -109,6 +109,31 @@ async def test_one_failed_task_of_several_is_enough_and_all_can_be_asked_for(des
         }  # fmt: skip
 
 
+async def test_reasons_name_jobs_of_the_same_workflow_and_not_their_ids(desk):
+    text = (
+        "max_parallel: 1\njobs: {a: {command: sleep 600, stop_grace: 0}, t: {command: ls, matrix: {n: [1, 2]}},"
+        " b: {command: ls, requires: [a, t]}, c: {command: ls, requires: 't[n=2]'},"
+        " d: {command: ls, requires: [{t: failed}]}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await is_running(controller, workflow, "a")
+
+        def reasons():
+            shown = controller.workflows.show(workflow, me(controller)).jobs
+            return {each.job: each.task.reason for each in shown}
+
+        await until(lambda: "of its workflow" in (reasons()["t"] or ""))
+        assert reasons() == {
+            "a": None,
+            "t": "1 job of its workflow is running (max_parallel)",
+            "b": "waits for job a (running) and 2 tasks of job t",
+            "c": "waits for job t[n=2] (pending)",
+            "d": "waits for one of 2 tasks of job t to fail",
+        }
+        await controller.workflow_changes.stop(workflow, 0, by=me(controller))
+
+
 @pytest.mark.slow
 async def test_a_name_means_the_newest_workflow_of_that_name(desk):
     async with desk.running() as controller:
@@ -161,7 +186,7 @@ async def test_a_job_that_is_preempted_for_good_has_not_failed_and_what_requires
         assert await ended(controller, workflow) == "preempted"
         assert states(controller, workflow) == {"a": "preempted", "b": "cancelled", "c": "completed"}
         shown = {each.job: each.task for each in controller.workflows.show(workflow, me(controller)).jobs}
-        assert shown["b"].reason == f"needs task {workflow} to complete, but it was preempted"
+        assert shown["b"].reason == "needs job a to complete, but it was preempted"
 
 
 @pytest.mark.slow
@@ -395,7 +420,7 @@ async def test_a_workflow_is_typed(agentless, tmp_path):
     (tmp_path / "w.yaml").write_text(GRAPH)
     out, _ = await typed("run", "w.yaml", "--wait")
     workflow = out.split()[0]
-    assert f"{workflow}  w: completed, 5 of 5 done (1 cancelled)" in out
+    assert f"{workflow}  w: completed, 5 of 5 done (1 not needed)" in out
     out, _ = await typed("show", "w", "--graph")
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [
         ["✓", "prepare", "completed"], ["✓", "train", "×2"], ["✓", "evaluate", "completed"],
@@ -435,7 +460,7 @@ async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_t
         controller.arrivals.tick()
         task = controller.lookup.find(jobs(controller, workflow)["b"].id)
         assert (task.state, task.placement) == ("blocked", None)
-        words = f"waits for task {workflow} (ended; its artifacts: n1 does not tell the working folder"
+        words = "waits for job a (ended; its artifacts: n1 does not tell the working folder"
         assert words in controller.queue.explain(task).summary
         assert words in jobs(controller, workflow)["b"].reason
         monkeypatch.setattr(arrivals, "PATIENCE", 0.0)
@@ -453,7 +478,7 @@ async def test_a_job_waits_for_artifacts_also_after_the_controller_was_killed(de
     async with desk.running() as controller:
         await until(lambda: not controller.prerequisites.touched)
         b = jobs(controller, workflow)["b"]
-        assert (b.state, b.reason) == ("blocked", f"waits for task {workflow} (ended; its artifacts: copying)")
+        assert (b.state, b.reason) == ("blocked", "waits for job a (ended; its artifacts: copying)")
 
 
 async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(desk):
@@ -671,3 +696,26 @@ def test_jobs_on_several_nodes_cannot_be_limited_in_number():
     text = "max_parallel: 2\njobs: {a: {command: 'true', nodes: 2}}"
     with pytest.raises(UsageError, match=r"f\.yaml:1:15: max_parallel: cannot be combined with nodes, which job a has"):
         request(text)
+
+
+async def test_what_becomes_of_a_job_on_two_nodes_is_told_of_that_job(agentless, tmp_path):
+    """Each of its nodes has an answer of its own, so the answers after it belong to other jobs."""
+    (tmp_path / "w.yaml").write_text(
+        "jobs:\n"
+        "  pair: {command: 'true', nodes: 2}\n"
+        "  one: {command: 'true', gpus: 1}\n"
+        "  next: {command: 'true', requires: pair}\n"
+    )
+    out, _ = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", "--dry-run")
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["pair", "n1,", "n2", "would", "start", "now"],
+        ["one", "n1::0", "would", "start", "now"],
+        ["next", "waits", "for", "pair"],
+    ]
+    (tmp_path / "w.yaml").write_text("jobs: {pair: {command: [sh, -c, 'echo $NODE_RANK'], nodes: 2}}")
+    out, _ = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", "--follow")
+    assert sorted(out.splitlines()) == ["pair 0 | 0", "pair 1 | 1"]
+    (tmp_path / "w.yaml").write_text("jobs: {pair: {command: ls, nodes: 3}, one: {command: ls}}")
+    _, error = await asyncio.to_thread(agentless, "workflow", "run", "w.yaml", code=3)
+    assert "w.yaml:1:8: pair: only" in error
+    assert "one:" not in error

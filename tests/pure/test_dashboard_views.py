@@ -264,3 +264,8 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
     assert text.splitlines()[1].split("│") == [
         " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 free 2 foreign 2 out"
     ]  # fmt: skip
+
+
+async def test_a_task_has_its_name_also_where_there_is_no_room_for_the_column():
+    assert "pretrain-a: python train.py" in await drawn(RECORDED, "4", size=(80, 24))
+    assert "pretrain-a: " not in await drawn(RECORDED, "4", size=(160, 24))

@@ -95,14 +95,14 @@ async def test_the_graph_follows_its_tasks_and_opens_them():
 async def test_many_tasks_are_one_row_until_it_is_opened():
     async with over(line(matrix(50)), (80, 24)) as eyes:
         await opened(eyes, matrix(50))
-        await eyes.see("✗  train ×50 ▸", "49 completed, 1 failed")
-        assert "lr=3" not in eyes.text
+        await eyes.see("✗  train ×50 ▸", "49 completed, 1 failed (failed: lr=3)")
+        assert "✗   lr=3" not in eyes.text
         await eyes.press("down")
         assert eyes.app.target.task["state"] == "failed"
         await eyes.press("enter")
         await eyes.see("train ×50 ▾", "✗   lr=3", "✓   lr=4")
         await eyes.press("enter")
-        await eyes.see(lambda: "lr=3" not in eyes.text)
+        await eyes.see(lambda: "✗   lr=3" not in eyes.text)
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60)], ids=str)
@@ -173,3 +173,19 @@ async def test_a_task_leads_to_its_workflow():
 def test_what_is_offered_for_a_workflow(act, state, counts, offered):
     task = {**WORKFLOW["jobs"][2]["task"], "state": "running"}
     assert applies(act, Target(task, None, {**WORKFLOW, "ended_at": state, "counts": counts})) is offered
+
+
+async def test_what_a_job_comes_after_stands_beside_how_far_it_is_however_wide_the_screen():
+    async with over(line(WORKFLOW), (200, 30)) as eyes:
+        await opened(eyes, WORKFLOW)
+        await eyes.see("STATE")
+        longest = next(row for row in eyes.text.splitlines() if "after split" in row)
+        assert len(longest[: longest.index("after split")].rstrip()) + 2 == longest.index("after split")
+
+
+async def test_what_the_list_has_no_room_for_is_in_the_title_of_the_graph():
+    async with over(line(WORKFLOW), (80, 24)) as eyes:
+        await eyes.press("8")
+        await eyes.see("hidden columns: CREATED (press Enter for details)")
+        await opened(eyes, WORKFLOW)
+        await eyes.see("created 11-22 01:00")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
+from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import MAX_REQUIREMENTS, Requirement, check_requirements, parse_requirements
 from agentless.model.tasks.task import FAILED, STATES, Blocked, Pending, Running, Task
 from agentless.model.tasks.task_event import BlockedBy, Delayed, GaveUp, Queued, RequirementMet, TaskEvent
@@ -96,6 +97,14 @@ def test_of_several_that_are_required_together_all_end_and_one_fails(ends: dict[
     assert isinstance(event, Queued if possible else GaveUp)
     if possible:
         assert None not in now.values()
+
+
+def test_a_job_is_named_to_others_of_its_workflow_and_by_its_id_to_all_others() -> None:
+    ended, outside = standing(a="failed"), blocked("x", Requirement("a"))
+    ended.jobs["a"] = "train[lr=1]"
+    assert follow(outside, lambda _: ended, NOW) == GaveUp("needs task a to complete, but it failed")
+    inside = replace(outside, spec=replace(outside.spec, job=Job("b", "w")))
+    assert follow(inside, lambda _: ended, NOW) == GaveUp("needs job train[lr=1] to complete, but it failed")
 
 
 def test_several_that_are_required_together_are_told_as_one() -> None:

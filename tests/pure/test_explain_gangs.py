@@ -102,6 +102,11 @@ def test_too_few_nodes_of_the_kind_are_told_apart_from_those_that_are_busy() -> 
     assert found.helps == ("--nodes 2",)
 
 
+def test_that_no_node_can_run_it_is_said_once() -> None:
+    found = explained(nodes_of(2), of_alike(*gang("g", "9x", "9x")))
+    assert found.summary == "needs 2 nodes for 9x; no node can ever run it"
+
+
 def test_members_with_targets_are_told_by_target() -> None:
     found = explained(nodes_of(2, runs("t", "node2::0", 0, 60)), gang("g", "node1::0,1", "node2::0,1"))
     assert found.summary == "needs a node for node2::0,1; none can start it now"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.client.words import in_gangs, members, rank
+from agentless.client.words import asked_for, ending, in_gangs, members, rank, whole
 from agentless.client.workflow_graph import neighbours
 from tests.pure.test_dashboard_views import (
     RECORDED,
@@ -39,6 +39,24 @@ def test_the_details_of_a_member_name_the_others_of_its_try():
     listed = [member(1), member(0), member(1, attempt=2), {**RUNS, "id": "2x"}]
     assert [row.partition(",")[0] for row in members(member(1), listed)] == ["rank 0: 2ma", "rank 1: 2mb"]
     assert members({**RUNS, "id": "2x"}, listed) == []
+
+
+def test_the_first_member_stands_for_all_and_has_the_end_of_the_one_that_failed():
+    """Its own program was stopped because of that one, and its id is the one that you know."""
+    first = member(0, state="stopped", exit_code=137, reason="rank 1 on n2 failed with exit code 7")
+    bad = member(1, state="failed", exit_code=7, reason="rank 1 on n2 failed with exit code 7")
+    shown = whole(first, [first, bad, member(2, state="completed")])
+    assert (shown["id"], shown["state"], shown["exit_code"]) == ("2ma", "failed", 7)
+    assert whole(member(2, state="completed"), [first, bad])["state"] == "completed"
+    assert whole(RUNS, [first, bad]) == RUNS
+    assert ending(bad) == "2ma  failed (7): rank 1 on n2 failed with exit code 7"
+    assert ending({**bad, "id": "2mb-2"}) == "2ma-2  failed (7): rank 1 on n2 failed with exit code 7"
+
+
+def test_a_target_says_on_how_many_nodes_unless_it_names_them():
+    assert asked_for(member(1, target="1x")) == "1x on 3 nodes"
+    assert asked_for(member(1, target="n1::0,1,2")) == "n1::0-2"
+    assert asked_for({**RUNS, "target": "1x"}) == "1x"
 
 
 def test_the_details_of_a_job_name_what_it_requires_and_what_needs_it():

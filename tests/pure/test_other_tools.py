@@ -18,6 +18,8 @@ from agentless.cli.app import COMMANDS, make, run
         ("submit 1x -v /a:/b -- true", "did you mean --mount?"),
         ("submit 1x --mem 4G -- true", "did you mean --memory?"),
         ("submit 1x -d -- true", "not needed: submit returns once the task runs or is queued"),
+        ("submit 1x -N 4 -- true", "use --nodes N"),
+        ("submit 1x --dependency=afterok:7 -- true", "use --after TASK"),
         ("stop -t 3 train", "did you mean --grace?"),
         ("logs -t train", "did you mean --timestamps?"),
         ("ps --format x", "did you mean --output?"),

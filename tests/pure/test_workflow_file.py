@@ -90,6 +90,7 @@ def test_a_task_file_has_the_keys_of_a_job():
     assert (found.command, found.targets) == (("python", "train.py"), ("node1::0",))
     assert found.options["upload"] == ["/home/ana:.", "/home/ana/b.py:b.py"]
     assert found.options["output"] == ["out:/home/ana/out"]
+    assert read_task_file("command: x\nnodes: 2\ngrace: 5s", "t.yaml", outside()).options["gang"] == 2
     with pytest.raises(UsageError, match=r"t.yaml:1:9: matrix: .*\n.*it with: agentless workflow run|spans"):
         read_task_file("matrix: {a: [1]}", "t.yaml", outside())
     with pytest.raises(UsageError, match=r"agentless workflow run t\.yaml"):
@@ -187,6 +188,25 @@ def test_all_mistakes_are_told_at_once_with_their_places():
         ["11:17", "jobs.d.requires"],
     ]  # fmt: skip
     assert "did you mean 'gpus'?" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("value", ["[sh, -c, '{{ params.x }}']", "'{{ params.x }}'"])
+@pytest.mark.parametrize("key", ["command", "args", "env", "secret_env", "on", "upload", "gpus", "target", "matrix"])
+def test_what_cannot_be_filled_in_is_told_once(key, value):
+    more = "" if key == "command" else "command: ls, "
+    lines = wrong(f"params: {{y: 1}}\njobs: {{a: {{{more}{key}: {value}}}}}")
+    assert "'x' is not set" in lines[0]
+    assert len(lines) == 1
+
+
+def test_keys_of_other_systems_and_other_names_of_flags_are_known():
+    for key in ("needs", "depends_on", "after"):
+        assert "use requires for jobs that have to end first" in wrong(f"jobs: {{a: {{command: x, {key}: b}}}}")[0]
+    found = read("jobs: {a: {command: x, grace: 90s, gang: 2}}").jobs[0].asked.spec
+    assert (found.stop_grace, found.gang_size) == (90, 2)
+    assert wrong("jobs: {a: {command: x, grace: 1, stop_grace: 2}}") == [
+        "1:34: jobs.a.stop_grace: the same as grace; keep one of them"
+    ]
 
 
 @pytest.mark.parametrize(

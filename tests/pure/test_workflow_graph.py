@@ -85,6 +85,30 @@ def test_a_matrix_is_one_row_with_counts_and_other_ends_are_in_words():
     ]
 
 
+def test_a_job_on_several_nodes_is_one_with_the_end_of_the_one_that_failed():
+    rows = [job("pair", "a", DONE), job("pair", "b", "failed")]
+    for rank, row in enumerate(rows):
+        row["task"] |= {"attempt": 1, "gang": {"id": "a", "rank": rank, "size": 2, "members": ["a", "b"]}}
+    rows[1]["task"] |= {"node": "node2", "reason": "rank 1 on node2 failed"}
+    assert drawn(*rows) == ["✗ pair, 2 nodes: failed (3) in 2m 0s, node1::0, node2::0: rank 1 on node2 failed"]
+
+
+def test_the_values_of_failed_tasks_of_a_matrix_are_named():
+    rows = [job("t", task, state) for task, state in (("a", DONE), ("b", "failed"), ("c", "running"), ("d", "failed"))]
+    for number, row in enumerate(rows):
+        row["parameters"] = {"n": str(number)}
+    assert drawn(*rows) == ["✗ t ×4: 1 completed, 2 failed, 1 running (failed: n=1, n=3)"]
+
+
+def test_what_waits_for_a_failure_stands_beside_the_way():
+    after = {"a": DONE}
+    assert drawn(job("a", "a", DONE), job("b", "b", DONE, after), job("alarm", "c", "cancelled", {"a": "failed"})) == [
+        "✓   a: completed in 2m 0s, node1::0",
+        "├╌– alarm: cancelled if a fails",
+        "✓   b: completed in 2m 0s, node1::0 after a",
+    ]
+
+
 def test_what_follows_by_way_of_another_job_is_drawn_once_and_told():
     assert drawn(
         job("a", "a", DONE), job("b", "b", DONE, {"a": DONE}), job("c", "c", after={"a": DONE, "b": DONE})

@@ -31,8 +31,9 @@ from agentless.rules.submit.task_request import Outside, TaskRequest, task_reque
 
 
 class Submitting(WithCommand):
-    """Shows the most used options in its short help."""
+    """Shows the most used options in its short help, and where some others are."""
 
+    also = "--nodes and --preemptible"
     common: ClassVar[set[str]] = {
         *(option.name for option in options_of("task") if option.common),
         *("targets", "wait", "follow", "dry_run", "as_json"),

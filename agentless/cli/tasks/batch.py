@@ -54,26 +54,27 @@ def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: 
 
 
 def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
-    """The tasks of a batch once all have ended; shows the progress on a terminal."""
+    """The tasks of a batch once all have ended; shows the progress on a terminal, and at the end how they ended."""
     try:
-        return _wait(served, batch)
+        tasks = until_ended(served, batch)
     except KeyboardInterrupt:
         say("", f"The batch keeps running. To stop it: agentless stop --batch {batch}")
         raise
+    if sys.stderr.isatty():
+        say(summary(tasks))
+    return tasks
 
 
-def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
+def until_ended(served: Client, batch: str) -> list[dict[str, Any]]:
+    """The tasks of a batch once all have ended; shows the progress on a terminal."""
     with progress() as shown:
         while True:
             tasks = members(served, batch)
             live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
             if not live:
-                break
+                return tasks
             shown.update(summary(tasks), done=len(tasks) - len(live), total=len(tasks))
             served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
-    if sys.stderr.isatty():
-        say(summary(tasks))
-    return tasks
 
 
 def summary(tasks: Sequence[dict[str, Any]]) -> str:

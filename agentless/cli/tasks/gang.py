@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.client import words
 from agentless.client.client import Client
 from agentless.errors import UsageError
 
@@ -27,9 +26,9 @@ def members_of(served: Client, task: str) -> dict[str, str]:
     return {member: str(rank) for rank, member in enumerate(gang["members"])} if gang and gang["rank"] == 0 else {}
 
 
-def member_rows(served: Client, task: dict[str, Any]) -> list[str]:
-    """The members in the try of this task, each with its rank, its place and its state."""
-    return words.members(task, served.get("/v1/tasks", batch=task["id"], ended=True)) if task.get("gang") else []
+def gang_tasks(served: Client, task: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks among which the members of its gang are; empty for a task on one node."""
+    return served.get("/v1/tasks", batch=task["id"], ended=True) if task.get("gang") else []
 
 
 def with_rank(served: Client, task: str, rank: int | None) -> str:

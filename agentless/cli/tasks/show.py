@@ -12,22 +12,24 @@ from agentless.cli.client import client
 from agentless.cli.formats import TASKS, Output
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
-from agentless.cli.tasks.gang import member_rows
+from agentless.cli.tasks.gang import gang_tasks
 from agentless.client.client import Client
 from agentless.client.words import (
+    asked_for,
     command_line,
     happened,
     local,
+    members,
     ports,
     preempted,
     process_words,
     ran,
     requirements,
-    short_target,
     state,
     tries,
     variables,
     where,
+    whole,
 )
 from agentless.errors import UsageError
 from agentless.model.moment import format_moment
@@ -54,12 +56,13 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False,
             return
         spec = served.get(f"/v1/tasks/{found['id']}/spec")
         events = served.get(f"/v1/tasks/{numbered(found['id'])}/events")
-        for key, value in _described(found, spec).items():
+        tasks = gang_tasks(served, found)
+        for key, value in _described(whole(found, tasks), spec).items():
             if value not in (None, ""):
                 print_line(f"{key:>10}  {value}")
         for key, value in _in_workflow(served, found).items():
             print_line(f"{key:>10}  {value}")
-        for row in member_rows(served, found):
+        for row in members(found, tasks):
             print_line(f"{'member':>10}  {row}")
         print_line("")
         shown, hidden = without_old_logins(events)
@@ -87,7 +90,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "name": found["name"],
         "state": state(found),
         "reason": found["reason"],
-        "target": short_target(found["target"]),
+        "target": asked_for(found),
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],

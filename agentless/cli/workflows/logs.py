@@ -35,5 +35,11 @@ def logs(
 def copy_logs(served: Client, jobs: Sequence[dict[str, Any]], *, follow: bool, tail: int | None = None) -> int:
     """Copy the logs of these jobs to stdout and stderr. Jobs that never started have none."""
     shown = [job for job in jobs if follow or job["task"]["container"] or job["task"]["started_at"]]
-    labels = {first_try(job["task"]["id"]): printable(title(job)) for job in shown}
+    labels = {first_try(job["task"]["id"]): printable(_label(job)) for job in shown}
     return copy_many_logs(served, labels, {"follow": follow, "tail": tail}, but_cancelled=True)
+
+
+def _label(job: dict[str, Any]) -> str:
+    """Its title; of a job on several nodes with the rank of the node."""
+    gang = job["task"].get("gang")
+    return f"{title(job)} {gang['rank']}" if gang else title(job)

@@ -14,13 +14,13 @@ from agentless.cli.client import client
 from agentless.cli.output import Quiet, is_quiet, print_json, print_line, say
 from agentless.cli.progress import progress
 from agentless.cli.table import Column, show
-from agentless.cli.tasks.batch import wait_for_batch
+from agentless.cli.tasks.batch import until_ended
 from agentless.cli.workflows.arguments import FileArgument, Runtime, Set
 from agentless.cli.workflows.logs import copy_logs
 from agentless.cli.workflows.show import exit_code, print_jobs
 from agentless.client.client import Client
 from agentless.model.units import counted
-from agentless.rules.workflows.workflow import Workflow
+from agentless.rules.workflows.workflow import Workflow, WorkflowJob
 
 _NAMED = 20
 
@@ -44,7 +44,7 @@ def run(
     agentless workflow run train.yaml --wait
     """
     from agentless.client.files.workflow_file import workflow_in
-    from agentless.client.workflows import request_of, uploaded
+    from agentless.client.workflows import request_of, uploaded, with_starts
 
     workflow, text = workflow_in(file, settings, runtimes)
     say(*(f"{file}: {note}" for note in workflow.notes))
@@ -58,15 +58,12 @@ def run(
     except KeyboardInterrupt:
         say("", "Interrupted while starting. The workflow may be running; to check: agentless workflow list")
         raise
-    problems = [
-        (*job.place, job.title, start)
-        for job, start in zip(workflow.jobs, found["starts"], strict=False)
-        if start["exit_code"]
-    ]
+    starts = with_starts(workflow, found["starts"])
+    problems = [(*job.place, job.title, start) for job, its in starts for start in its if start["exit_code"]]
     _complain_of(file, problems)
     code = max((each[-1]["exit_code"] for each in problems), default=0)
     if dry_run:
-        return code or _show_plan(workflow, found["starts"], as_json=as_json)
+        return code or _show_plan(workflow, starts, as_json=as_json)
     if found["workflow"] is None:
         say("Nothing was started")
         return code or 1
@@ -86,13 +83,16 @@ def _complain_of(file: str, problems: Sequence[tuple[int, int, str, dict[str, An
         complain(f"and {len(told) - _NAMED} more jobs")
 
 
-def _show_plan(workflow: Workflow, starts: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+def _show_plan(
+    workflow: Workflow, starts: Sequence[tuple[WorkflowJob, Sequence[dict[str, Any]]]], *, as_json: bool
+) -> int:
     """What a dry run found, job by job."""
     rows = []
-    for job, start in zip(workflow.jobs, starts, strict=True):
+    for job, its in starts:
         names = dict.fromkeys(workflow.jobs[number].name for number, *_ in job.requires)
-        then = f"waits for {', '.join(names)}" if names else start["message"] or "would start now"
-        rows.append({"job": job.title, "where": start["place"] or "", "then": then})
+        message = next((start["message"] for start in its if start["message"]), "would start now")
+        where = ", ".join(start["place"] for start in its if start["place"])
+        rows.append({"job": job.title, "where": where, "then": f"waits for {', '.join(names)}" if names else message})
     if as_json:
         print_json(rows)
         return 0
@@ -126,7 +126,7 @@ def _report(served: Client, workflow: dict[str, Any], code: int, *, wait: bool, 
         if follow:
             shown = served.get(f"/v1/workflows/{key}")
             copy_logs(served, shown["jobs"], follow=True)
-        wait_for_batch(served, key)
+        until_ended(served, key)
     except KeyboardInterrupt:
         say("", f"The workflow keeps running. To stop it: agentless workflow stop {key}")
         raise

@@ -172,7 +172,9 @@ def summary(workflow: Mapping[str, Any]) -> str:
 
 
 def _done(workflow: Mapping[str, Any]) -> str:
-    counts = workflow["counts"]
+    from agentless.client.workflow_graph import counts_of
+
+    counts = counts_of(workflow)
     ended = {word: count for word, count in counts.items() if word not in LIVE}
     others = ", ".join(f"{count} {word}" for word, count in ended.items() if word != "completed")
     missing = workflow.get("missing", 0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.run_history import RunHistory
-from agentless.controller.state.prerequisites import Prerequisites
+from agentless.controller.state.prerequisites import Prerequisites, job_name
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Unreachable
 from agentless.inventory.inventory import Inventory
@@ -24,7 +24,7 @@ from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
-from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, preempts
+from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
@@ -35,6 +35,7 @@ from agentless.rules.scheduling.search import Cost
 from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, mates, members_together, would_be_members
 from agentless.rules.views.publish import timestamp
+from agentless.rules.workflows.workflow import job_title
 
 EXPLAINED = 20
 """Tasks at the head of the queue whose obstacles are found out; the others get the number of tasks before them."""
@@ -117,7 +118,8 @@ class Queue:
     def outlook(self, task: Task) -> Outlook:
         """The position, reason and expected start of a waiting task."""
         if isinstance(task.status, Blocked):
-            return Outlook(None, task.status.reason or self._waits_for(task.status), self.plan.promises.get(task.id))
+            reason = task.status.reason or self._waits_for(task, task.status)
+            return Outlook(None, reason, self.plan.promises.get(task.id))
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -141,6 +143,15 @@ class Queue:
             )
             self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
+
+    def preempting(self, task: Task, looked: Plan) -> str:
+        """Who gives way for a new task in this plan, and when it starts, in words; empty if nobody does."""
+        mates = self._mates(task)
+        _, promise = as_one(mates, looked.promises)
+        if promise is None or not promise.victims:
+            return ""
+        coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
+        return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
@@ -222,7 +233,7 @@ class Queue:
         blocked = replace(task, status=status)
         known = len(mates) == 1 and foreseeable([blocked], self._last_live, 1)
         promise = self.look([blocked]).promises.get(task.id) if known else None
-        summary, coming = f"{asked} would be blocked: it {self._waits_for(status, at_length=True)}", ""
+        summary, coming = f"{asked} would be blocked: it {self._waits_for(task, status, at_length=True)}", ""
         if promise:
             coming = f"; {'if that comes, it ' * _on_failure(event)}{when(promise, cluster, task.spec, why='')}"
         return ExplainView("", summary + coming, timestamp(promise.start) if promise else None, (), {})
@@ -268,6 +279,8 @@ class Queue:
         if not is_held_back(task, self._tasks.live.values()):
             return ""
         most = task.spec.terms.max_parallel
+        if task.spec.job:
+            return f"{counted(most or 0, 'job')} of its workflow {'is' if most == 1 else 'are'} running (max_parallel)"
         return f"{counted(most or 0, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
 
     def _explain_blocked(self, task: Task, status: Blocked) -> ExplainView:
@@ -275,7 +288,7 @@ class Queue:
         if status.reason:
             words = f"task {task.id} {status.reason}; it stays blocked because of --if-impossible wait"
             return ExplainView(task.id, words, None, (), {})
-        summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(status, at_length=True)}"
+        summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(task, status, at_length=True)}"
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}; no node can run it", None, Ahead())
         if promise and _on_failure(status):
@@ -284,7 +297,7 @@ class Queue:
             summary += f"; {when(promise, cluster, task.spec)}"
         return ExplainView(task.id, summary, timestamp(promise.start) if promise else None, (), {})
 
-    def _waits_for(self, status: Blocked, *, at_length: bool = False) -> str:
+    def _waits_for(self, task: Task, status: Blocked, *, at_length: bool = False) -> str:
         def about(requirement: Requirement) -> str:
             if requirement.batch:
                 return progress(requirement, self._prerequisites.standing(requirement))
@@ -294,7 +307,13 @@ class Queue:
             promise = self.plan.promises.get(before.id) if before else None
             return coming(before, promise, self._clock.now()) if at_length else in_brackets(before)
 
-        return waits_for(status.on, about)
+        def job_of(requirement: Requirement) -> tuple[str, str] | None:
+            if requirement.batch or not task.spec.job:
+                return None
+            name = job_name(self._last_live(requirement.on) or self._tasks.find(requirement.on))
+            return (name[0], job_title(*name)) if name else None
+
+        return waits_for(status.on, about, job_of)
 
     def _blocked(self) -> list[Task]:
         """The blocked tasks that may be promised a place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from agentless.controller.state.event_bus import EventBus, OutputsSettled, TaskChanged, TaskForgotten
@@ -12,6 +12,7 @@ from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import attempt_of, first_try
 from agentless.rules.tasks.dependencies import REMOVED, Standing
+from agentless.rules.workflows.workflow import job_title
 
 
 class Arrivals(Protocol):
@@ -91,7 +92,8 @@ class Prerequisites:
         return max(known.items(), key=lambda each: attempt_of(each[0])) if known else None
 
     def _single(self, first: str) -> Standing:
-        standing, task = Standing(), self._tasks.find(first)
+        task = self._tasks.find(first)
+        standing = standing_of(task) if task else Standing()
         gang = task.spec.gang if task and task.lead == first else None
         for each in gang.members if gang else (first,):
             standing.put(each, self._end(each))
@@ -100,6 +102,17 @@ class Prerequisites:
     def _batch(self, batch: str) -> Standing:
         live = ((task.id, None) for task in self._tasks.live.values() if task.batch == batch)
         return _standing([*self._tasks.history.states(batch), *live])
+
+
+def standing_of(task: Task) -> Standing:
+    """An empty standing for a task; it has the title of its job."""
+    name = job_name(task)
+    return Standing(jobs={first_try(task.id): job_title(*name)} if name else {})
+
+
+def job_name(task: Task | None) -> tuple[str, Mapping[str, str]] | None:
+    """The job of a workflow that a task is, with the values by which it differs from others of it."""
+    return (task.spec.job.name, task.spec.parameters) if task and task.spec.job else None
 
 
 def _standing(tries: Iterable[tuple[str, str | None]]) -> Standing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from agentless.controller.gangs.starts import Starts
 from agentless.controller.scheduling.scheduler import Scheduler
@@ -58,12 +59,13 @@ class Answers:
         )
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
-    def not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
-        """The answer for a task that waits, or that was refused."""
+    def not_begun(self, task: Task, turned_away: AgentlessError | None, soon: str = "") -> StartView:
+        """The answer for a task that waits, or that was refused. `soon`: why it does not wait for long."""
         target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
-        return StartView(target, self._views.view(self._tasks.live[task.id]), 0, "")
+        view = self._views.view(self._tasks.live[task.id])
+        return StartView(target, replace(view, reason=soon) if soon else view, 0, "")
 
     async def launched(self, task: Task) -> StartView:
         """Launch a task, wait for the outcome, and answer."""

@@ -60,7 +60,8 @@ class Submission:
             self._uploads.check(tasks)
         await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._queue.look(self._admission.may_start(tasks)).starts
+        looked = self._queue.look(self._admission.may_start(tasks))
+        placements = looked.starts
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
         if request.whole and any(found := self._admission.turned_away(tasks, placements)):
@@ -69,7 +70,9 @@ class Submission:
         refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         starts = [
-            None if task.id in placements and not error else self._answers.not_begun(task, error)
+            None
+            if task.id in placements and not error
+            else self._answers.not_begun(task, error, self._queue.preempting(task, looked))
             for task, error in zip(tasks, refused, strict=True)
         ]
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]

@@ -10,7 +10,7 @@ from agentless.controller.guarded import guarded
 from agentless.controller.state.event_bus import EventBus, OutputsSettled, TaskChanged, TaskForgotten
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
-from agentless.controller.state.prerequisites import Prerequisites
+from agentless.controller.state.prerequisites import Prerequisites, standing_of
 from agentless.controller.state.waiters import Key
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.tasks.requirement import EARLIER, Requirement
@@ -121,7 +121,7 @@ class Dependencies:
             event = self._first(task, fresh) if task.spec.terms.requires else None
             if isinstance(event, BlockedBy | GaveUp):
                 found[task.id] = event
-            fresh[task.id] = Standing()
+            fresh[task.id] = standing_of(task)
             is_gone = (refused or {}).get(task.id) or isinstance(event, GaveUp)
             fresh[task.id].put(task.id, "refused" if is_gone else None)
         return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.units import counted
 from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.blockers import Blocker, fewest, without
@@ -57,7 +58,9 @@ class Kind:
         able = [name for name, each in self.obstacles.items() if not any(one.lasting for one in each)]
         wanted = len(self.members)
         needs = f"needs {wanted} nodes for {asked(self.spec)}" if wanted > 1 else f"needs a node for {asked(self.spec)}"
-        ever = f"only {len(able) or 'no'} node{'s' * (len(able) != 1)} can ever run it, and " * (len(able) < wanted)
+        if not able:
+            return f"{needs}; no node can ever run it"
+        ever = f"only {counted(len(able), 'node')} can ever run it, and " * (len(able) < wanted)
         named = f" ({', '.join(self.ready)})" if 0 < len(self.ready) <= MAX_BRIEF else ""
         return f"{needs}; {ever}{len(self.ready) or 'none'} can start it now{named}"
 

@@ -13,12 +13,13 @@ from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.tasks.gangs import gang_key
 from agentless.rules.tasks.preemptible import yields_of
 
 
 def named(victims: Iterable[str], known: Mapping[str, Task]) -> str:
-    """Tasks with their owners: `task V of bob and task W of eve`."""
-    return _listed(f"task {each} of {known[each].owner}" if each in known else f"task {each}" for each in victims)
+    """Tasks with their owners: `task V of bob and task W of eve`. A gang is one task."""
+    return _listed(dict.fromkeys(_named(known[each]) if each in known else f"task {each}" for each in victims))
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -28,7 +29,11 @@ def _listed(words: Iterable[str]) -> str:
 
 def needs_its_place(task: Task) -> str:
     """Why others give way for this task."""
-    return f"task {task.id} of {task.owner} needs its place"
+    return f"{_named(task)} needs its place"
+
+
+def _named(task: Task) -> str:
+    return f"task {gang_key(task) or task.id} of {task.owner}"
 
 
 def preempting(place: KeptPlace, known: Mapping[str, Task]) -> str:
@@ -43,7 +48,8 @@ def awaited(places: Sequence[KeptPlace], known: Mapping[str, Task]) -> str:
     if not going:
         return f"its place{'s' * (len(places) > 1)} on {nodes} {verb} kept, and free any moment"
     left = dict.fromkeys(victim for each in going for victim in each.victims if victim in known)
-    return f"{named(left, known)} {'gives' if len(left) == 1 else 'give'} way for it on {nodes}"
+    is_one = len({gang_key(known[each]) or each for each in left}) == 1
+    return f"{named(left, known)} {'gives' if is_one else 'give'} way for it on {nodes}"
 
 
 def as_one(gang: Sequence[Task], promises: Mapping[str, Promise | None]) -> tuple[Task, Promise | None]:

@@ -17,19 +17,40 @@ MOST = 3
 _HOW = {"completed": "", "failed": " to fail", "ended": " to end"}
 
 
-def waits_for(on: Sequence[Requirement], about: Callable[[Requirement], str] = lambda _: "") -> str:
-    """`waits for task 2mxf and batch 2mxg to end`. `about` adds what is known of each."""
-    every = groups(on)
-    named = [_named(each, about) for each in every[:MOST]]
+Job = tuple[str, str]
+"""The name of a job, and its title, which has also the values by which it differs from others of that name."""
+
+
+def waits_for(
+    on: Sequence[Requirement],
+    about: Callable[[Requirement], str] = lambda _: "",
+    job_of: Callable[[Requirement], Job | None] = lambda _: None,
+) -> str:
+    """`waits for task 2mxf and batch 2mxg to end`, `waits for job train`. `about` adds what is known of each."""
+    alike: dict[object, list[list[Requirement]]] = {}
+    for number, group in enumerate(groups(on)):
+        job = job_of(group[0])
+        alike.setdefault((job[0], group[0].state) if job else number, []).append(group)
+    every = [*alike.values()]
+    named = [_named(each, about, job_of) for each in every[:MOST]]
     if len(every) > MOST:
         named[MOST - 1 :] = [f"{len(every) - MOST + 1} more"]
     return "waits for " + (f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named))
 
 
-def _named(group: Sequence[Requirement], about: Callable[[Requirement], str]) -> str:
-    how = _HOW[group[0].state]
+def _named(
+    alike: Sequence[Sequence[Requirement]],
+    about: Callable[[Requirement], str],
+    job_of: Callable[[Requirement], Job | None],
+) -> str:
+    group = alike[0]
+    how, job = _HOW[group[0].state], job_of(group[0])
+    if len(alike) > 1 and job:
+        return f"{len(alike)} tasks of job {job[0]}{how}"
     if len(group) == 1:
-        return f"{_called(group[0])}{how}{about(group[0])}"
+        return f"{f'job {job[1]}' if job else _called(group[0])}{how}{about(group[0])}"
+    if job:
+        return f"one of {len(group)} tasks of job {job[0]}{how}"
     return f"one of the tasks {listed([f'{each.on}{about(each)}' for each in group])}{how}"
 
 

@@ -11,7 +11,7 @@ plural of that name for what may be given several times.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
@@ -231,7 +231,7 @@ class Options(TypedDict, total=False):
             WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",), only="task"
         ),
     ]
-    gpus: Annotated[int | None, Option(RESOURCES, "Number of GPUs, all on one node", "N", common=True)]
+    gpus: Annotated[int | None, Option(RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True)]
     gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
     gpu_type: Annotated[
         GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
@@ -415,6 +415,13 @@ class Options(TypedDict, total=False):
     ]
 
 
+class PythonOptions(Options, total=False):
+    """The options as Python takes them: some also by the name of their flag."""
+
+    nodes: int | None
+    grace: float | str | timedelta | None
+
+
 def _declared(name: str, kind: Any) -> Option:
     *readers, declared = kind.__metadata__
     option: Option = replace(
@@ -431,6 +438,14 @@ def _declared(name: str, kind: Any) -> Option:
 OPTIONS: Mapping[str, Option] = {
     name: _declared(name, kind) for name, kind in get_type_hints(Options, include_extras=True).items()
 }
+
+OTHER_NAMES: Mapping[str, str] = {
+    name: option.name
+    for option in OPTIONS.values()
+    for name in (flag[2:].replace("-", "_") for flag in option.flags if flag.startswith("--"))
+    if name not in OPTIONS
+}
+"""The flags under which Python has no option, with the name that it has there: `nodes` is `gang`."""
 
 
 def options_of(workload: WorkloadName) -> list[Option]:

@@ -17,7 +17,7 @@ from agentless.model.tasks.workload import WorkloadName
 from agentless.model.units import parse_duration
 from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
-from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.options import OPTIONS, OTHER_NAMES, Options
 from agentless.rules.submit.public_keys import public_keys
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
@@ -78,7 +78,10 @@ def task_request(
     workload: WorkloadName | None = None,
 ) -> TaskRequest:
     """Parse the options and check everything that needs no cluster. Raises UsageError."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is not None and given.setdefault(meant := OTHER_NAMES.get(name, name), value) is not value:
+            raise UsageError(f"{name} and {meant} are the same option; use one of them")
     for name in given.keys() - OPTIONS.keys():
         raise UsageError(f"unknown option {name!r}{nearest(name, OPTIONS)}")
     wanted = texts(targets, "--target")
@@ -158,7 +161,11 @@ def _start_at(at: str | datetime | None, after: float | str | timedelta | None, 
     if after is not None:
         if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
             raise UsageError(f"--in {after!r} is a date; use --at {after}")
-        return now + parse_seconds(after, "--in")
+        try:
+            return now + parse_seconds(after, "--in")
+        except UsageError as error:
+            words = "to start after another task, use --after; in Python, requires="
+            raise UsageError(f"{error}; {words}") from None
     if at is None:
         return None
     if isinstance(at, datetime):

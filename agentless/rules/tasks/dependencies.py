@@ -36,10 +36,11 @@ _WORDS: Mapping[str, str] = {
 class Standing:
     """The tasks that a requirement names, by the id of the first try: None while live, else the state at the end.
 
-    A try that is tried again is no end.
+    A try that is tried again is no end. `jobs` are the titles of those that are jobs of a workflow.
     """
 
     ends: dict[str, str | None] = field(default_factory=dict)
+    jobs: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def put(self, task: str, end: str | None) -> None:
@@ -74,14 +75,16 @@ def verdict(requirement: Requirement, standing: Standing) -> Verdict:
 
 def why_impossible(requirement: Requirement, standing: Standing) -> str:
     """Why it cannot be met any more, in words."""
-    on, ends = requirement.on, standing.ends
+    on, ends, jobs = requirement.on, standing.ends, standing.jobs
     if requirement.one_of and len(ends) > 1:
-        return f"needs one of the tasks {listed([*ends])} to fail, but none failed"
+        tasks = "jobs" if jobs.keys() >= ends.keys() else "tasks"
+        return f"needs one of the {tasks} {listed([jobs.get(each, each) for each in ends])} to fail, but none failed"
     if not requirement.batch:
         how = "fail" if requirement.state == "failed" else "complete"
         # Of a gang, the end of one member has stopped the others.
         end = min(filter(None, ends.values()), key=lambda end: (_kind(end) != "failed", end == "completed"), default="")
-        return f"needs task {on} to {how}, but it {ended_words(end or REMOVED)}"
+        task = f"job {jobs[on]}" if on in jobs else f"task {on}"
+        return f"needs {task} to {how}, but it {ended_words(end or REMOVED)}"
     if requirement.state == "failed":
         return f"needs a task of batch {on} to fail, but none failed"
     found = next(((task, end) for task, end in ends.items() if end not in (None, "completed")), None)
@@ -108,6 +111,7 @@ def _together(standings: Sequence[Standing]) -> Standing:
         return standings[0]
     found = Standing()
     for each in standings:
+        found.jobs |= each.jobs
         for task, end in each.ends.items():
             found.put(task, end)
     return found
@@ -165,7 +169,7 @@ def first_event(
         if result != "met":
             left += _left(group, found, result)
         if result == "impossible" and not why:
-            why = why_impossible(group[0], found)
+            why = why_impossible(group[0], found if task.spec.job else replace(found, jobs={}))
     if why and task.spec.terms.if_impossible != "wait":
         return GaveUp(why)
     if left:

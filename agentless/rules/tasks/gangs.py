@@ -82,22 +82,29 @@ def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
         return None
     if gang.on_member_failure == "continue" and not (isinstance(status, Ended) and status.container is None):
         return None  # one that never started leaves no gang to go on
-    who = f"rank {gang.rank}" + (f" on {member.node}" if member.node else "")
     if isinstance(status, Ended):
-        if status.state == "completed":
-            return None
-        return (
-            f"{who} {_ENDS[status.state].format(status.exit_code, status.reason)}"
-            if status.container
-            else status.reason
-        )
+        return how_it_ended(member) if status.container else status.reason
     if isinstance(status, Lost) and any(mate.container for mate in mates):
-        return f"{who} is lost: {status.reason}"
+        return f"{_rank_of(member)} is lost: {status.reason}"
     return None
 
 
+def how_it_ended(member: Task) -> str | None:
+    """How a member of a gang has ended, with its rank, in words; None if it completed, and for any other task."""
+    status = member.status
+    if not isinstance(status, Ended) or not member.spec.gang or status.state == "completed":
+        return None
+    code = f" with exit code {status.exit_code}" if status.exit_code else ""
+    return f"{_rank_of(member)} {_ENDS[status.state]}{code * (status.state == 'failed')}"
+
+
+def _rank_of(member: Task) -> str:
+    rank = member.spec.gang.rank if member.spec.gang else 0
+    return f"rank {rank}" + (f" on {member.node}" if member.node else "")
+
+
 _ENDS: Mapping[str, str] = {
-    "failed": "failed with exit code {0}",
+    "failed": "failed",
     "killed": "was killed",
     "killed_oom": "ran out of memory",
     "timeout": "reached its time limit",

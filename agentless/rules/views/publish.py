@@ -22,6 +22,7 @@ from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
+from agentless.rules.tasks.gangs import how_it_ended
 from agentless.rules.usage.idle import words
 
 
@@ -123,7 +124,7 @@ def _reason(task: Task) -> str | None:
         case Assigning(step=step) if step and not task.stop:
             return step
         case Ended(reason=ended):
-            return ended
+            return ended or how_it_ended(task)
         case _:
             return _STOPPING[task.stop] + (f": {task.stop_reason}" if task.stop_reason else "") if task.stop else None
 

@@ -21,14 +21,13 @@ from agentless.rules.submit.task_request import Outside, TaskRequest, task_reque
 from agentless.rules.views.nearest import nearest
 from agentless.rules.workflows.graph import MAX_EDGES, Node, Tasks, cycle, ordered, parse_reference
 from agentless.rules.workflows.job import PAIRS, JobReader, in_file_words
-from agentless.rules.workflows.keys import JOB_KEYS, REFUSED, WORKFLOW
+from agentless.rules.workflows.keys import ALIKE, JOB_KEYS, REFUSED, WORKFLOW
 from agentless.rules.workflows.reading import Reading, Value
 from agentless.rules.workflows.templates import typed
 from agentless.rules.workflows.workflow import ENDS, Edge, Workflow, WorkflowJob, job_title
 
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SPAN = re.compile(r"span:[\[{].*[\]}]", re.DOTALL)
-_ALIKE = {"environment": "env"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +186,10 @@ class _File:
                 self._reading.wrong(where, REFUSED[key], key=True)
             elif key not in JOB_KEYS:
                 self._reading.unknown(where, key, JOB_KEYS)
-            elif _ALIKE.get(key, key) in found:
-                self._reading.wrong(where, f"the same as {_ALIKE.get(key, key)}; keep one of them", key=True)
+            elif same := found.get(ALIKE.get(key, key)):
+                self._reading.wrong(where, f"the same as {same.where[-1]}; keep one of them", key=True)
             else:
-                found[_ALIKE.get(key, key)] = Value(each, where)
+                found[ALIKE.get(key, key)] = Value(each, where)
         if value.where == ("defaults",):
             for key in found.keys() & {"requires", "matrix", "artifacts"}:
                 self._reading.wrong(found.pop(key).where, "this is for single jobs; move it to them", key=True)

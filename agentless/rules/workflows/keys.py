@@ -50,6 +50,8 @@ JOB: Mapping[str, str] = {
     "artifacts": "Files or folders that the job leaves, for the jobs that require it: they find them in "
     "`/artifacts/JOB`.",
     "environment": "The same as `env`.",
+    "gang": "The same as `nodes`.",
+    "grace": "The same as `stop_grace`.",
     "runtime": "The env, by another name: see `runtimes`. As in Joblet.",
     "resources": "Resources with the keys of Joblet (`max_memory`, `max_cpu`, `gpu_count`, `gpu_memory_mb`) or dsHPC "
     "(`min_memory_mb`, `cpus`, `gpus`).",
@@ -66,11 +68,17 @@ JOB_OPTIONS: Mapping[str, Option] = {
 """The options of `submit` that a job can have, by their keys."""
 
 JOB_KEYS = (*JOB, *JOB_OPTIONS)
+ALIKE: Mapping[str, str] = {"environment": "env", "gang": "nodes", "grace": "stop_grace"}
+"""Keys that are the same as others."""
+_REQUIRES = "use requires for jobs that have to end first"
 REFUSED: Mapping[str, str] = {
     "on_failure": "set on_failure at the top of the file, for all jobs",
     "max_parallel": "set max_parallel at the top of the file, for all jobs",
     "name": "the key of a job is its name; omit it",
     "owner": "a workflow belongs to who runs it; omit it",
+    "needs": _REQUIRES,
+    "depends_on": _REQUIRES,
+    "after": _REQUIRES,
     "zip": "use matrix for values that vary",
 }
 """Keys of a job that are refused, and why."""

@@ -70,10 +70,13 @@ class Reading:
     def rendered(self, value: Value, names: Mapping[str, Any]) -> Any:
         """The data with its expressions filled in; None where that is not possible, which is noted."""
         data, where = value
-        if isinstance(data, dict):
-            return {key: self.rendered(Value(each, (*where, key)), names) for key, each in data.items()}
-        if isinstance(data, list):
-            return [self.rendered(Value(each, (*where, at)), names) for at, each in enumerate(data)]
+        before = len(self.mistakes)
+        if isinstance(data, dict | list):
+            places = data.items() if isinstance(data, dict) else enumerate(data)
+            found = {key: self.rendered(Value(each, (*where, key)), names) for key, each in places}
+            if len(self.mistakes) > before:
+                return None  # what is left of it would be wrong in other ways, too
+            return found if isinstance(data, dict) else [*found.values()]
         if not isinstance(data, str):
             return data
         try:

@@ -24,6 +24,8 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "requires": {"anyOf": [*_REQUIRED["anyOf"], {"type": "array", "items": _REQUIRED}]},
     "matrix": {"anyOf": [{"type": "object", "additionalProperties": _LIST}, {"type": "string"}]},
     "artifacts": _LIST,
+    "gang": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _TEMPLATE}]},
+    "grace": _SCALAR,
     "runtime": {"type": "string"},
     "resources": {"type": "object", "additionalProperties": _SCALAR},
     "uploads": {"anyOf": [_LIST, {"type": "object", "additionalProperties": _LIST}]},

@@ -11,14 +11,13 @@ from agentless.rules.files.file_options import brought_to, located, parse_output
 from agentless.rules.submit.kinds import texts
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.job import PAIRS, JobReader
-from agentless.rules.workflows.keys import JOB_KEYS
+from agentless.rules.workflows.keys import ALIKE, JOB_KEYS
 from agentless.rules.workflows.reading import Reading, Value
 
 _REFUSED: Mapping[str, str] = {
     "requires": "a task that is submitted alone waits with --after; for jobs that wait for each other, use a workflow",
     "matrix": "a task has no matrix; use spans in its command, like span:{1..3}, or a workflow",
     "artifacts": "only jobs of a workflow have artifacts; use output",
-    "nodes": "omit it; for a task on several nodes, use the command line",
 }
 _MORE = ("name", "description", "max_parallel")
 
@@ -48,7 +47,7 @@ def read_task_file(text: str, path: str, outside: Outside) -> TaskFile:
         elif key not in known:
             reading.unknown((key,), key, known)
         else:
-            alike = "env" if key == "environment" else key
+            alike = ALIKE.get(key, key)
             given[alike] = [*(given.get(alike, ()) if alike in PAIRS else ()), Value(value, (key,))]
     reader = JobReader(reading, outside, {})
     command, options = reader.command(given, {}), reader.options(given, {})

@@ -37,13 +37,13 @@ class Tasks(TaskListView):
     def columns(self) -> Sequence[TableColumn]:
         return (
             TableColumn("ID", lambda task: task["id"]),
-            TableColumn("RANK", rank),
+            TableColumn("RANK", rank, rank=4),
             TableColumn("STATE", self._state),
             TableColumn("WHERE", where),
             TableColumn("TIME", ran, _elapsed, right=True),
-            TableColumn("OWNER", lambda task: task["owner"], rank=1),
-            TableColumn("NAME", lambda task: task["name"] or "", rank=3),
-            TableColumn("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
+            TableColumn("OWNER", lambda task: task["owner"], rank=2),
+            TableColumn("NAME", lambda task: task["name"] or "", rank=1),
+            TableColumn("BATCH", self._batch, lambda task: task["batch"], right=True, rank=3),
             TableColumn("COMMAND", self._what, command_line, flexible=True),
         )
 
@@ -100,9 +100,9 @@ class Tasks(TaskListView):
 
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
-        return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] or rank(
-            task
-        ).startswith("└") else ""
+        is_dim = task["ended_at"] or rank(task).startswith("└")
+        name = f"{task['name']}: " if task["name"] and "NAME" in self.table.hidden else ""
+        return (f"[{reason}] " if reason else "") + name + command_line(task), "dim" if is_dim else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]

@@ -27,8 +27,8 @@ LEAST = 26
 class TableColumn:
     """A column: its title, and the piece of its cell for a row; `key` is the sort key, None: the text.
 
-    The `flexible` one takes the rest of the width. If the columns do not fit, the one with the highest `rank` is
-    hidden first.
+    The `flexible` one takes the rest of the width, or as much of it as it needs if others are right of it. If the
+    columns do not fit, the one with the highest `rank` is hidden first.
     """
 
     title: str
@@ -108,10 +108,11 @@ class Table(Vertical):
             max(width, cell_len(text), cell_len(column.title) if text else 0)
             for column, width, (text, _) in zip(self.columns, before, cells, strict=True)
         ]
+        last = self.columns[-1]
         if any(
             new > old
             for column, new, old in zip(self.columns, self._widths, before, strict=True)
-            if not column.flexible
+            if not (column.flexible and column is last)
         ):
             self.call_later(self.repaint)
         found: list[Piece] = []
@@ -154,7 +155,12 @@ class Table(Vertical):
                 break
             shown.remove(last)
         rest = max(1, LEAST + limit - needed())
-        return [(at, rest if self.columns[at].flexible else self._widths[at]) for at in shown]
+        return [
+            (at, self._flexible(at, rest, shown) if self.columns[at].flexible else self._widths[at]) for at in shown
+        ]
+
+    def _flexible(self, at: int, rest: int, shown: Sequence[int]) -> int:
+        return rest if at == shown[-1] else min(rest, max(LEAST, self._widths[at]))
 
 
 class Titles(Widget):

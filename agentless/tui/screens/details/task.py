@@ -6,6 +6,7 @@ from typing import Any
 
 from agentless.client.words import (
     WAITING,
+    asked_for,
     command_line,
     happened,
     local,
@@ -14,10 +15,10 @@ from agentless.client.words import (
     preempted,
     process_words,
     ran,
-    short_target,
     state,
     tries,
     where,
+    whole,
 )
 from agentless.client.workflow_graph import neighbours
 from agentless.model.moment import format_moment
@@ -54,11 +55,11 @@ class TaskDetails(Details):
             self.ask()
 
     def known(self) -> list[Part]:
-        task = self.about_task
+        task = whole(self.about_task, self.cluster.tasks.values())
         gpus = ", ".join(task["gpu_uuids"])
         fields = [
             ("owner", task["owner"]),
-            ("target", short_target(task["target"])),
+            ("target", asked_for(task)),
             ("where", where(task) if task["node"] else ""),
             ("GPUs", gpus),
             ("time", ran(task) if task["started_at"] else ""),

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from agentless.client.client import Breaker, BrokenOff
-from agentless.client.words import lasted
+from agentless.client.words import date, lasted
 from agentless.client.workflow_graph import MARKS, JobTasks, Line, done_in_words, how_far, kind_of, lines
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
@@ -60,7 +60,7 @@ class WorkflowScreen(Screen[None]):
         Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
     ]
     CSS = """
-    WorkflowScreen > .title { background: $panel; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    WorkflowScreen > .title { background: $panel; height: auto; max-height: 2; text-overflow: ellipsis; }
     WorkflowScreen > .bar { height: 1; }
     WorkflowScreen > Table { height: 1fr; }
     WorkflowScreen > .note { height: auto; max-height: 3; color: $text-muted; }
@@ -187,7 +187,7 @@ class WorkflowScreen(Screen[None]):
             content(
                 f"Workflow {row['id']}  {printable(row['name'])}  ",
                 (row["state"], colour_of(row["state"])),
-                f"  {done_in_words(row)}  {lasted(row)}  {printable(row['owner'])}",
+                f"  {done_in_words(row)}  {lasted(row)}  {printable(row['owner'])}  created {date(row['created_at'])}",
             )
         )
         self._bar.update(content(*_bar(row["counts"], row.get("missing", 0), self.size.width)))
@@ -204,7 +204,9 @@ def _members(line: Line, job: JobTasks) -> Iterator[Row]:
     """A row for each task of a job with many."""
     for task, parameters in zip(job.tasks, job.parameters, strict=True):
         kind, first = kind_of([task]), first_try(task["id"])
-        name = "  " + (", ".join(f"{key}={value}" for key, value in parameters.items()) or first)
+        names = [f"{key}={value}" for key, value in parameters.items()]
+        names += [f"rank {task['gang']['rank']}"] if task.get("gang") else []
+        name = "  " + (", ".join(names) or first)
         yield _row(first, line.below, "", "", f"{MARKS[kind]} {name}", [task], STYLES[kind]) | {"words": how_far(task)}
 
 
