@@ -180,7 +180,10 @@ class Controller:
         """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
-        self._stores = TaskStores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
+        self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
+        self._stores = TaskStores(
+            store, History(state / "history.sqlite"), SecretStore(state / "secrets"), self.workflow_proof
+        )
         self.tasks = Tasks(owner, store.controller, self._stores.history)
         self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
@@ -225,7 +228,6 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, state / "artifacts", self.ledger)
         self.workflow_store = WorkflowStore(state / "workflows")
-        self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
         self.artifacts = Artifacts(
             state / "artifacts", self.expected_outputs, self.arrivals, snapshots, lookup, self.bus
         )

@@ -10,7 +10,7 @@ from agentless.errors import StateError
 from agentless.model.tasks import task as states
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Ended, Task, Waiting
-from agentless.model.tasks.task_id import first_try
+from agentless.model.tasks.task_id import first_try, numbered
 from agentless.ports import Clock
 from agentless.rules.workflows import carried
 from agentless.rules.workflows.carried import Carried, Head
@@ -41,8 +41,6 @@ class CarriedWorkflows:
         self._proof = proof
         self._clock = clock
         self._known: dict[str, _Workflow] = {}
-        self._stops = proof.stops
-        self._unrecorded: dict[str, None] = {}
         bus.subscribe(TaskChanged, self._changed)
         bus.subscribe(TaskForgotten, self._forgotten)
 
@@ -60,7 +58,7 @@ class CarriedWorkflows:
             self._clock.now(),
             carried.states_of(workflow.letters, workflow.letters),
             workflow.digest,
-            self._stops or 0,
+            self._proof.recorded or 0,
         )
         others = labels_of(task, placement, self._tasks.controller)
         label = carried.sign(self._proof.make(), head, others, placement.node)
@@ -74,8 +72,6 @@ class CarriedWorkflows:
             self._proof.make()
         except StateError as error:
             return str(error)
-        if self._stops is None:
-            self._stops = self._proof.stops
         return ""
 
     # ------------------------------------------------------------------ inside
@@ -111,7 +107,9 @@ class CarriedWorkflows:
                 del self._known[task.spec.job.workflow]
         never_ran = isinstance(task.status, Ended) and task.status.container is None
         if (task.stop in ("stop", "kill") and task.stop != before.stop) or never_ran:
-            self._record(key)
+            self._proof.record([key])
+        if task.stop == "preempt" != before.stop:
+            self._proof.record([numbered(task.id)])  # only this try: the next one runs as usual
 
     def _forgotten(self, event: TaskForgotten) -> None:
         job = event.task.spec.job
@@ -120,16 +118,7 @@ class CarriedWorkflows:
         key = first_try(event.task.id)
         if (known := self._known.get(job.workflow)) and key in known.letters:
             known.letters[key] = carried.OTHER
-        self._record(key)
-
-    def _record(self, job: str) -> None:
-        """Note that a job was stopped, unless no label was ever written. What cannot be written now is later."""
-        if self._stops is None:
-            return
-        self._unrecorded[job] = None
-        self._proof.record(self._unrecorded)
-        self._stops += len(self._unrecorded)
-        self._unrecorded.clear()
+        self._proof.record([key])
 
 
 def _letter(task: Task) -> str:
