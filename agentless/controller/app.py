@@ -182,8 +182,9 @@ class Controller:
         clock = self.clock
         self.bus = EventBus()
         self._ownership = Ownership(state / "lock")
+        self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
         history, secrets = History(state / "history.sqlite"), SecretStore(state / "secrets")
-        self._stores = TaskStores(store, history, secrets, self._ownership)
+        self._stores = TaskStores(store, history, secrets, self._ownership, self.workflow_proof)
         self.tasks = Tasks(owner, store.controller, self._stores.history)
         self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
@@ -228,7 +229,6 @@ class Controller:
         self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
         self.outputs = Outputs(self.expected_outputs, snapshots, state / "artifacts", self.ledger)
         self.workflow_store = WorkflowStore(state / "workflows")
-        self.workflow_proof = WorkflowProof(paths.config_dir() / "workflows", state)
         self.artifacts = Artifacts(
             state / "artifacts", self.expected_outputs, self.arrivals, snapshots, lookup, self.bus
         )

@@ -6,6 +6,7 @@ has a key of its own, which follows from that one: what another controller of th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -24,14 +25,19 @@ _LENGTH = 32
 class WorkflowProof:
     """The key, and the ids of jobs that were stopped or ended without a start. Made at first need.
 
-    `stops` is how many have ever been recorded: labels have it, so an old copy of the record is noticed.
+    `stops` is how many the record has, `recorded` how many it must have, as far as this process knows: labels have
+    that number, so an old copy of the record is noticed. None: no label was ever written. `pending` are those that
+    could not be written yet.
     """
 
     def __init__(self, folder: Path, state: Path) -> None:
         self._folder = folder
         self._about = os.path.abspath(state).encode("utf-8", "surrogateescape")
         self._stopped = folder / f"stopped-{hashlib.sha256(self._about).hexdigest()[:12]}"
-        self._made: bytes | None = None
+        known = self._lines()
+        self.recorded = None if known is None else len(known)
+        self.pending: dict[str, None] = {}
+        self._written = set(known or ())
 
     def key(self) -> bytes | None:
         """The key of this state folder; None if there is none, or if others could read or write it."""
@@ -61,6 +67,7 @@ class WorkflowProof:
             if not self._stopped.exists():
                 private.make(self._stopped)
             private.sync_folder(self._folder)
+        self.recorded = self.recorded or 0
         if (key := self.key()) is None:
             raise StateError(
                 f"{self._folder / 'key'} is not a key that only you can read; remove it, and a new one is made"
@@ -79,15 +86,25 @@ class WorkflowProof:
         return None if found is None else frozenset(found)
 
     def record(self, jobs: Iterable[str]) -> None:
-        """Add jobs, on disk before this returns. Raises StateError."""
-        text = "".join(f"{job}\n" for job in jobs if is_task_id(job))
+        """Add jobs, and those that are pending, on disk before this returns; none if no label was ever written.
+
+        Raises StateError. Then they are pending.
+        """
+        if self.recorded is None:
+            return
+        self.pending |= {job: None for job in jobs if is_task_id(job) and job not in self._written}
+        if not self.pending:
+            return
         with private.explained(f"cannot record stopped jobs in {self._folder}"):
-            opened = os.open(self._stopped, os.O_WRONLY | os.O_APPEND)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            opened = os.open(self._stopped, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(opened, text.encode())
-                os.fsync(opened)
+                _append(opened, "".join(f"{job}\n" for job in self.pending).encode())
             finally:
                 os.close(opened)
+        self.recorded += len(self.pending)
+        self._written.update(self.pending)
+        self.pending.clear()
 
     def _lines(self) -> list[str] | None:
         try:
@@ -95,3 +112,19 @@ class WorkflowProof:
                 return file.read().split("\n")[:-1]
         except OSError:
             return None
+
+
+def _append(opened: int, text: bytes) -> None:
+    """Add whole lines to a file, synced to disk. Raises OSError, and then leaves no part of them if it can."""
+    size = os.fstat(opened).st_size
+    whole = os.pread(opened, size, 0).rfind(b"\n") + 1
+    if whole < size:  # the rest of a line, of a write that was cut off
+        os.ftruncate(opened, whole)
+    try:
+        while text:
+            text = text[os.write(opened, text) :]
+        os.fsync(opened)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(opened, whole)
+        raise

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from agentless.controller.http.workflow_rows import WorkflowRows
-from agentless.errors import NotFound, Refused
+from agentless.controller.workflows import recovery
+from agentless.errors import NotFound, Refused, StateError
 from agentless.model.caller import Caller
 from agentless.model.files.file_spec import Output
 from agentless.model.tasks.gang import Gang
@@ -120,7 +124,9 @@ async def test_what_a_person_stopped_lets_nothing_go_on(desk):
     lose(desk)
     async with desk.running() as controller:
         (view,) = await recovered(controller)
-        assert [(job.decision, job.reason) for job in view.jobs] == [("ask", "a job that it requires was stopped")]
+        assert [(job.decision, job.reason) for job in view.jobs] == [
+            ("ask", "a job that it requires was stopped or preempted")
+        ]
 
 
 def dies(*_, **__):
@@ -397,3 +403,96 @@ async def test_jobs_that_cannot_be_read_are_counted(desk, monkeypatch):
 
 async def offered(controller):
     return await controller.workflow_recovery.offer(me(controller))
+
+
+async def test_short_workflows_that_have_ended_do_not_hide_one_that_runs(desk, monkeypatch):
+    monkeypatch.setattr(recovery, "_READ", 2)
+    async with desk.running() as controller:
+        await begun(controller, "jobs: {a: {command: sleep 600, node: n1}, b: {command: 'true', requires: a}}")
+        two = "jobs: {x: {command: 'true', node: n1}, y: {command: 'true', node: n1, requires: x}}"
+        one = "jobs: {x: {command: 'false', node: n1}, y: {command: 'true', node: n1, requires: x}}"
+        for text in (two, one, one):  # of the last two, y never begins
+            await ended(controller, await run(controller, text))
+        await begun(controller, "jobs: {a: {command: sleep 600, node: n1}}")
+        await begun(controller, "jobs: {a: {command: sleep 600, node: n1}}")
+    lose(desk)
+    async with desk.running() as controller:
+        assert {"b": "goes_on"} in decisions(await recovered(controller))
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """What makes the disk of the record full; and what gives it space again."""
+    real = os.open
+
+    def refuse(path, flags, *args, **kwargs):
+        if "stopped-" in str(path) and flags & os.O_APPEND:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, flags, *args, **kwargs)
+
+    return (lambda: monkeypatch.setattr(os, "open", refuse)), (lambda: monkeypatch.setattr(os, "open", real))
+
+
+async def test_a_waiting_job_is_stopped_only_once_that_is_recorded(desk, full):
+    fill, empty = full
+    text = "jobs: {a: {command: sleep 600, stop_grace: 0}, b: {command: 'true', requires: [{a: ended}]}}"
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+        jobs = {each.job: each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs}
+        fill()
+        with pytest.raises(StateError, match=r"No space left on device; task .* does not start, and ends when"):
+            await controller.stops.stop(jobs["b"], "stop", by=me(controller))
+        await controller.stops.stop(jobs["a"], "kill", by=me(controller))  # what runs is stopped all the same
+        assert states(controller, workflow) == {"a": "killed", "b": "blocked"}
+        empty()
+        controller.reconciler.retry()
+        desk.clock.ahead = 60
+        controller.deadlines.tick()
+        await until(lambda: states(controller, workflow)["b"] == "cancelled")
+        assert controller.workflow_proof.stopped() == set(jobs.values())
+    lose(desk)
+    async with desk.running() as controller:
+        assert await recovered(controller) == []
+
+
+@pytest.mark.parametrize(("grace", "decision"), [(600, "ask"), (0, "goes_on")])
+async def test_a_job_that_gives_way_lets_others_go_on_only_once_it_runs_again(desk, grace, decision):
+    """Its container may end with 0 because of the signal. That is not the end of the job."""
+    text = (
+        f"jobs: {{a: {{command: sleep 600, stop_grace: {grace}, preemptible: true}}, b: {{command: ls, requires: a}}}}"
+    )
+    async with desk.running() as controller:
+        workflow = await begun(controller, text)
+        task = controller.tasks.live[controller.workflows.show(workflow, me(controller)).jobs[0].task.id]
+        if grace:
+            for link in controller.nodes.links.values():
+                link.engines.runtime.signal = dies
+            with pytest.raises(RuntimeError):
+                await controller.stops.preempt([task], "for the test")
+        else:
+            await controller.stops.preempt([task], "for the test")
+            await until(lambda: states(controller, workflow)["a"] == "running")
+    lose(desk)
+    async with desk.running() as controller:
+        assert decisions(await recovered(controller)) == [{"b": decision}]
+
+
+async def test_reading_labels_of_others_does_not_hold_up_the_controller(desk, monkeypatch):
+    async with desk.running() as controller:
+        await begun(controller)
+    lose(desk)
+    threads = set()
+
+    def noted(work):
+        def seen(*args):
+            threads.add(threading.current_thread())
+            return work(*args)
+
+        return seen
+
+    for name in ("parse_head", "unpack", "candidates", "jobs_left"):
+        monkeypatch.setattr(recovery, name, noted(getattr(recovery, name)))
+    async with desk.running() as controller:
+        assert await recovered(controller)
+    assert threads
+    assert threading.main_thread() not in threads

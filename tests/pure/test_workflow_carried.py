@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import random
 import stat
 import zlib
@@ -167,9 +169,40 @@ def test_a_key_that_others_may_read_or_that_is_none_is_not_used(tmp_path):
 
 def test_stops_are_recorded_and_counted(tmp_path):
     proof = WorkflowProof(tmp_path, tmp_path / "state")
-    with pytest.raises(StateError, match="cannot record stopped jobs"):
-        proof.record(["t0"])
+    proof.record(["t0"])
+    assert (proof.stops, proof.recorded) == (None, None)  # no label was ever written
     proof.make()
     proof.record(["t0", "../evil"])
     proof.record(["t1"])
     assert (proof.stops, proof.stopped()) == (2, {"t0", "t1"})
+
+
+def test_stops_that_could_only_be_written_in_part_are_whole_lines_later(tmp_path, monkeypatch):
+    proof = WorkflowProof(tmp_path, tmp_path / "state")
+    proof.make()
+    proof.record(["t1"])
+    real, left = os.write, [3, 1]
+
+    def full(opened, text):
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(opened, text[: left.pop(0)])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StateError, match="No space left on device"):
+        proof.record(["t2", "t3"])
+    assert (proof.stopped(), list(proof.pending), proof.recorded) == ({"t1"}, ["t2", "t3"], 1)
+    left += [2] * 9
+    proof.record(["t4", "t1"])
+    assert (proof.stopped(), proof.recorded, proof.stops) == ({"t1", "t2", "t3", "t4"}, 4, 4)
+
+
+def test_the_rest_of_a_line_of_a_crash_is_not_glued_to_the_next_stop(tmp_path):
+    proof = WorkflowProof(tmp_path, tmp_path / "state")
+    proof.make()
+    proof.record(["t1"])
+    (record,) = tmp_path.glob("stopped-*")
+    record.write_text(record.read_text() + "t")
+    again = WorkflowProof(tmp_path, tmp_path / "state")
+    again.record(["t2"])
+    assert again.stopped() == {"t1", "t2"}

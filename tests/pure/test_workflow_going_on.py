@@ -249,7 +249,10 @@ def test_jobs_that_were_stopped_are_left_out_and_what_requires_them_does_not_go_
     assert found["t3"] == ("goes_on", "")
     assert (set(found), found["t2"][0]) == ({"t2", "t3"}, "cannot")
     known = replace(RUNS, stopped=frozenset({"t0"}))
-    assert decided(CHAIN, [found_of("b", ".", ".")], known)["t1"] == ("ask", "a job that it requires was stopped")
+    assert decided(CHAIN, [found_of("b", ".", ".")], known)["t1"] == (
+        "ask",
+        "a job that it requires was stopped or preempted",
+    )
 
 
 def test_what_was_lost_keeps_a_job_from_going_on():
@@ -310,3 +313,12 @@ def test_artifacts_of_a_job_that_has_completed_are_fetched_again_or_known_to_be_
     assert (left.decision, left.requires) == ("goes_on", (Requirement("t0"), Requirement("t1")))
     one = frozenset({"t1"})
     assert decided(jobs, found, Known(one, one, one))["t2"] == ("cannot", "the artifacts of task t0 were lost")
+
+
+def test_of_many_forged_heads_the_newest_are_looked_at_and_copies_take_no_memory():
+    forged = [found_of("b", ".", ".", at=float(at), signed=False) for at in range(1000)]
+    (of,) = candidates(forged, {"d": Carried(CHAIN)})
+    assert [each.head.at for each, _ in of.found] == [float(at) for at in range(900, 1000)]
+    copies = [replace(found_of("b", ".", "."), container=f"c{number}") for number in range(1000)]
+    (of,) = candidates([*copies, *forged], {"d": Carried(CHAIN)})
+    assert len({id(letters) for _, letters in of.found}) == 1

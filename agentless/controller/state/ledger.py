@@ -18,7 +18,7 @@ from agentless.errors import Refused, StateError
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.task import Blocked, Ended, Task, Waiting
 from agentless.model.tasks.task_event import Adopted, Dated, Delayed, Queued, RequirementMet, StopAsked, TaskEvent
-from agentless.model.tasks.task_id import next_try
+from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -168,6 +168,8 @@ class Ledger:
     def _end(self, change: _Change, now: float) -> None:
         task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
         record, load = (now, task_id, orjson.dumps(news)), self.tasks.loads.get(task_id, GpuActivity())
+        if isinstance(change.event, StopAsked) and (job := change.new.spec.job) and job.workflow:
+            self.stores.record_stops(first_try(task_id))  # or its label would bring it back after the state was lost
         with self.stores.writing("history"):
             self.stores.history.add(change.new, [*self._unrecorded, record], load)
         # It has happened. The next write of the state file tidies up there, or the next `flush`.
@@ -288,6 +290,9 @@ class Ledger:
                 self._leftover.clear()
             elif "state" in self.stores.troubles:
                 self._save_unsaved()
+        if self.stores.proof and self.stores.proof.pending:
+            with suppress(StateError):
+                self.stores.record_stops()
         self._record()
         if "history" in self.stores.troubles and not self._unrecorded:
             with suppress(StateError), self.stores.writing("history"):
@@ -299,6 +304,8 @@ class Ledger:
             self._save_unsaved()
         with suppress(StateError), self.stores.writing("history"):
             self.stores.history.touch()
+        with suppress(StateError):
+            self.stores.record_stops()
         return self.stores.trouble
 
     def _save_unsaved(self) -> None:

@@ -10,7 +10,7 @@ from agentless.errors import StateError
 from agentless.model.tasks import task as states
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Ended, Task, Waiting
-from agentless.model.tasks.task_id import first_try, is_task_id
+from agentless.model.tasks.task_id import first_try, is_task_id, numbered
 from agentless.model.workflows.record import WorkflowRecord
 from agentless.ports import Clock
 from agentless.rules.workflows import carried
@@ -42,8 +42,6 @@ class CarriedWorkflows:
         self._proof = proof
         self._clock = clock
         self._known: dict[str, _Workflow] = {}
-        self._stops = proof.stops
-        self._unrecorded: dict[str, None] = {}
         bus.subscribe(TaskChanged, self._changed)
         bus.subscribe(TaskForgotten, self._forgotten)
         bus.subscribe(TaskAdopted, self._adopted)
@@ -62,7 +60,7 @@ class CarriedWorkflows:
             self._clock.now(),
             carried.states_of(workflow.letters, workflow.letters),
             workflow.digest,
-            self._stops or 0,
+            self._proof.recorded or 0,
         )
         others = labels_of(task, placement, self._tasks.controller)
         label = carried.sign(self._proof.make(), head, others, placement.node)
@@ -76,8 +74,6 @@ class CarriedWorkflows:
             self._proof.make()
         except StateError as error:
             return str(error)
-        if self._stops is None:
-            self._stops = self._proof.stops
         return ""
 
     # ------------------------------------------------------------------ inside
@@ -113,7 +109,9 @@ class CarriedWorkflows:
                 del self._known[task.spec.job.workflow]
         never_ran = isinstance(task.status, Ended) and task.status.container is None
         if (task.stop in ("stop", "kill") and task.stop != before.stop) or never_ran:
-            self._record(key)
+            self._proof.record([key])
+        if task.stop == "preempt" != before.stop:
+            self._proof.record([numbered(task.id)])  # only this try: the next one runs as usual
 
     def _adopted(self, event: TaskAdopted) -> None:
         """A workflow comes back with its first task, so that it is listed also after its end."""
@@ -128,16 +126,7 @@ class CarriedWorkflows:
         key = first_try(event.task.id)
         if (known := self._known.get(job.workflow)) and key in known.letters:
             known.letters[key] = carried.OTHER
-        self._record(key)
-
-    def _record(self, job: str) -> None:
-        """Note that a job was stopped, unless no label was ever written. What cannot be written now is later."""
-        if self._stops is None:
-            return
-        self._unrecorded[job] = None
-        self._proof.record(self._unrecorded)
-        self._stops += len(self._unrecorded)
-        self._unrecorded.clear()
+        self._proof.record([key])
 
 
 def _letter(task: Task) -> str:

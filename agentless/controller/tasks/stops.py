@@ -13,7 +13,7 @@ from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.containers import Containers
-from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
+from agentless.errors import NoAnswer, RuntimeFailed, StateError, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Ended, Paused, Running, StopKind, Task, Waiting
@@ -67,6 +67,8 @@ class Stops:
             self._ledger.publish(task, "stop-asked", f"agentless {how}, by {by}")
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
         if isinstance(task.status, Waiting):
+            if why := self._ledger.stores.troubles.get("stops"):
+                raise StateError(f"{why}; task {task.id} does not start, and ends when this can be written")
             return task  # its end cannot be written yet, and it does not start
         try:
             return await self._end(task, how, grace)

@@ -16,11 +16,12 @@ from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.workflows.workflows import Workflows
 from agentless.errors import AgentlessError, NotFound, Refused
 from agentless.model.caller import Caller
+from agentless.model.command import Result
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_id import first_try, is_task_id
+from agentless.model.tasks.task_id import first_try, is_task_id, numbered
 from agentless.model.view import LeftJobView, WorkflowLeftView, WorkflowStartView
 from agentless.model.workflows.record import WorkflowRecord
 from agentless.rules.workflows.carried import (
@@ -37,7 +38,7 @@ from agentless.rules.workflows.progress import missing
 from agentless.stores.workflow_proof import WorkflowProof
 
 _READ = 40
-"""The most workflows of a node whose jobs are read, those with a valid signature first."""
+"""The most workflows of a node whose jobs are read: first those with a valid signature, of these those that go on."""
 _AT_ONCE = 8
 """Containers in one question about jobs."""
 _COPIES = 3
@@ -66,7 +67,7 @@ class WorkflowRecovery:
         found, unread, stopped = await self._look(caller)
         offered = {task.id: task for task, _ in self._recovery.unremembered(caller).values()}
         self._proven |= {each.container for of in found for each, _ in self._current(of, offered).found if each.proves}
-        views = [self._view(of, self._left(of, offered, stopped)) for of in found]
+        views = [self._view(of, await self._left(of, offered, stopped)) for of in found]
         return [*(view for view in views if view.jobs), *self._unread(unread)]
 
     async def go_on(
@@ -77,6 +78,7 @@ class WorkflowRecovery:
         Raises Refused if the workflow is not what the digest was made of.
         """
         every, _, stopped = await self._look(by)
+        recorded = self._proof.stopped()
         found = [of for of in every if of.head.workflow == workflow]
         if not found:
             raise NotFound(f"no workflow {workflow[:40]!r} to go on with; to list them, run: agentless recover")
@@ -85,8 +87,10 @@ class WorkflowRecovery:
             raise Refused(f"workflow {workflow} has changed since it was shown; run agentless recover again")
         allowed = {"goes_on", "ask"} if by_hand else {"goes_on"}
         wanted = set(jobs)
-        left = [each for each in self._left(of, {}, stopped) if each.decision in allowed and each.id in wanted]
+        left = [each for each in await self._left(of, {}, stopped) if each.decision in allowed and each.id in wanted]
         left = _with_what_they_require(left, wanted)
+        if self._proof.stopped() != recorded:
+            raise Refused(f"workflow {workflow} has changed since it was shown; run agentless recover again")
         if not left:
             raise Refused(f"no job of workflow {workflow} can go on; to see why, run: agentless recover")
 
@@ -98,8 +102,8 @@ class WorkflowRecovery:
 
     # ------------------------------------------------------------------ what is known
 
-    def _left(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> list[Left]:
-        return jobs_left(self._current(of, offered), self._known(of, offered, stopped))
+    async def _left(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> list[Left]:
+        return await in_thread(jobs_left, self._current(of, offered), await self._known(of, offered, stopped))
 
     def _current(self, of: Candidate, offered: Mapping[str, Task]) -> Candidate:
         """The candidate, in which the containers that run are those of tasks here, or of those that are offered."""
@@ -107,7 +111,7 @@ class WorkflowRecovery:
         found = ((replace(each, runs=each.container in running | self._proven), said) for each, said in of.found)
         return replace(of, found=tuple(found))
 
-    def _known(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> Known:
+    async def _known(self, of: Candidate, offered: Mapping[str, Task], stopped: frozenset[str] | None) -> Known:
         workflow, jobs = of.head.workflow, of.carried.jobs
         live = [task for task in (*self._tasks.live.values(), *offered.values()) if first_try(task.id) in jobs]
         every = [*self._tasks.history.batch(workflow), *live]
@@ -116,8 +120,20 @@ class WorkflowRecovery:
         running |= {first_try(e.task) for e, _ in of.found if e.container in self._proven} & known
         named = (named_task(each) or "" for link in self._nodes.links.values() for each in link.containers)
         if stopped is not None:
-            stopped |= {each for each in jobs if each not in known and self._ledger.was_forgotten(each)}
+            last = {first_try(task.id): task.id for task in sorted(every, key=lambda one: one.attempt)}
+            stopped |= {key for key, task in last.items() if numbered(task) in stopped}
+            stopped |= await self._forgotten(jobs.keys() - known)
         return Known(frozenset(map(first_try, named)), frozenset(known), frozenset(running), stopped)
+
+    async def _forgotten(self, jobs: Iterable[str]) -> set[str]:
+        """Those that were ever dropped. Somebody's label may have very many: others have their turn in between."""
+        found = set[str]()
+        for number, each in enumerate(jobs):
+            if self._ledger.was_forgotten(each):
+                found.add(each)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
 
     def _view(self, of: Candidate, left: Iterable[Left]) -> WorkflowLeftView:
         head = of.head
@@ -171,10 +187,10 @@ class WorkflowRecovery:
         )
         found = [each for some, _ in answers for each in some]
         carried = {key: jobs for _, some in answers for key, jobs in some.items()}
+        mine = [each for each in found if each.head.owner in owners]
+        read = await in_thread(candidates, mine, carried)
         told = max((each.head.stops for each in found if each.signed), default=0)
         stopped = self._proof.stopped() if told <= (self._proof.stops or 0) else None
-        mine = [each for each in found if each.head.owner in owners]
-        read = candidates(mine, carried)
         known = {of.head.workflow for of in read}
         return read, [each for each in mine if each.head.workflow not in known], stopped
 
@@ -182,32 +198,39 @@ class WorkflowRecovery:
         """What the containers of a node carry. What it does not tell is not known."""
         try:
             answer = await link.run(link.runtime.carried())
-            labels, there = link.runtime.parse_carried(answer), {each.id: each for each in link.containers}
-            heads = [self._found(link, there[key], label) for key, label in labels.items() if key in there]
-            found = [each for each in heads if each and (each.signed or each.head.owner in owners)]
+            heads = await in_thread(self._heads, link, answer, {each.id: each for each in link.containers})
+            found = [each for each in heads if each.signed or each.head.owner in owners]
             return found, await self._jobs(link, (each for each in found if each.head.owner in owners))
         except AgentlessError as error:
             _log.warning("%s: reading workflows: %s", link.node.name, error)
             return [], {}
 
-    def _found(self, link: NodeLink, container: Container, label: str) -> Found | None:
+    def _heads(self, link: NodeLink, answer: Result, there: Mapping[str, Container]) -> list[Found]:
+        key, labels = self._proof.key(), link.runtime.parse_carried(answer)
+        found = (self._found(link, there[each], label, key) for each, label in labels.items() if each in there)
+        return [each for each in found if each]
+
+    def _found(self, link: NodeLink, container: Container, label: str, key: bytes | None) -> Found | None:
         head, task = parse_head(label), named_task(container) or ""
         if head is None or not is_task_id(task):
             return None
-        signed = has_signed(self._proof.key(), label, container.labels, link.node.name)
+        signed = has_signed(key, label, container.labels, link.node.name)
         began = container.here(container.started_at)
         again = container.finished_at is not None
         return Found(head, task, link.node.name, container.id, signed, container.live, again, began)
 
     async def _jobs(self, link: NodeLink, found: Iterable[Found]) -> dict[str, Carried]:
         """By their digests, the jobs that are on these containers."""
-        ask: dict[tuple[bool, str], list[str]] = {}
-        for each in sorted(found, key=lambda one: (not one.signed, -one.head.at)):
-            key = not each.signed, each.head.jobs
-            if key in ask or len(ask) < _READ:
-                ask.setdefault(key, []).append(each.container)
-        wanted = [one for (_, _), those in ask.items() for one in those[:_COPIES]]
-        digests = {digest for _, digest in ask}
+        groups: dict[tuple[bool, str], list[Found]] = {}
+        for each in sorted(found, key=lambda one: -one.head.at):
+            groups.setdefault((not each.signed, each.head.jobs), []).append(each)
+        # The newest head comes first. Short workflows that have ended must not hide one that has not.
+        ask = sorted(
+            groups.items(),
+            key=lambda one: (one[0][0], WAITING not in one[1][0].head.states, not any(each.runs for each in one[1])),
+        )[:_READ]
+        wanted = [each.container for _, those in ask for each in those[:_COPIES]]
+        digests = {digest for (_, digest), _ in ask}
         carried = dict[str, Carried]()
         for first in range(0, len(wanted), _AT_ONCE):
             answer = await link.run(link.runtime.carried_jobs(wanted[first : first + _AT_ONCE]))

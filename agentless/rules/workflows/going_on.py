@@ -7,6 +7,7 @@ says that the job had not begun. All others are for a person to decide. A gang i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +22,8 @@ LATE = 60.0
 """Seconds after its launch was rendered in which a container starts. Of a slower one, nothing goes on by itself."""
 EARLY = 60.0
 """Seconds by which the clocks may differ in the other direction."""
+_UNSIGNED = 100
+"""Heads without a signature that are looked at, the newest ones, for each digest: anybody can write many."""
 _ENDS = {COMPLETED: "completed", FAILED: "failed", OTHER: "stopped"}
 
 Decision = Literal["goes_on", "ask", "cannot"]
@@ -113,12 +116,19 @@ def candidates(found: Iterable[Found], carried: Mapping[str, Carried | None]) ->
     What is signed is one candidate, and the only one of its workflow. What is not is one for each digest.
     """
     groups: dict[tuple[str, str], list[tuple[Found, Mapping[str, str]]]] = {}
-    signed = set[str]()
-    for each in sorted(found, key=lambda one: (one.head.at, one.container)):
+    alike: dict[tuple[str, str], Mapping[str, str]] = {}
+    whole, signed = dict[tuple[str, str, str], bool](), set[str]()
+    for each in _bounded(found):
         jobs = carried.get(each.head.jobs)
-        if jobs is None or not _fits(each, jobs):
+        if jobs is None:
             continue
-        letters = dict(zip(jobs.jobs, each.head.states, strict=True))
+        about = each.head.jobs, each.head.workflow, each.head.name
+        if about not in whole:
+            whole[about] = _are_of(jobs, each.head)
+        if not whole[about] or len(each.head.states) != len(jobs.jobs) or first_try(each.task) not in jobs.jobs:
+            continue
+        said = each.head.jobs, each.head.states
+        letters = alike.get(said) or alike.setdefault(said, dict(zip(jobs.jobs, each.head.states, strict=True)))
         groups.setdefault((each.head.workflow, "" if each.signed else digest(each.head)), []).append((each, letters))
         if each.signed:
             signed.add(each.head.workflow)
@@ -131,7 +141,7 @@ def candidates(found: Iterable[Found], carried: Mapping[str, Carried | None]) ->
 
 def jobs_left(candidate: Candidate, known: Known) -> list[Left]:
     """The jobs that had not begun, each behind those that it requires."""
-    letters, jobs = _joined(candidate), candidate.carried.jobs
+    letters, proofs, jobs = _joined(candidate), _proofs(candidate), candidate.carried.jobs
     gone = known.started | known.tasks | (known.stopped or frozenset())
     sure, added, asked, found = set[str](), set[str](), set[str](), list[Left]()
     for key, spec in jobs.items():
@@ -139,7 +149,7 @@ def jobs_left(candidate: Candidate, known: Known) -> list[Left]:
         left = [each for each in unit if letters.get(each, WAITING) == WAITING and each not in gone]
         if key != unit[0] or not left:
             continue  # what becomes of a gang is decided with its first member
-        if _cannot_have_started(candidate, unit, spec, known, sure):
+        if _cannot_have_started(proofs, jobs, unit, spec, known, sure):
             sure.update(unit)
         requires, why = _requires(candidate, spec, letters, known, added | asked)
         why = why or next(filter(None, (_lost(jobs[each], signed=candidate.signed) for each in unit)), "")
@@ -163,35 +173,54 @@ def members_of(jobs: Mapping[str, TaskSpec], key: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------------- inside
 
 
-def _fits(found: Found, carried: Carried) -> bool:
-    """Whether a head and its jobs are of one workflow, and the container of one of them."""
-    head, jobs = found.head, carried.jobs
-    return (
-        len(head.states) == len(jobs)
-        and first_try(found.task) in jobs
-        and all(spec.job and (spec.job.workflow, spec.job.of) == (head.workflow, head.name) for spec in jobs.values())
-    )
+def _bounded(found: Iterable[Found]) -> list[Found]:
+    """The heads, the newest one last, with a bounded number of those that prove nothing."""
+    counts, kept = Counter[str](), list[Found]()
+    for each in sorted(found, key=lambda one: (one.head.at, one.container), reverse=True):
+        if not each.signed:
+            counts[each.head.jobs] += 1
+        if each.signed or counts[each.head.jobs] <= _UNSIGNED:
+            kept.append(each)
+    return kept[::-1]
+
+
+def _are_of(carried: Carried, head: Head) -> bool:
+    """Whether all jobs are of the workflow of this head."""
+    of = head.workflow, head.name
+    return all(spec.job and (spec.job.workflow, spec.job.of) == of for spec in carried.jobs.values())
 
 
 def _joined(candidate: Candidate) -> dict[str, str]:
     """What all heads say together: what had begun once has begun, and the newest one knows how it has ended."""
     letters: dict[str, str] = {}
-    for _, said in candidate.found:
-        letters |= {key: letter for key, letter in said.items() if letter != WAITING}
+    for said in {id(said): said for _, said in reversed(candidate.found)}.values():
+        for key, letter in said.items():
+            if letter != WAITING:
+                letters.setdefault(key, letter)
     return letters
 
 
+def _proofs(candidate: Candidate) -> dict[str, list[Mapping[str, str]]]:
+    """What the heads of jobs say that have not ended, by job. Copies of a head say it once."""
+    found = {(first_try(each.task), id(said)): said for each, said in candidate.found if each.proves}
+    proofs: dict[str, list[Mapping[str, str]]] = {}
+    for (job, _), said in found.items():
+        proofs.setdefault(job, []).append(said)
+    return proofs
+
+
 def _cannot_have_started(
-    candidate: Candidate, unit: Collection[str], spec: TaskSpec, known: Known, sure: Collection[str]
+    proofs: Mapping[str, Iterable[Mapping[str, str]]],
+    jobs: Mapping[str, TaskSpec],
+    unit: Collection[str],
+    spec: TaskSpec,
+    known: Known,
+    sure: Collection[str],
 ) -> bool:
     """Whether a job waits for one that has not ended, or that cannot have started either."""
-    jobs = candidate.carried.jobs
     waited = {task for each in spec.terms.requires if not each.batch for task in members_of(jobs, each.on)}
-    return bool(waited & set(sure)) or any(
-        each.proves
-        and all(letters.get(task) == WAITING for task in unit)
-        and first_try(each.task) in waited & known.running
-        for each, letters in candidate.found
+    return not waited.isdisjoint(sure) or any(
+        all(said.get(task) == WAITING for task in unit) for on in waited & known.running for said in proofs.get(on, ())
     )
 
 
@@ -250,7 +279,7 @@ def _doubt(
     if known.stopped is None:
         return "the record of stopped jobs was lost or is an old copy"
     if any(known.stopped & {*members_of(candidate.carried.jobs, each.on)} for each in requires):
-        return "a job that it requires was stopped"
+        return "a job that it requires was stopped or preempted"
     if key not in sure:
         return "may have started already, and its container was removed"
     if any(each.on in asked for each in requires):
