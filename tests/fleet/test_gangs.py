@@ -262,22 +262,23 @@ async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(des
         assert controller.lookup.find(victim).stop is None
 
 
-async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch):
+@pytest.mark.parametrize(("full", "left", "rank"), [("n1", ["n2", "n3"], 0), ("n2", ["n1", "n3"], 1)])
+async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch, full, left, rank):
     look = MemberNodes.look
 
-    async def full(self, task):
+    async def crowded(self, task):
         found = await look(self, task)
-        return replace(found, used=frozenset(PORTS)) if task.node == "n1" else found
+        return replace(found, used=frozenset(PORTS)) if task.node == full else found
 
-    monkeypatch.setattr(MemberNodes, "look", full)
+    monkeypatch.setattr(MemberNodes, "look", crowded)
     async with desk.running() as controller:
         ids = await submit(controller, gang("1x"))
         await all_run(controller, ids)
-        assert [controller.lookup.find(task).node for task in ids] == ["n2", "n3"]
-        fixed = await submit(controller, gang("n1::0", "n2::1"))
+        assert [controller.lookup.find(task).node for task in ids] == left
+        fixed = await submit(controller, gang("n1::1", "n2::1"))
         status = controller.lookup.find(fixed[0]).status
         assert isinstance(status, Pending)
-        assert status.reason.startswith("rank 0 could not start on n1: n1: none of the ports")
+        assert status.reason.startswith(f"rank {rank} could not start on {full}: {full}: none of the ports")
 
 
 async def test_a_node_that_does_not_say_how_it_is_reached_is_named_and_left(desk, monkeypatch):

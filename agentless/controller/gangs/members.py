@@ -44,7 +44,7 @@ class MemberNodes:
             raise broken from error
 
     def meet(self, members: Sequence[Task], looks: Mapping[str, Surroundings]) -> list[Gang]:
-        """How the members reach each other, by rank; `looks` are by task. Raises NodeUnfit for the node of rank 0."""
+        """How the members reach each other, by rank; `looks` are by task. Raises NoCommonPort."""
         nodes = {link.node.name: link.node for link in map(self._nodes.link_of, members)}
         by_node = {task.node or "": looks[task.id] for task in members}
         gangs = met(members, nodes, by_node, self._ledger.tasks.live.values())

@@ -24,6 +24,7 @@ from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Schedule
 from agentless.model.tasks.task_event import Launched, LaunchFailed, Met, TaskEvent, Unplaced
 from agentless.ports import Clock
 from agentless.rules.tasks.gangs import gang_key, is_mate
+from agentless.rules.tasks.meeting import NoCommonPort
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)
@@ -171,10 +172,10 @@ class Starts:
                 return replace(_failure(members, errors), unanswered=frozenset())  # nothing was created
             try:
                 gangs = self._nodes.meet(members, looks)
-            except NodeUnfit as error:
-                first = members[0]
+            except NoCommonPort as error:
+                full = next(task for task in members if task.node == error.node)
                 # Its ports will be free again: it waits if it can go nowhere else.
-                return _Failure(first, Refused(str(error)) if self._nodes.is_unfit_everywhere(first) else error)
+                return _Failure(full, Refused(str(error)) if self._nodes.is_unfit_everywhere(full) else error)
             events: dict[str, tuple[TaskEvent, str]] = {
                 task.id: (Met(gang), "all members have places") for task, gang in zip(members, gangs, strict=True)
             }

@@ -86,11 +86,11 @@ def _why_all_end(member: Task, mates: Sequence[Task]) -> str | None:
     if isinstance(status, Ended):
         if status.state == "completed":
             return None
-        return (
-            f"{who} {_ENDS[status.state].format(status.exit_code, status.reason)}"
-            if status.container
-            else status.reason
-        )
+        if not status.container:
+            return status.reason
+        if status.exit_code is None and status.state == "failed":
+            return f"{who} failed" + (f": {status.reason}" if status.reason else "")
+        return f"{who} {_ENDS[status.state].format(status.exit_code)}"
     if isinstance(status, Lost) and any(mate.container for mate in mates):
         return f"{who} is lost: {status.reason}"
     return None

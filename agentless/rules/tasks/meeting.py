@@ -29,6 +29,14 @@ class Surroundings:
     used: Collection[int] = frozenset()
 
 
+class NoCommonPort(NodeUnfit):
+    """No port is free on all nodes of a gang; on `node`, the most are in use."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"{node}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free on all nodes")
+        self.node = node
+
+
 def met(
     members: Sequence[Task], nodes: Mapping[str, NodeConfig], looks: Mapping[str, Surroundings], others: Iterable[Task]
 ) -> list[Gang]:
@@ -46,7 +54,8 @@ def met(
     # On all nodes: what mpirun starts on the others is reached there.
     port = free_port(members[0].id, {*chain.from_iterable(looks[node].used for node in places), *taken})
     if port is None:
-        raise NodeUnfit(f"{peers[0].node}: none of the ports {PORTS.start} to {PORTS.stop - 1} is free on all nodes")
+        fullest = max((peer.node for peer in peers), key=lambda node: len({*looks[node].used} & {*PORTS}))
+        raise NoCommonPort(fullest)
     return [replace(task.spec.gang, peers=tuple(peers), port=port) for task in members if task.spec.gang]
 
 

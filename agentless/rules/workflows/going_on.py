@@ -14,7 +14,7 @@ from typing import Literal
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try
-from agentless.rules.tasks.dependencies import Standing, verdict
+from agentless.rules.tasks.dependencies import Standing, groups, still_left, together, verdict, why_impossible
 from agentless.rules.workflows.carried import COMPLETED, FAILED, OTHER, WAITING, Carried, Head, digest
 
 LATE = 60.0
@@ -186,19 +186,23 @@ def _requires(
 ) -> tuple[tuple[Requirement, ...], str]:
     """What is left of its requirements, and why one of them cannot be met, or is not known to be."""
     left = list[Requirement]()
-    for each in spec.terms.requires:
-        if each.batch:
-            return (), "requires a batch, which is not known"
-        end = _ENDS.get(letters.get(each.on, ""))
-        if each.on in known.running or (not end and (each.on in known.tasks or each.on in added)):
-            left.append(each)
-        elif not end:
-            return (), f"requires task {each.on}, whose end is not known"
-        else:
-            standing = Standing()
-            standing.put(each.on, end)
-            if verdict(each, standing) != "met":
-                return (), f"requires task {each}, which ended as {end}"
+    for group in groups(spec.terms.requires):
+        standings = list[Standing]()
+        for each in group:
+            if each.batch:
+                return (), "requires a batch, which is not known"
+            end = _ENDS.get(letters.get(each.on, ""))
+            is_live = each.on in known.running or (not end and (each.on in known.tasks or each.on in added))
+            if not end and not is_live:
+                return (), f"requires task {each.on}, whose end is not known"
+            standings.append(Standing())
+            standings[-1].put(each.on, None if is_live else end)
+        found = together(standings)
+        result = verdict(group[0], found)
+        if result == "impossible":
+            return (), why_impossible(group[0], found)
+        if result == "open":
+            left += still_left(group, standings, result)
     return tuple(left), ""
 
 
