@@ -26,6 +26,9 @@ _FAST = getattr(yaml, "CSafeLoader", None)
 _LARGE = 16 * 1024
 """Characters from which on it is worth it."""
 _TAG = "tag:yaml.org,2002:"
+_BARE_TAG = re.compile(r"(?:&\S+\s+)?!(?=[\s,\[\]{}]|$)")
+"""A tag without a name. What an empty value with it is differs between parsers."""
+_BOM = "\ufeff"
 _TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")}
 _PLAIN_WORDS = (
     ("\\t", "a tab in the indentation; use spaces"),
@@ -75,8 +78,11 @@ class Marked:
 
 def read_yaml(text: str, *, line_breaks: bool = False) -> Marked:
     """The YAML document in `text`; its values may have `line_breaks`. Raises only BrokenYaml."""
-    reader = _Reader("\n\t" if line_breaks else "")
+    text = text.removeprefix(_BOM)
+    reader = _Reader(text, "\n\t" if line_breaks else "")
     try:
+        if _BOM in text:
+            raise yaml.reader.ReaderError("", text.index(_BOM), 0xFEFF, "unicode", "special characters are not allowed")
         node = _composed(text)
         if node is not None:
             reader.marked.data = reader.read(node, ())
@@ -147,8 +153,9 @@ def _plain(problem: str) -> str:
 
 
 class _Reader:
-    def __init__(self, allowed: str) -> None:
+    def __init__(self, text: str, allowed: str) -> None:
         self.marked = Marked()
+        self._text = text
         self._left = MAX_VALUES
         self._allowed = str.maketrans("", "", allowed)
 
@@ -158,6 +165,8 @@ class _Reader:
         self.marked.values[where] = _place(node)
         if node.tag not in _TAGS:
             self._problem(node, where, f"unknown tag {node.tag}; write the plain value")
+        elif _BARE_TAG.match(self._text, node.start_mark.index):
+            self._problem(node, where, "a '!' without a name; write the plain value")
         if isinstance(node, ScalarNode):
             return self._scalar(node, where)
         if isinstance(node, SequenceNode):
@@ -192,12 +201,14 @@ class _Reader:
         for other in merged:
             if isinstance(other, MappingNode):
                 for key, value in self._pairs(other, where):
+                    self._spend(key, where)  # a few lines can merge a large mapping a thousand times
                     own.setdefault(key.value, (key, value))
             else:
                 self._problem(other, where, "'<<' needs a mapping, like *name for one with the anchor &name")
         yield from own.values()
 
     def _problem(self, node: Node, where: Where, text: str) -> None:
+        self._spend(node, where)
         self.marked.problems.append(Mistake(*_place(node), where, text))
 
     def _spend(self, node: Node, where: Where) -> None:

@@ -266,11 +266,11 @@ async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(des
 async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch, name, others):
     look = MemberNodes.look
 
-    async def full(self, task):
+    async def crowded(self, task):
         found = await look(self, task)
         return replace(found, used=frozenset(PORTS)) if task.node == name else found
 
-    monkeypatch.setattr(MemberNodes, "look", full)
+    monkeypatch.setattr(MemberNodes, "look", crowded)
     async with desk.running() as controller:
         ids = await submit(controller, gang("1x"))
         await all_run(controller, ids)

@@ -107,6 +107,26 @@ def test_a_job_is_named_to_others_of_its_workflow_and_by_its_id_to_all_others() 
     assert follow(inside, lambda _: ended, NOW) == GaveUp("needs job train[lr=1] to complete, but it failed")
 
 
+GANGS = {"a": "ac", "b": "bd"}
+"""The members of the gangs a and b, by the first of each."""
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(ENDS) for name in "abcd"}), st.permutations("abcd"))
+@settings(max_examples=60)
+def test_of_gangs_that_are_required_together_all_members_end_and_one_fails(ends: dict[str, Any], order: str) -> None:
+    task, now = blocked("x", *ONE_OF[:2]), dict[str, str | None](dict.fromkeys("abcd"))
+    event: TaskEvent | None = None
+    for name in order:
+        now[name] = ends[name]
+        event = follow(task, lambda one: standing(**{each: now[each] for each in GANGS[one.on]}), NOW)
+        if isinstance(event, BlockedBy | RequirementMet):
+            task = replace(task, status=Blocked(event.on))
+        elif event:
+            break
+    assert isinstance(event, Queued if set(FAILED) & set(ends.values()) else GaveUp)
+    assert None not in now.values()
+
+
 def test_several_that_are_required_together_are_told_as_one() -> None:
     assert waits_for(ONE_OF) == "waits for one of the tasks a and b to fail and task c"
     gone = what_follows(blocked("x", *ONE_OF), a="stopped", b="completed", c=None)

@@ -212,6 +212,12 @@ def test_a_member_that_had_to_give_way_ends_the_gang() -> None:
     )
 
 
+def test_a_member_whose_container_was_removed_says_so() -> None:
+    one, two = members("node1::0", "node2::0")
+    gone = replace(two, status=Ended("failed", NOW, reason="its container was removed", container="c"))
+    assert why_all_end([one, gone]) == "rank 1 on node2 failed: its container was removed"
+
+
 def test_only_tasks_that_say_so_themselves_are_members() -> None:
     """A forged label may name any task."""
     one, two = members("node1::0", "node2::0")

@@ -10,6 +10,7 @@ import pytest
 
 from agentless.controller import plugins
 from agentless.errors import InventoryError
+from agentless.formats.marked_yaml import BrokenYaml, read_yaml
 from agentless.inventory.inventory import MAX_MISTAKES, Inventory, load, stamp_of
 from agentless.inventory.schema import Kept, Node, Policy
 from agentless.model.address import Address
@@ -176,6 +177,27 @@ def test_an_inventory_cannot_be_changed(tmp_path: Path) -> None:
     nodes: Any = read(tmp_path, "version: 1\nnodes: {a: {host: h}}").nodes
     with pytest.raises(TypeError):
         nodes["b"] = nodes["a"]
+
+
+LONGER = pytest.mark.parametrize("longer", ["", "\n# " + "x" * 20_000], ids=["short", "long"])
+"""Another parser reads long files."""
+
+
+@LONGER
+@pytest.mark.parametrize("text", ["nodes: !", "nodes: &x !", "nodes: [! , a]", "nodes: ! a"])
+def test_a_tag_without_a_name_is_refused(text: str, longer: str) -> None:
+    assert [each.text for each in read_yaml(text + longer).problems] == ["a '!' without a name; write the plain value"]
+
+
+@LONGER
+@pytest.mark.parametrize("text", ["nodes: {}\n\ufeff", "nodes: a\ufeff", "nodes: \ufeff"])
+def test_a_mark_of_the_byte_order_inside_a_file_is_refused(text: str, longer: str) -> None:
+    with pytest.raises(BrokenYaml, match="invalid character"):
+        read_yaml(text + longer)
+
+
+def test_a_mark_of_the_byte_order_may_begin_a_file() -> None:
+    assert read_yaml("\ufeffa: b").data == {"a": "b"}
 
 
 def test_anchors_and_merge_keys_work(tmp_path: Path) -> None:

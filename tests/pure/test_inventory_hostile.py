@@ -30,6 +30,8 @@ BOMBS = {
     + "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
     "merged laughs": "a: &a {x: 1}\n"
     + "".join(f"{b}: &{b} {{<<: [{','.join(['*' + a] * 9)}]}}\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+    "one large mapping merged often": f"a: &a {{{','.join(f'k{n}: ' for n in range(400))}}}\n"
+    f"b: {{<<: [{','.join(['*a'] * 400)}]}}",
     "a list in itself": "a: &a [*a]",
     "a mapping merged into itself": "a: &a {<<: *a}",
     "deep brackets": "[" * 100_000,

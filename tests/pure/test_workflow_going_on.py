@@ -267,8 +267,29 @@ def test_an_end_that_was_signed_counts_though_the_container_is_gone():
     (left,) = jobs_left(of, known)
     assert (left.decision, left.requires) == ("goes_on", (Requirement("t1"),))
     assert decided(jobs, [found_of("f", "b", ".", task="t1")], known) == {
-        "t2": ("cannot", "requires task t0, which ended as failed")
+        "t2": ("cannot", "needs task t0 to complete, but it failed")
     }
+
+
+ONE_FAILS = (Requirement("t0", "failed", one_of=1), Requirement("t1", "failed", one_of=1))
+
+
+@pytest.mark.parametrize(
+    ("letter", "left"),
+    [("f", Requirement("t1", "ended")), ("c", ONE_FAILS[1]), ("o", ONE_FAILS[1])],
+)
+def test_a_job_goes_on_that_requires_one_failure_of_several(letter, left):
+    jobs = {"t0": job(0), "t1": job(1), "t2": job(2, *ONE_FAILS)}
+    known = Known(frozenset({"t1"}), frozenset({"t1"}), frozenset({"t1"}))
+    (of,) = candidates([found_of(letter, "b", ".", task="t1")], {"d": Carried(jobs)})
+    (one,) = jobs_left(of, known)
+    assert (one.decision, one.requires) == ("goes_on", (left,))
+
+
+def test_a_job_cannot_go_on_if_none_of_several_failed():
+    jobs = {"t0": job(0), "t1": job(1), "t2": job(2, *ONE_FAILS)}
+    (one,) = jobs_left(candidates([found_of("c", "c", ".", task="t1")], {"d": Carried(jobs)})[0], Known())
+    assert (one.decision, one.why) == ("cannot", "needs one of the tasks t0 and t1 to fail, but none failed")
 
 
 @pytest.mark.parametrize("jobs", [{"t0": job(0)}, {"t1": job(1)}, {"t0": replace(job(0), job=Job("a", "other"))}])
@@ -301,7 +322,7 @@ def test_what_waits_for_a_gang_waits_for_all_of_its_members():
     one = frozenset({"t1"})
     assert decided(jobs, found, Known(one, one, one))["t2"] == ("cannot", "requires task t0, whose end is not known")
     found = [found_of("c", "f", ".", task="t1", runs=False)]
-    assert decided(jobs, found, Known(both, both))["t2"] == ("cannot", "requires task t0, which ended as failed")
+    assert decided(jobs, found, Known(both, both))["t2"] == ("cannot", "needs task t0 to complete, but it failed")
 
 
 def test_artifacts_of_a_job_that_has_completed_are_fetched_again_or_known_to_be_lost():

@@ -23,10 +23,11 @@ _NAMED = 3
 
 @dataclass
 class Arriving:
-    """Outputs in transfer from a node; `bytes` arrived so far."""
+    """Outputs in transfer from a node; `bytes` arrived so far. `artifacts` are those of artifacts, unpacked."""
 
     node: str
     bytes: int = 0
+    artifacts: int = 0
 
 
 class ExpectedOutputs:

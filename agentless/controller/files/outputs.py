@@ -28,12 +28,11 @@ from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.text import Excerpt
-from agentless.model.units import format_size
 from agentless.remote.streams import Stream
 from agentless.rules.files.changed_outputs import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Placed, arrive
-from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead
+from agentless.stores.files.output_archive import TOO_LARGE, Arrival, Unpacking, Unusable, ZerosAhead
 from agentless.stores.files.outputs import Brought
 from agentless.stores.files.snapshots import SnapshotStore
 
@@ -43,9 +42,6 @@ _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
 
-
-TOO_LARGE = "write it to a volume or a mount that both jobs have"
-"""What to do about an artifact that is too large."""
 
 Check = Callable[[int], None]
 """Looks at how many bytes have come; raises what ends it."""
@@ -156,6 +152,8 @@ class Outputs:
         pieces: tuple[str, ...] = (".",)
         if output.changed:
             pieces = changed_paths(await self._asked(link, files.changes(container)), path)
+        arriving = self.expected.arriving[task.id]
+        most = MAX_BYTES - arriving.artifacts if self._is_artifact(output) else None
         with _staging(output, task.id) as staging:
             arrivals = list[Arrival]()
             for piece in pieces:
@@ -163,7 +161,7 @@ class Outputs:
                 there = posixpath.join(path, where) if where else path
 
                 def unpacking(packed: bool, below: str = where) -> Unpacking:
-                    return Unpacking(staging / "new", below, arrivals, changed=output.changed, packed=packed)
+                    return Unpacking(staging / "new", below, arrivals, most, changed=output.changed, packed=packed)
 
                 arrival = await self._fetch(link, task, there, unpacking, self._check_size(task, output, may_be_large))
                 if arrival is not None:
@@ -173,11 +171,16 @@ class Outputs:
             found = await in_thread(
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
+        if most is not None:
+            arriving.artifacts += sum(arrival.bytes for arrival in arrivals)
         return Brought(True, found.words, found.files, found.bytes)
+
+    def _is_artifact(self, output: Output) -> bool:
+        return Path(output.local).is_relative_to(self._artifacts)
 
     def _check_size(self, task: Task, output: Output, may_be_large: Callable[[], bool]) -> Check:
         """What looks at the bytes of an output: raises PutOff for large ones, and Unusable for too many artifacts."""
-        is_artifact = Path(output.local).is_relative_to(self._artifacts)
+        is_artifact = self._is_artifact(output)
         began = self.expected.arriving[task.id].bytes
 
         def check(size: int) -> None:
@@ -186,7 +189,7 @@ class Outputs:
                 if not may_be_large():
                     raise PutOff
             if is_artifact and size - began > MOST_ARCHIVED:
-                raise Unusable(f"larger than {format_size(MAX_BYTES)}, the limit of an artifact; {TOO_LARGE}")
+                raise Unusable(TOO_LARGE)
 
         return check
 

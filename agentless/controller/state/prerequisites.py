@@ -100,8 +100,12 @@ class Prerequisites:
         return standing
 
     def _batch(self, batch: str) -> Standing:
-        live = ((task.id, None) for task in self._tasks.live.values() if task.batch == batch)
-        return _standing([*self._tasks.history.states(batch), *live])
+        live = ((task.id, None) for task in self._tasks.in_batch(batch))
+        ended = (
+            (task_id, state if self._arrivals.awaited(task_id) is None else None)
+            for task_id, state in self._tasks.history.states(batch)
+        )
+        return _standing([*ended, *live])
 
 
 def standing_of(task: Task) -> Standing:

@@ -45,6 +45,7 @@ class Tasks:
         self.kept: dict[str, Task] = {}
         self.waiters = Waiters()
         self._retried: dict[str, str] = {}  # by the first try, the last one of those live that is another
+        self._batches: defaultdict[str, dict[str, None]] = defaultdict(dict)  # the live tasks by batch
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:
@@ -85,11 +86,16 @@ class Tasks:
         self._placed[node] = {task.id: None for task in found}
         return found
 
+    def in_batch(self, batch: str) -> list[Task]:
+        """The live tasks of a batch."""
+        return [self.live[key] for key in self._batches.get(batch, ())]
+
     # ------------------------------------------------------------------ the ledger's
 
     def put(self, task: Task) -> None:
         """Set the current value of a live task."""
         self.live[task.id] = task
+        self._batches[task.batch][task.id] = None
         self.waiters.put(task)
         if task.attempt > 1:
             first = first_try(task.id)
@@ -99,7 +105,10 @@ class Tasks:
 
     def drop(self, task_id: str) -> None:
         """Remove a task that is not live any more, with its findings."""
-        self.live.pop(task_id, None)
+        if task := self.live.pop(task_id, None):
+            del self._batches[task.batch][task_id]
+            if not self._batches[task.batch]:
+                del self._batches[task.batch]
         self.waiters.drop(task_id)
         if self._retried.get(first := first_try(task_id)) == task_id:
             del self._retried[first]

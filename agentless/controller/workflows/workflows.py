@@ -89,8 +89,7 @@ class Workflows:
 
     def tasks_of(self, workflow: str) -> dict[str, Task]:
         """The last tries of the tasks of the workflow with this id, by first tries; empty if there is none."""
-        live = [task for task in self._tasks.live.values() if task.batch == workflow]
-        every = [*self._tasks.history.batch(workflow), *live]
+        every = [*self._tasks.history.batch(workflow), *self._tasks.in_batch(workflow)]
         return last_tries(task for task in every if task.spec.job and task.spec.job.workflow == workflow)
 
     def show(self, reference: str, caller: Caller) -> WorkflowView:

@@ -106,7 +106,8 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
-def _together(standings: Sequence[Standing]) -> Standing:
+def together(standings: Sequence[Standing]) -> Standing:
+    """The standing of requirements that are met together."""
     if len(standings) == 1:
         return standings[0]
     found = Standing()
@@ -117,12 +118,17 @@ def _together(standings: Sequence[Standing]) -> Standing:
     return found
 
 
-def _left(group: Sequence[Requirement], found: Standing, result: Verdict) -> Iterable[Requirement]:
-    """What remains of requirements that are met together. When one task has failed, the others only have to end."""
+def still_left(group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict) -> Sequence[Requirement]:
+    """What remains of requirements that are met together. When one task has failed, the others only have to end.
+
+    A gang has not ended before its last member has, and may fail until then.
+    """
     if len(group) == 1 or result == "impossible":
         return group
-    live = [each for each in group if found.ends[each.on] is None]
-    return [replace(each, state="ended", one_of=0) for each in live] if found.counts["failed"] else live
+    live = [each for each, standing in zip(group, standings, strict=True) if standing.live]
+    if any(standing.counts["failed"] for standing in standings):
+        return [replace(each, state="ended", one_of=0) for each in live]
+    return live
 
 
 def ended_words(state: str) -> str:
@@ -164,10 +170,11 @@ def first_event(
         if changed is not None and not any(each.key in changed for each in group):
             left += group
             continue
-        found = _together([standing(each) for each in group])
+        standings = [standing(each) for each in group]
+        found = together(standings)
         result = verdict(group[0], found)
         if result != "met":
-            left += _left(group, found, result)
+            left += still_left(group, standings, result)
         if result == "impossible" and not why:
             why = why_impossible(group[0], found if task.spec.job else replace(found, jobs={}))
     if why and task.spec.terms.if_impossible != "wait":

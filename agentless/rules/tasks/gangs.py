@@ -94,8 +94,12 @@ def how_it_ended(member: Task) -> str | None:
     status = member.status
     if not isinstance(status, Ended) or not member.spec.gang or status.state == "completed":
         return None
-    code = f" with exit code {status.exit_code}" if status.exit_code else ""
-    return f"{_rank_of(member)} {_ENDS[status.state]}{code * (status.state == 'failed')}"
+    words = f"{_rank_of(member)} {_ENDS[status.state]}"
+    if status.state != "failed":
+        return words
+    if status.exit_code:
+        return f"{words} with exit code {status.exit_code}"
+    return words + (f": {status.reason}" if status.reason else "")
 
 
 def _rank_of(member: Task) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try
-from agentless.rules.tasks.dependencies import Standing, verdict
+from agentless.rules.tasks.dependencies import Standing, groups, still_left, together, verdict, why_impossible
 from agentless.rules.workflows.carried import COMPLETED, FAILED, OTHER, WAITING, Carried, Head, digest
 
 LATE = 60.0
@@ -229,28 +229,32 @@ def _requires(
 ) -> tuple[tuple[Requirement, ...], str]:
     """What is left of its requirements, and why one of them cannot be met, or is not known to be."""
     left, jobs = list[Requirement](), candidate.carried.jobs
-    for each in spec.terms.requires:
-        if each.batch:
-            return (), "requires a batch, which is not known"
-        ends = {task: _ENDS.get(letters.get(task, "")) for task in members_of(jobs, each.on)}
-        if any(not end and task not in known.tasks and task not in added for task, end in ends.items()):
-            return (), f"requires task {each.on}, whose end is not known"
-        if any(task in known.running or not end for task, end in ends.items()):
-            left.append(each)
+    for group in groups(spec.terms.requires):
+        standings = list[Standing]()
+        for each in group:
+            if each.batch:
+                return (), "requires a batch, which is not known"
+            ends = {task: _ENDS.get(letters.get(task, "")) for task in members_of(jobs, each.on)}
+            if any(not end and task not in known.tasks and task not in added for task, end in ends.items()):
+                return (), f"requires task {each.on}, whose end is not known"
+            standings.append(Standing())
+            for task, end in ends.items():
+                standings[-1].put(task, None if task in known.running else end)
+        found = together(standings)
+        result = verdict(group[0], found)
+        if result == "impossible":
+            return (), why_impossible(group[0], found)
+        if result == "open":
+            left += still_left(group, standings, result)
             continue
-        standing = Standing()
-        for task, end in ends.items():
-            standing.put(task, end)
-        if verdict(each, standing) != "met":
-            end = next(filter(lambda end: end != "completed", ends.values()), "completed")
-            return (), f"requires task {each}, which ended as {end}"
-        before = jobs.get(each.on)
-        if before is None or before.job is None or not before.job.artifacts:
-            continue
-        if set(ends) <= known.tasks and set(ends.values()) == {"completed"}:
-            left.append(each)  # its artifacts are fetched again
-        elif each.state == "completed":
-            return (), f"the artifacts of task {each.on} were lost"
+        for each, standing in zip(group, standings, strict=True):
+            before = jobs.get(each.on)
+            if before is None or before.job is None or not before.job.artifacts:
+                continue
+            if standing.ends.keys() <= known.tasks and {*standing.ends.values()} == {"completed"}:
+                left.append(each)  # its artifacts are fetched again
+            elif each.state == "completed":
+                return (), f"the artifacts of task {each.on} were lost"
     return tuple(left), ""
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from agentless.errors import RuntimeFailed
 from agentless.formats.tar import BadArchive, Incomplete, Member, Parsing, Tar
 from agentless.formats.tree import Parts, Tree
-from agentless.model.files.upload_limits import MOST_LEVELS
+from agentless.model.files.upload_limits import MAX_BYTES, MOST_LEVELS
 from agentless.model.text import cut, shown
 from agentless.model.units import format_size
 from agentless.rules.files.changed_outputs import is_junk
@@ -30,6 +30,10 @@ MOST_ZEROS = 64 << 30
 """The most bytes of one output that become holes. Docker reads and sends each of them."""
 ZEROS = 32 << 20
 """A run of so many zeros is better sent compressed."""
+TOO_LARGE = (
+    f"larger than {format_size(MAX_BYTES)}, the limit of all artifacts of a job; write them to a volume or a mount "
+    "that both jobs have"
+)
 LISTED = 3
 """The most names of left-out files in a message."""
 WORD = 200
@@ -69,6 +73,7 @@ class Arrival:
     left_out_count: int = 0
     members: int = 0
     zeros: int = 0
+    bytes: int = 0
 
     def leave_out(self, name: str, why: str) -> None:
         """Record a name that is left out."""
@@ -80,14 +85,22 @@ class Arrival:
 class Unpacking:
     """Unpacks one archive. Its first name is put at `below` within `top`; `arrival` is the result.
 
-    If `changed`, junk folders are left out. `before` are earlier archives of the same output. Unless `packed`, a long
-    run of zeros raises ZerosAhead.
+    If `changed`, junk folders are left out. `before` are earlier archives of the same output; with these, its files may
+    have `most` bytes. Unless `packed`, a long run of zeros raises ZerosAhead.
     """
 
     def __init__(
-        self, top: Path, below: str, before: Iterable[Arrival] = (), *, changed: bool = False, packed: bool = False
+        self,
+        top: Path,
+        below: str,
+        before: Iterable[Arrival] = (),
+        most: int | None = None,
+        *,
+        changed: bool = False,
+        packed: bool = False,
     ) -> None:
         self.arrival = Arrival()
+        self._left = None if most is None else most - sum(each.bytes for each in before)
         self._top, self._below, self._changed, self._packed = top, below, changed, packed
         self._members = sum(each.members for each in before)
         self._zeros = sum(each.zeros for each in before)
@@ -178,6 +191,12 @@ class Unpacking:
         yield from self._tree.file(parts, tar, member, mode=mode, mtime=mtime, seen=seen)
         return seen.digest.hexdigest()
 
+    def grown(self, count: int) -> None:
+        """Count bytes of files: what comes may be compressed, and a few bytes may stand for many."""
+        self.arrival.bytes += count
+        if self._left is not None and self.arrival.bytes > self._left:
+            raise Unusable(TOO_LARGE)
+
     def zeros(self, count: int, run: int) -> None:
         """Count zeros that became holes, `run` of them in a row."""
         self.arrival.zeros += count
@@ -225,6 +244,7 @@ class _Seen:
 
     def __call__(self, hole: int, data: bytes) -> None:
         """Take the next content: a hole of this length, or these bytes."""
+        self._unpacking.grown(hole + len(data))
         if data:
             self._run = 0
             self.digest.update(data)
