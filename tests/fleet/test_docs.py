@@ -154,6 +154,8 @@ HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/queue/share-a-controller.md": {
         "agentless queue --shares": Help(
             first=[
+                "agentless ps",
+                *LOSS,  # and with it what other pages have used
                 f"agentless submit node1::0-3 --owner ann {SLEEP}",
                 f"agentless submit node1::4-7 --owner bob --time-limit 2h {SLEEP}",
                 "agentless submit node1::0 --owner ann -- python train.py",

@@ -13,6 +13,7 @@ from tests.fleet.test_time import started
 
 STAYS = "sleep 600"
 JOBS = (
+    "state folder",
     "state",
     "health",
     "volumes",

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from agentless.controller.gangs.ends import GangEnds
 from agentless.controller.gangs.starts import Starts
 from agentless.controller.nodes.reconciler import Reconciler
+from agentless.controller.ownership import Ownership
 from agentless.controller.state.event_bus import ContainersSeen, EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.task_stores import TaskStores
@@ -98,7 +99,8 @@ class World:
         clock: Any = SimpleNamespace(now=lambda: self.now)
         none: Any = SimpleNamespace(stale=lambda _: None, outlook=lambda _: Outlook(), view=lambda _: ())
         self.tasks, self.bus = Tasks("me@here", store.controller, self.history), EventBus()
-        stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"))
+        owned = Ownership(self.folder / "lock")
+        stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"), owned)
         self.ledger = Ledger(self.tasks, stores, TaskViews(self.tasks, none, none, none, clock), self.bus, clock)
         registry: Any = SimpleNamespace(links=self.nodes)
         self.reconciler = Reconciler(registry, self.ledger, self.bus, clock)

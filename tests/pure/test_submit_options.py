@@ -137,7 +137,11 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"zipped": True}, "--zip needs a span in the command, like 'span:{1..3}'"),
         ({"max_parallel": 2}, "--max-parallel needs more than one task; omit it, or add a span or a target"),
         ({"retry_on": "oom"}, "--retry-on needs --retries; for example: --retries 3"),
-        ({"after": ""}, "--in '' is not a duration; use 30s, 10min, 2h30m or 1d"),
+        (
+            {"after": ""},
+            "--in '' is not a duration; use 30s, 10min, 2h30m or 1d; to start after another task, use --after; in "
+            "Python, requires=",
+        ),
         ({"at": date(2026, 5, 1)}, "--at must be a string or a datetime, not datetime.date(2026, 5, 1)"),
         ({"at": "30min"}, "--at '30min' is a delay; use --in 30min"),
         ({"after": "2026-12-24T08:00"}, "--in '2026-12-24T08:00' is a date; use --at 2026-12-24T08:00"),
