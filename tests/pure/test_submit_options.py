@@ -139,8 +139,10 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"retry_on": "oom"}, "--retry-on needs --retries; for example: --retries 3"),
         (
             {"after": ""},
-            "--in '' is not a duration; use 30s, 10min, 2h30m or 1d; to start after another task, use --after; in "
-            "Python, requires=",
+            (
+                "--in '' is not a duration; use 30s, 10min, 2h30m or 1d; to start after another task, use --after; in "
+                "Python, requires="
+            ),
         ),
         ({"at": date(2026, 5, 1)}, "--at must be a string or a datetime, not datetime.date(2026, 5, 1)"),
         ({"at": "30min"}, "--at '30min' is a delay; use --in 30min"),
