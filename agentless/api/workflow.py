@@ -11,7 +11,7 @@ from typing import Any
 from agentless.api.parse import parse
 from agentless.api.task import Task, task
 from agentless.api.verb import StreamVerb, Verb
-from agentless.client.client import Client, has_coming_outputs
+from agentless.client.client import Client, is_over
 from agentless.client.workflow_graph import text as graph_of
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.tasks.requirement import Requirement
@@ -80,7 +80,7 @@ class Workflow:
         while True:
             found = self._client.asked(self._path())
             tasks = [job["task"] for job in found["jobs"]]
-            live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
+            live = [task for task in tasks if not is_over(task)]
             if not live:
                 return workflow(self._client, found)
             left = _TURN if until is None else until - time.monotonic()

@@ -86,9 +86,10 @@ class Breaker:
                     self._open.shutdown(socket.SHUT_RDWR)
 
 
-def has_coming_outputs(task: dict[str, Any]) -> bool:
-    """Whether outputs of an ended task are still being copied."""
-    return any(output["state"] == "coming" for output in task.get("outputs") or ())
+def is_over(task: dict[str, Any]) -> bool:
+    """Whether a task has ended, and none of its outputs is still being copied."""
+    is_coming = any(output["state"] == "coming" for output in task.get("outputs") or ())
+    return task["ended_at"] is not None and not is_coming
 
 
 class BrokenOff(Exception):
@@ -249,8 +250,7 @@ class Client:
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
             found: dict[str, Any] = self.asked(f"/v1/tasks/{task}/wait", within=turn)
-            over = found["ended_at"] is not None and not has_coming_outputs(found)
-            if over or (until is not None and time.monotonic() >= until):
+            if is_over(found) or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes

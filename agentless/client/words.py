@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -166,7 +166,7 @@ def whole(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[str, An
     """The task; the first member of a gang stands for all of it, so it has the end of the one that has failed."""
     from agentless.model.tasks.task import FAILED  # noqa: PLC0415 - most commands need nothing of it
 
-    mates = _mates(task, tasks) if task.get("gang") and not _rank(task) else {}
+    mates = _mates(task, tasks) if task.get("gang") and not rank_of(task) else {}
     failed = next((each for each in mates.values() if each["state"] in FAILED), task)
     return task | {key: failed[key] for key in ("state", "exit_code", "reason")}
 
@@ -195,7 +195,7 @@ def in_gangs(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     gangs: dict[object, list[dict[str, Any]]] = {}
     for number, task in enumerate(tasks):
         gangs.setdefault(_gang(task) or number, []).append(task)
-    return [task for one in gangs.values() for task in sorted(one, key=_rank)]
+    return [task for one in gangs.values() for task in sorted(one, key=rank_of)]
 
 
 def _gang(task: dict[str, Any]) -> tuple[str, int] | None:
@@ -203,8 +203,9 @@ def _gang(task: dict[str, Any]) -> tuple[str, int] | None:
     return (task["gang"]["id"], task["attempt"]) if task.get("gang") else None
 
 
-def _rank(task: dict[str, Any]) -> int:
-    return task["gang"]["rank"] if task.get("gang") else 0
+def rank_of(task: Mapping[str, Any]) -> int:
+    """The rank of a member of a gang as a number; 0 for any other task."""
+    return int(task["gang"]["rank"]) if task.get("gang") else 0
 
 
 def tries(task: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agentless.client.words import WAITING, ran, state, where, whole, why
+from agentless.client.words import WAITING, ran, rank_of, state, where, whole, why
 from agentless.model.tasks.task import FAILED, LIVE, STATES
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
@@ -76,7 +76,7 @@ class JobTasks:
     def _runs(self) -> list[tuple[dict[str, Any], dict[str, str]]]:
         """Its tasks with their values; one on several nodes is one."""
         pairs = zip(self.tasks, self.parameters, strict=True)
-        return [(whole(task, self.tasks), values) for task, values in pairs if not (task.get("gang") or {}).get("rank")]
+        return [(whole(task, self.tasks), values) for task, values in pairs if not rank_of(task)]
 
     @property
     def is_blocked(self) -> bool:
@@ -172,7 +172,7 @@ def job_tasks(jobs: Sequence[dict[str, Any]]) -> dict[str, JobTasks]:
 
 def sizes_of(jobs: Iterable[Mapping[str, Any]]) -> Counter[str]:
     """How many tasks each job has; those of a gang are one."""
-    return Counter(job["job"] for job in jobs if not (job["task"].get("gang") or {}).get("rank"))
+    return Counter(job["job"] for job in jobs if not rank_of(job["task"]))
 
 
 def how(requirement: Mapping[str, Any], tasks: int) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import io
 import posixpath
-import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentless.engines import beside
 from agentless.engines.dialect import Dialect
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
+from agentless.formats.tar_writing import END, file, header
 from agentless.model.command import Result, escaped
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.device import GpuNumber
@@ -56,13 +55,9 @@ def gang_files(gang: Gang | None) -> str:
     """The files of a gang's member as a tar archive, as a word for `printf %b`; empty if it has none."""
     if gang is None or not gang.peers:
         return ""
-    text, packed = gang.hostfile.encode(), io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        folder, file = tarfile.TarInfo(posixpath.dirname(HOSTFILE)[1:]), tarfile.TarInfo(HOSTFILE[1:])
-        folder.type, folder.mode, file.size = tarfile.DIRTYPE, 0o755, len(text)
-        archive.addfile(folder)
-        archive.addfile(file, io.BytesIO(text))
-    return escaped(gzip.compress(packed.getvalue(), mtime=0)).decode()
+    folder = header(posixpath.dirname(HOSTFILE)[1:], "folder", mode=0o755)
+    archive = folder + file(HOSTFILE[1:], gang.hostfile.encode()) + END
+    return escaped(gzip.compress(archive, mtime=0)).decode()
 
 
 def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from agentless.model.notify import KINDS, NotifyEvent
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import NODE_NAME
 from agentless.model.tasks.spec import LABEL_KEY, LOCAL_TEMP, SHARED, Mount, check_variable, parse_mount
+from agentless.model.text import enumerated
 from agentless.model.units import (
     DESKTOP_MEMORY,
     LOG,
@@ -604,7 +605,7 @@ class Notify(BaseModel):
     def _one_kind(self) -> Self:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}")
+            raise ValueError(f"needs exactly one of {enumerated(KINDS)}")
         if kinds != ["mail"] and (self.sender or self.sendmail):
             raise ValueError("only mail has a sender or sendmail; remove them")
         if self.token_file and kinds[0] in ("command", "mail"):

@@ -7,6 +7,7 @@ begin a line that looks like one of agentless. Only the output of a task is show
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 _END = 2000
 """Bytes that are kept of each end of an error message."""
@@ -73,6 +74,12 @@ class Excerpt:
 
     def __str__(self) -> str:
         return self._data.decode("utf-8", "replace")
+
+
+def enumerated(words: Iterable[str], word: str = "and") -> str:
+    """`a, b and c`; empty if there are none."""
+    *others, last = tuple(words) or ("",)
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def last_words(data: bytes, length: int = 300) -> str:

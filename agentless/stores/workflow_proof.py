@@ -38,6 +38,7 @@ class WorkflowProof:
         self.recorded = None if known is None else len(known)
         self.pending: dict[str, None] = {}
         self._written = set(known or ())
+        self._is_synced = False
 
     def key(self) -> bytes | None:
         """The key of this state folder; None if there is none, or if others could read or write it."""
@@ -64,9 +65,13 @@ class WorkflowProof:
                     pass
                 finally:
                     new.unlink()
+                self._is_synced = False
             if not self._stopped.exists():
                 private.make(self._stopped)
-            private.sync_folder(self._folder)
+                self._is_synced = False
+            if not self._is_synced:  # each launch asks for the key, and a sync takes longer than all else of that
+                private.sync_folder(self._folder)
+                self._is_synced = True
         self.recorded = self.recorded or 0
         if (key := self.key()) is None:
             raise StateError(

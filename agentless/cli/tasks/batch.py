@@ -15,7 +15,7 @@ from agentless.cli.output import say
 from agentless.cli.progress import progress
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.gang import one_of_each
-from agentless.client.client import Client, has_coming_outputs
+from agentless.client.client import Client, is_over
 from agentless.client.words import ran, state, where, why
 from agentless.errors import UsageError
 from agentless.model.tasks.task_id import first_try
@@ -70,7 +70,7 @@ def until_ended(served: Client, batch: str) -> list[dict[str, Any]]:
     with progress() as shown:
         while True:
             tasks = members(served, batch)
-            live = [task for task in tasks if task["ended_at"] is None or has_coming_outputs(task)]
+            live = [task for task in tasks if not is_over(task)]
             if not live:
                 return tasks
             shown.update(summary(tasks), done=len(tasks) - len(live), total=len(tasks))

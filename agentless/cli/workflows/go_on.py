@@ -14,6 +14,7 @@ from agentless.cli.tasks.spec import in_full
 from agentless.client.client import Client
 from agentless.errors import Refused, UsageError
 from agentless.model.units import counted
+from agentless.rules.workflows.workflow import job_title
 
 _NAMED = 10
 _LEAST = 40
@@ -123,9 +124,9 @@ def _title(workflow: Mapping[str, Any]) -> str:
 
 
 def _name(job: Mapping[str, Any]) -> str:
-    values = ",".join(f"{key}={value}" for key, value in (job["spec"].get("parameters") or {}).items())
     gang = job["spec"].get("gang")
-    return (f"{job['job']}[{values}]" if values else str(job["job"])) + (f" ({gang['size']} nodes)" if gang else "")
+    title = job_title(str(job["job"]), job["spec"].get("parameters") or {})
+    return title + (f" ({gang['size']} nodes)" if gang else "")
 
 
 def _once(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

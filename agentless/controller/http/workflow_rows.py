@@ -24,6 +24,7 @@ class WorkflowRows:
         self._caller = caller
         self._known: dict[str, dict[str, Task]] = {}  # the last tries of their tasks, by first tries
         self._changed: set[str] = set()
+        self._ended: set[str] = set()
 
     def take(self, task: Task) -> None:
         """A task has changed; what others know of, and labels say, is no task of a workflow here."""
@@ -45,13 +46,17 @@ class WorkflowRows:
 
     def changes(self) -> Iterator[tuple[str, WorkflowView | None]]:
         """The workflows that have changed since the last time; None for one that is not shown any more."""
-        if not self._changed:
-            return
-        ended = sorted(key for key, tasks in self._known.items() if not any(task.live for task in tasks.values()))
-        for workflow in [*ended[:-ENDED], *(key for key, tasks in self._known.items() if not tasks)]:
-            self._known.pop(workflow, None)
-            self._changed.add(workflow)
         for workflow in self._changed:
-            tasks = self._known.get(workflow)
-            yield workflow, self._workflows.view(tasks, self._caller) if tasks else None
+            tasks = self._known.get(workflow, {})
+            is_live = any(task.live for task in tasks.values())
+            (self._ended.add if tasks and not is_live else self._ended.discard)(workflow)
+            if not tasks:
+                self._known.pop(workflow, None)
+        for oldest in sorted(self._ended)[:-ENDED]:
+            del self._known[oldest]
+            self._ended.remove(oldest)
+            self._changed.add(oldest)
+        for workflow in self._changed:
+            shown = self._known.get(workflow)
+            yield workflow, self._workflows.view(shown, self._caller) if shown else None
         self._changed.clear()

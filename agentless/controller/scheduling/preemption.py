@@ -14,7 +14,7 @@ from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.task import KeptPlace, Paused, Running, Task
 from agentless.ports import Clock
 from agentless.rules.explain.preemption import needs_its_place
-from agentless.rules.tasks.gangs import mates
+from agentless.rules.tasks.gangs import unit_of
 from agentless.rules.tasks.preemptible import asked_at
 
 
@@ -86,14 +86,14 @@ class Preemption:
     def _waiting(self, task_id: str) -> list[Task]:
         """A task, or all of its gang, while places are kept for them and their nodes answer; else nobody."""
         task = self._tasks.live.get(task_id)
-        gang = (mates(task, self._tasks.live.get) or [task]) if task else []
+        gang = unit_of(task, self._tasks.live.get) if task else []
         ready = [each for each in gang if (place := each.kept_place) and self._is_online(place.node)]
         return ready if task and len(ready) == task.spec.gang_size else []
 
     def _to_ask(self, name: str) -> list[Task]:
         """A victim, with all of its gang; empty if one of them does not run, is stopping, or cannot be reached."""
         victim = self._tasks.live.get(name)
-        gang = (mates(victim, self._tasks.live.get) or [victim]) if victim else []
+        gang = unit_of(victim, self._tasks.live.get) if victim else []
         running = [each for each in gang if isinstance(each.status, (Running, Paused)) and not each.stop]
         able = [each for each in running if self._is_online(each.node)]
         return able if victim and len(able) == victim.spec.gang_size else []

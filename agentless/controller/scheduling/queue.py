@@ -33,7 +33,7 @@ from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.tasks.dependencies import first_event
-from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, mates, members_together, would_be_members
+from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, members_together, unit_of, would_be_members
 from agentless.rules.views.publish import timestamp
 from agentless.rules.workflows.workflow import job_title
 
@@ -146,6 +146,8 @@ class Queue:
 
     def preempting(self, task: Task, looked: Plan) -> str:
         """Who gives way for a new task in this plan, and when it starts, in words; empty if nobody does."""
+        if looked.promises.get(task.id) is None:
+            return ""  # as most of a large sweep
         mates = self._mates(task)
         _, promise = as_one(mates, looked.promises)
         if promise is None or not promise.victims:
@@ -259,7 +261,7 @@ class Queue:
 
     def _mates(self, task: Task) -> list[Task]:
         """The members of a task's gang that are live, by rank; of any other task itself."""
-        return mates(task, self._tasks.live.get) or [task]
+        return unit_of(task, self._tasks.live.get)
 
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """The tasks before it in the queue."""

@@ -12,7 +12,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import mates
+from agentless.rules.tasks.gangs import unit_of
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
 
@@ -97,7 +97,7 @@ class Lookup:
         gang = task.spec.gang
         if gang is None or not self._tasks.knows(task.id):
             return [task]
-        return mates(task, self._tasks.find) or [task]
+        return unit_of(task, self._tasks.find)
 
     def find(self, reference: str, of_batch: str = "--batch") -> Task:
         """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.

@@ -48,6 +48,8 @@ class Prerequisites:
 
     def arriving(self, first: str) -> str | None:
         """What is still to arrive of a task that has ended, in words; None if nothing is, or if it has not ended."""
+        if self._tasks.last_live(first):
+            return None  # without a look into the history: screens ask for each task that waits
         last = self._last(first)
         return self._arrivals.awaited(last[0]) if last and last[1] else None
 

@@ -49,21 +49,27 @@ class CarriedWorkflows:
     def labels(self, task: Task) -> dict[str, str]:
         """More labels for the container of a task that is launched now; none if it carries nothing."""
         job, placement = task.spec.job, task.placement
-        if job is None or not job.workflow or placement is None or self.why_not(job.workflow):
+        if job is None or not job.workflow or placement is None:
             return {}
         workflow = self._workflow(job.workflow)
+        if workflow.why_not:
+            return {}
+        try:
+            key = self._proof.make()
+        except StateError:
+            return {}
         head = Head(
             job.workflow,
             job.of,
             task.owner,
             self._tasks.controller,
             self._clock.now(),
-            carried.states_of(workflow.letters, workflow.letters),
+            carried.states_of(workflow.letters),
             workflow.digest,
             self._proof.recorded or 0,
         )
         others = labels_of(task, placement, self._tasks.controller)
-        label = carried.sign(self._proof.make(), head, others, placement.node)
+        label = carried.sign(key, head, others, placement.node)
         return {carried.HEAD: label, carried.JOBS: workflow.jobs}
 
     def why_not(self, workflow: str) -> str:
@@ -93,8 +99,8 @@ class CarriedWorkflows:
         return self._known[workflow]
 
     def _of(self, workflow: str) -> list[Task]:
-        live = [task for task in self._tasks.live.values() if task.batch == workflow]
-        return [task for task in (*self._tasks.history.batch(workflow), *live) if task.spec.job]
+        every = (*self._tasks.history.batch(workflow), *self._tasks.in_batch(workflow))
+        return [task for task in every if task.spec.job]
 
     def _changed(self, event: TaskChanged) -> None:
         before, task = event.before, event.after

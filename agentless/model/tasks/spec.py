@@ -25,6 +25,7 @@ from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.requirement import check_requirements
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_on_preempt, parse_retry_on, parse_signal
 from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
+from agentless.model.text import enumerated
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
 LOCAL_TEMP = "/local_temp"
@@ -492,7 +493,7 @@ def _check_container(spec: TaskSpec) -> None:
         if spec.image_id is not None:
             raise UsageError("image_id needs an env; omit it")
         if spec.pull not in (None, *PULL):
-            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: use {', '.join(PULL[:-1])} or {PULL[-1]}")
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: use {enumerated(PULL, 'or')}")
         return
     if spec.pull is not None:
         raise UsageError("--pull applies to --image, not to an env; omit one of them")

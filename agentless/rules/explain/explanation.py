@@ -8,6 +8,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.text import enumerated
 from agentless.model.units import format_duration, format_indices
 from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain.ahead import Ahead
@@ -58,8 +59,7 @@ def when(
     if promise is None:
         return "start time not known yet"
     gang = gang or [(promise, spec)]
-    *others, last = dict.fromkeys(each.node for each, _ in gang)
-    node = f"{', '.join(others)} and {last}" if others else last
+    node = enumerated(dict.fromkeys(each.node for each, _ in gang))
     if promise.start is None:
         whose = "a task of its batch ends" if held_back else _endless(gang, cluster)
         return f"starts on {node} when {whose} (no time limit, so no estimate)"

@@ -16,7 +16,7 @@ from agentless.model.scheduling.needs import is_slice_type
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.text import printable
+from agentless.model.text import enumerated, printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
@@ -378,8 +378,7 @@ def _listed(words: Sequence[str]) -> str:
     """The most frequent entries, in words, and the number of others."""
     others = len(words) - MAX_BRIEF
     more = [f"not enough on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
-    *most, last = (*words[:MAX_BRIEF], *more)
-    return f"{', '.join(most)} and {last}" if most else last
+    return enumerated((*words[:MAX_BRIEF], *more))
 
 
 def _no_such(node: Node, number: GpuNumber) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.task import KeptPlace, Pending, Task
+from agentless.model.text import enumerated
 from agentless.model.units import format_duration
 from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
@@ -19,12 +20,7 @@ from agentless.rules.tasks.preemptible import yields_of
 
 def named(victims: Iterable[str], known: Mapping[str, Task]) -> str:
     """Tasks with their owners: `task V of bob and task W of eve`. A gang is one task."""
-    return _listed(dict.fromkeys(_named(known[each]) if each in known else f"task {each}" for each in victims))
-
-
-def _listed(words: Iterable[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
+    return enumerated(dict.fromkeys(_named(known[each]) if each in known else f"task {each}" for each in victims))
 
 
 def needs_its_place(task: Task) -> str:
@@ -44,7 +40,7 @@ def preempting(place: KeptPlace, known: Mapping[str, Task]) -> str:
 def awaited(places: Sequence[KeptPlace], known: Mapping[str, Task]) -> str:
     """What a task waits for whose place is kept, or a gang."""
     going = [each for each in places if any(victim in known for victim in each.victims)]
-    nodes, verb = _listed(each.node for each in going or places), "is" if len(places) == 1 else "are"
+    nodes, verb = enumerated(each.node for each in going or places), "is" if len(places) == 1 else "are"
     if not going:
         return f"its place{'s' * (len(places) > 1)} on {nodes} {verb} kept, and free any moment"
     left = dict.fromkeys(victim for each in going for victim in each.victims if victim in known)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Task
+from agentless.model.text import enumerated
 from agentless.model.units import format_duration
 from agentless.rules.scheduling.promise import Promise
 from agentless.rules.tasks.dependencies import Standing, groups, listed
@@ -35,7 +36,7 @@ def waits_for(
     named = [_named(each, about, job_of) for each in every[:MOST]]
     if len(every) > MOST:
         named[MOST - 1 :] = [f"{len(every) - MOST + 1} more"]
-    return "waits for " + (f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named))
+    return f"waits for {enumerated(named)}"
 
 
 def _named(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations
 
-from agentless.model.nodes.cluster import Allocation, Yields
+from agentless.model.nodes.cluster import Allocation
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.load import Load
@@ -248,11 +248,6 @@ class Preemption:
         """Those who give way with one, itself included."""
         return _mates(self._homes[victim].yielding[victim])
 
-    def yielding(self, victim: str) -> Yields | None:
-        """On which terms this task gives way."""
-        home = self._homes.get(victim)
-        return home.yielding[victim].yields if home else None
-
     def able(self, node: NodeTimeline, shape: Shape, amounts: Amounts, by: float = math.inf) -> list[Allocation]:
         """The `unasked` that hold something that the task needs; the least work first."""
         if not node.admits(shape):
@@ -432,7 +427,8 @@ class Preemption:
 
     def _is_due(self, victim: str, moment: float) -> bool:
         """Whether a victim has to be asked now for a place at this time, and not for another one before it."""
-        terms = self.yielding(victim)
+        home = self._homes.get(victim)
+        terms = home.yielding[victim].yields if home else None
         if terms is None or self._asked_by(victim) < moment or self._kept_for.get(victim, math.inf) <= moment:
             return False
         return moment - terms.within - A_LOOK <= self.now

@@ -10,6 +10,7 @@ from typing import Literal
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import FAILED, Blocked, Task
 from agentless.model.tasks.task_event import BlockedBy, Delayed, GaveUp, Queued, RequirementMet, TaskEvent
+from agentless.model.text import enumerated
 
 REMOVED = "removed"
 """The state of a task that was removed."""
@@ -103,7 +104,7 @@ def groups(on: Iterable[Requirement]) -> list[list[Requirement]]:
 def listed(words: Sequence[str]) -> str:
     """`2mxf, 2mxg and 3 more`."""
     named = [*words[:_NAMED], *([f"{len(words) - _NAMED} more"] if len(words) > _NAMED else [])]
-    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    return enumerated(named)
 
 
 def together(standings: Sequence[Standing]) -> Standing:

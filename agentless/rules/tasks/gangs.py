@@ -47,6 +47,11 @@ def mates(task: Task, find: Callable[[str], Task | None]) -> list[Task]:
     return [each for each in found if each and is_mate(task, each)]
 
 
+def unit_of(task: Task, find: Callable[[str], Task | None]) -> list[Task]:
+    """The `mates` of a task; of one that is in no gang, or of which none is found, itself."""
+    return mates(task, find) or [task]
+
+
 def by_gang(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     """The members among these tasks by the name of their gang's try, by rank."""
     found: dict[str, list[Task]] = {}

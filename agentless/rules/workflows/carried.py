@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -207,6 +207,6 @@ def _signature(key: bytes, body: str, labels: Mapping[str, str], node: str) -> s
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def states_of(jobs: Iterable[str], states: Mapping[str, str]) -> str:
-    """The letters of a head."""
-    return "".join(states.get(key, BEGUN) for key in sorted(jobs))
+def states_of(letters: Mapping[str, str]) -> str:
+    """The letters of a head, from those of its jobs."""
+    return "".join(letters[key] for key in sorted(letters))

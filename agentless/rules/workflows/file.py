@@ -15,6 +15,7 @@ from typing import Any
 from agentless.errors import UsageError
 from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Where, read_yaml, shown
 from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure, check_artifacts
+from agentless.model.text import enumerated
 from agentless.rules.files.file_options import brought_to
 from agentless.rules.submit.spans import LIMIT, Combination, expand
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request, with_command
@@ -381,7 +382,7 @@ class _File:
                     if isinstance(state, str):
                         yield job, state, (*where, job)
                     else:
-                        words = f"must be {', '.join(ENDS[:-1])} or {ENDS[-1]}"
+                        words = f"must be {enumerated(ENDS, 'or')}"
                         self._reading.wrong((*where, job), f"is {shown(state)}; {words}")
             elif each is not None:
                 self._reading.wrong(where, f"is {shown(each)}; must be the name of a job, or {{JOB: STATE}}")

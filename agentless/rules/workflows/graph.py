@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agentless.errors import UsageError
+from agentless.model.text import enumerated
 from agentless.rules.views.nearest import nearest
 from agentless.rules.workflows.others import STATES
 from agentless.rules.workflows.workflow import ENDS, job_title
@@ -51,7 +52,7 @@ def parse_reference(text: str, state: str | None = None) -> Reference:
         values[key.strip()] = value.strip()
     meant = STATES.get((state or "completed").lower())
     if meant is None:
-        raise UsageError(f"{(state or '')[:60]!r} is no state; use {', '.join(ENDS[:-1])} or {ENDS[-1]}")
+        raise UsageError(f"{(state or '')[:60]!r} is no state; use {enumerated(ENDS, 'or')}")
     return Reference(found[1].strip(), values, *meant)
 
 
