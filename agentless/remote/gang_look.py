@@ -12,8 +12,8 @@ from agentless.rules.tasks.meeting import PORTS, Surroundings
 _ADDRESS = re.compile(
     r"[0-9]{1,9}: ([A-Za-z0-9_.-]{1,15})(?:@\S{1,40})? +inet6? ([0-9a-fA-F:.]{2,45})(?:/[0-9]{1,3})? .*"
 )
-_PORT = re.compile(r"port ([0-9A-F]{4}) ?")
-_LINES = 5000
+_PORT = re.compile(r" *[0-9]{1,9}: [0-9A-F]{8,32}:([0-9A-F]{4}) ?")
+_LINES = 21500
 
 
 def look(renderer: Renderer) -> Command:

@@ -1,5 +1,7 @@
 """Random graphs of tasks over real stores, with a controller that is killed at any write.
 
+Some are gangs, some leave artifacts, and some require one failure of several.
+
 No task starts before what it requires has come, nobody waits for what can never come unless told to, and none is lost.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentless.controller.ownership import Ownership
-from agentless.controller.state.event_bus import EventBus
+from agentless.controller.state.event_bus import EventBus, OutputsSettled
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.prerequisites import Prerequisites
 from agentless.controller.state.task_stores import TaskStores
@@ -25,12 +28,14 @@ from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import Refused
+from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import FAILED, Blocked, Ended, Pending, Running, Task
-from agentless.model.tasks.task_event import Assigned, Exited, GaveUp, Launched, Queued, StopAsked
+from agentless.model.tasks.task_event import Assigned, Exited, GaveUp, Launched, Queued, StopAsked, TaskEvent
 from agentless.model.tasks.task_id import attempt_of, first_try
 from agentless.model.tasks.terms import Terms
 from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.tasks.dependencies import groups
 from agentless.rules.tasks.retry import fresh_try
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
@@ -38,6 +43,7 @@ from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, spec
 
 GONE = "gone"
+STATES = ["completed", "completed", "failed", "ended"]
 
 
 class World:
@@ -48,7 +54,11 @@ class World:
         self.history: History | None = None
         self.added: dict[str, str] = {}  # all first tries that were accepted, each with its batch
         self.removed: set[str] = set()
-        self.ever: set[tuple[str, bool, str]] = set()  # which requirements were ever met
+        self.ever: set[tuple[Requirement, ...]] = set()  # which requirements were ever met together
+        self.gangs: dict[str, list[str]] = {}  # members by the first one
+        self.leaving: set[str] = set()  # first tries that leave artifacts
+        self.arriving: set[str] = set()
+        self.retried = False
         self.crash_in: int | None = None
         self.open()
 
@@ -61,9 +71,9 @@ class World:
         self.history = History(self.folder / "history.sqlite")
         clock: Any = SimpleNamespace(now=lambda: NOW)
         none: Any = SimpleNamespace(stale=lambda _: None, outlook=lambda _: Outlook(), view=lambda _: ())
-        self.tasks, bus = Tasks("me@here", store.controller, self.history), EventBus()
-        nothing: Any = SimpleNamespace(awaited=lambda _: None)
-        prerequisites = Prerequisites(self.tasks, nothing, bus)
+        self.tasks, self.bus = Tasks("me@here", store.controller, self.history), EventBus()
+        bus, arrivals = self.bus, SimpleNamespace(awaited=lambda task: "files" if self.arrives(task) else None)
+        prerequisites = Prerequisites(self.tasks, arrivals, bus)
         stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"), Ownership(self.folder / "lock"))
         self.ledger = Ledger(self.tasks, stores, TaskViews(self.tasks, none, none, none, clock), bus, clock)
         lookup: Any = SimpleNamespace(find=self.find)
@@ -105,13 +115,20 @@ class World:
 
     def end(self, first: str, latest: dict[str, Task]) -> str | None:
         each = latest.get(first)
-        return GONE if each is None else each.state if isinstance(each.status, Ended) else None
+        if each is None:
+            return GONE
+        return each.state if isinstance(each.status, Ended) and not self.arrives(each.id) else None
 
-    def verdict(self, each: Requirement) -> str:
-        """Whether a requirement is met now, or can be; found out from all there is, unlike in the rules."""
-        latest = self.latest()
-        members = [t for t, batch in self.added.items() if batch == each.on] if each.batch else [each.on]
-        ends = [self.end(member, latest) for member in members]
+    def arrives(self, task: str) -> bool:
+        return task in self.arriving and task not in self.tasks.live
+
+    def verdict(self, group: Sequence[Requirement]) -> str:
+        """Whether requirements are met together now, or can be; found out from all there is, unlike in the rules."""
+        latest, each, ends = self.latest(), group[0], list[str | None]()
+        for one in group:
+            of_batch = [t for t, batch in self.added.items() if batch == one.on]
+            members = of_batch if one.batch else self.gangs.get(one.on, [one.on])
+            ends += [self.end(member, latest) for member in members]
         if each.state == "completed":
             if any(end not in (None, "completed") for end in ends):
                 return "impossible"
@@ -125,26 +142,37 @@ class World:
     # ------------------------------------------------------------------ what is done
 
     def submit(self, number: int) -> None:
-        """One task, or a batch of two."""
-        draw, known = self.draw, sorted(self.latest())
-        requires = []
-        for _ in range(draw(st.integers(0, 2)) if known else 0):
-            on, state = (
-                draw(st.sampled_from(known)),
-                draw(st.sampled_from(["completed", "completed", "failed", "ended"])),
-            )
-            whole, batch = draw(st.booleans()), self.added[on]
-            size = sum(each == batch for each in self.added.values())
-            requires.append(Requirement(batch, state, True, size) if whole else Requirement(on, state))
+        """One task, a batch of two, or a gang of two."""
+        draw, requires = self.draw, self.required()
         wait = draw(st.sampled_from([None, None, "wait"])) if requires else None
-        terms = Terms(requires=tuple(dict.fromkeys(requires)), if_impossible=wait, retries=draw(st.integers(0, 1)))
-        terms = replace(terms, backoff=0.0)
         names = [f"t{number}{letter}" for letter in "ab"[: draw(st.integers(1, 2))]]
-        tasks = [Task(name, spec(terms=terms), names[0], "me@here", NOW) for name in names]
+        is_gang = len(names) > 1 and draw(st.booleans())
+        retries = 0 if is_gang else draw(st.integers(0, 1))
+        terms = Terms(requires=requires, if_impossible=wait, retries=retries, backoff=0.0)
+        gangs = [Gang(2, rank, tuple(names)) if is_gang else None for rank in range(len(names))]
+        tasks = [
+            Task(name, replace(spec(terms=terms), gang=gang), names[0], "me@here", NOW)
+            for name, gang in zip(names, gangs, strict=True)
+        ]
+        self.gangs |= {names[0]: names} if is_gang else {}
+        self.leaving |= {names[0]} if draw(st.booleans()) else set()
         first = self.dependencies.first(tasks)
         begun = [(each, first.get(each.id) or Queued()) for each in tasks]
         if not any(isinstance(event, GaveUp) for _, event in begun):
             self.ledger.add_all(begun, "submitted")
+
+    def required(self) -> tuple[Requirement, ...]:
+        """Up to two tasks or batches, or one failure of up to three tasks."""
+        draw, known = self.draw, sorted(key for key, task in self.latest().items() if task.lead == key)
+        several = draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
+        if len(several) > 1 and draw(st.booleans()):
+            return tuple(Requirement(on, "failed", one_of=1) for on in several)
+        requires = []
+        for on in several[:2]:
+            state, whole, batch = draw(st.sampled_from(STATES)), draw(st.booleans()), self.added[on]
+            size = sum(each == batch for each in self.added.values())
+            requires.append(Requirement(batch, state, True, size) if whole else Requirement(on, state))
+        return tuple(dict.fromkeys(requires))
 
     def chosen(self, kind: Any) -> Task | None:
         found = sorted(each.id for each in self.every().values() if isinstance(each.status, kind))
@@ -159,28 +187,49 @@ class World:
         if task := self.chosen(Running):
             if self.draw(st.integers(0, 3)) == 0:
                 self.ledger.apply(task.id, StopAsked("stop"), "agentless stop")
+            if first_try(task.id) in self.leaving:
+                self.arriving.add(task.id)
             self.ledger.apply(task.id, Exited(self.draw(st.sampled_from([0, 0, 1]))), "seen")
+
+    def arrive(self) -> None:
+        """Artifacts of an ended task are here, or will never be."""
+        if found := sorted(each for each in self.arriving if self.arrives(each) and each in self.every()):
+            task = self.every()[self.draw(st.sampled_from(found))]
+            self.arriving.discard(task.id)
+            self.bus.emit(OutputsSettled(task))
 
     def stop(self) -> None:
         if task := self.chosen(Blocked | Pending):
             self.ledger.apply(task.id, StopAsked("stop"), "agentless stop")
 
     def retry(self) -> None:
-        if (task := self.chosen(Ended)) and self.latest()[first_try(task.id)].id == task.id:
-            again = fresh_try(task, NOW)
-            with contextlib.suppress(Refused):
-                event = self.dependencies.again(again, ran=task.placement is not None)
-                self.ledger.add(again, event, "agentless retry")
+        """All members of a gang, when all have ended."""
+        again, self.retried = list[tuple[Task, TaskEvent]](), True
+        with contextlib.suppress(Refused):
+            for task in self.over():
+                new = fresh_try(task, NOW)
+                again.append((new, self.dependencies.again(new, ran=task.placement is not None)))
+            self.ledger.add_all(again, "agentless retry")
 
     def remove(self) -> None:
         """All tries; if somebody waits for it, only by force, which is rare."""
-        if (task := self.chosen(Ended)) and self.latest()[first_try(task.id)].id == task.id:
-            if self.tasks.waiters.of_task(task) and self.draw(st.integers(0, 3)):
-                return
-            first = first_try(task.id)
+        over = self.over()
+        if any(self.tasks.waiters.of_task(task) for task in over) and self.draw(st.integers(0, 3)):
+            return
+        for first in (first_try(task.id) for task in over):
             self.removed.add(first)
             for each in sorted((t for t in self.every() if first_try(t) == first), key=attempt_of):
+                self.arriving.discard(each)
                 self.ledger.forget(self.every()[each], "removed", "agentless rm")
+
+    def over(self) -> list[Task]:
+        """The last tries of a task that has ended, or of a gang of which all members have."""
+        task, latest = self.chosen(Ended), self.latest()
+        if task is None or latest[first_try(task.id)].id != task.id:
+            return []
+        members = [first_try(each) for each in task.spec.gang.members] if task.spec.gang else [first_try(task.id)]
+        found = [latest[each] for each in members if each in latest]
+        return found if all(isinstance(each.status, Ended) for each in found) else []
 
     def settle(self) -> None:
         """What waits for a moment has it; then all must be as it should."""
@@ -197,9 +246,8 @@ class World:
         for each in every.values():
             self.added.setdefault(first_try(each.id), each.batch)
         for each in every.values():
-            for requirement in each.spec.terms.requires:
-                if self.verdict(requirement) == "met":
-                    self.ever.add((requirement.on, requirement.batch, requirement.state))
+            for group in groups(each.spec.terms.requires):
+                self.ever |= {tuple(part) for part in [group, *parts(group)] if self.verdict(part) == "met"}
 
     def check(self) -> None:
         self.observe()
@@ -207,18 +255,37 @@ class World:
         assert set(self.added) == set(latest) | self.removed, "lost"
         for each in self.every().values():
             if isinstance(each.status, Pending | Running) or each.placement:
-                for one in each.spec.terms.requires:
-                    assert (one.on, one.batch, one.state) in self.ever, f"{each.id} started before {one}"
+                for group in groups(each.spec.terms.requires):
+                    assert self.was_met(group), f"{each.id} started before {group}"
+            elif isinstance(each.status, Ended) and not (each.stop or self.retried or each.attempt > 1):
+                whole = groups(each.spec.terms.requires)
+                assert len(whole) != 1 or tuple(whole[0]) not in self.ever, f"{each.id} given up though {whole} came"
             if isinstance(each.status, Blocked):
-                verdicts = [self.verdict(one) for one in each.status.on]
+                verdicts = [self.verdict(group) for group in groups(each.status.on)]
                 assert "met" not in verdicts, f"{each.id} waits for what has come"
                 if each.spec.terms.if_impossible is None:
                     assert "impossible" not in verdicts, f"{each.id} waits for what can never come"
 
+    def was_met(self, group: Sequence[Requirement]) -> bool:
+        """Whether all that is required together has come: of several tasks, one after the other."""
+        if len(group) == 1 or tuple(group) in self.ever:
+            return tuple(group) in self.ever
+        ended, failed = (
+            [(replace(each, state=state, one_of=0),) in self.ever for each in group] for state in ("ended", "failed")
+        )
+        return all(ended) and any(failed)
+
+
+def parts(group: Sequence[Requirement]) -> list[list[Requirement]]:
+    """Each of several tasks alone, as it ends and as it fails."""
+    states = ("ended", "failed") if len(group) > 1 else ()
+    return [[replace(each, state=state, one_of=0)] for each in group for state in states]
+
 
 def whatever_happens(data: st.DataObject, folder: Path, steps: int) -> None:
     world = World(folder, data.draw)
-    acts = ["submit", "submit", "start", "start", "finish", "finish", "stop", "retry", "remove", "again"]
+    acts = ["submit", "submit", "start", "start", "finish", "finish", "finish", "arrive", "arrive"]
+    acts += ["stop", "retry", "remove", "again"]
     try:
         for number in range(steps):
             act = data.draw(st.sampled_from(acts if world.added else ["submit"]))
@@ -327,3 +394,17 @@ def test_an_end_concerns_only_those_that_wait_for_it(tmp_path: Path, monkeypatch
     world.ledger.apply("a7", StopAsked("stop"), "agentless stop")
     world.settle()
     assert set(looked) == {"b7"}
+
+
+def test_a_batch_is_waited_for_until_its_artifacts_are_here_also_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path, lambda _: "x1")
+    begun(world, "x1")
+    begun(world, "b", Requirement("x1", batch=True, members=1))
+    world.arriving.add("x1")
+    world.ledger.apply("x1", Exited(0), "seen")
+    world.open()
+    world.settle()
+    assert world.tasks.live["b"].state == "blocked"
+    world.arrive()
+    world.settle()
+    assert world.tasks.live["b"].state == "pending"

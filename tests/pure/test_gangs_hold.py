@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from agentless.controller.gangs.ends import GangEnds
 from agentless.controller.gangs.starts import Starts
-from agentless.controller.nodes.reconciler import Reconciler
+from agentless.controller.nodes.reconciler import LOST_AFTER, Reconciler
 from agentless.controller.ownership import Ownership
 from agentless.controller.state.event_bus import ContainersSeen, EventBus
 from agentless.controller.state.ledger import Ledger
@@ -59,7 +59,7 @@ class Node:
     def __init__(self, name: str) -> None:
         self.name = name
         self.found: dict[str, Container] = {}
-        self.late: list[tuple[float, Task, bool]] = []  # launches whose answers were lost, and which have not begun
+        self.late: list[tuple[float, Task, bool, str]] = []  # launches whose answers were lost, and which have not begun
         self.mood = "well"
         self.containers: tuple[Container, ...] = ()
         self.offline_since: float | None = None
@@ -150,10 +150,12 @@ class World:
 
     # ------------------------------------------------------------------ what nodes do
 
-    def launch(self, task: Task, *, held: bool) -> str:
+    def launch(self, task: Task, *, held: bool = False, created: str = "") -> str:
         """What the launch script does under the lock of the node, and after it."""
         node = self.nodes[task.node or ""]
         mine = node.found.get(task.id)
+        if created and (mine is None or mine.id != created):
+            raise NoAnswer("the engine has no such container")
         if mine is None:
             if any(each.live or each.state == "created" for each in node.found.values()):
                 raise Held("another has the GPU")
@@ -202,11 +204,11 @@ class World:
 
     def arrive(self, node: Node, *, over: bool = False) -> None:
         """Launches that were late have their turn, but none after the time in which it has certainly ended."""
-        for since, task, held in node.late:
+        for since, task, held, created in node.late:
             if self.now - since < LAUNCH_BOUND and not over:
                 try:
-                    self.launch(task, held=held)
-                except (Refused, RuntimeFailed):
+                    self.launch(task, held=held, created=created)
+                except (NoAnswer, Refused, RuntimeFailed):
                     continue
         node.late.clear()
 
@@ -368,12 +370,12 @@ class Hands:
     async def hold(self, task: Task) -> str:
         return await self.launch(task, held=True)
 
-    async def start(self, task: Task) -> str:
+    async def start(self, task: Task, created: str = "") -> str:
         world, gang = self.world, task.spec.gang
         mates = set(gang.of_try(task.id)) if gang else set()
         if not mates <= world.created and not mates & world.begun:
             world.wrong.append(f"{task.id} is started before {sorted(mates - world.created)} is created")
-        return await self.launch(task, held=False)
+        return await self.launch(task, created=created)
 
     async def undo(self, task: Task, *, force: bool) -> None:
         await self.pause()
@@ -390,15 +392,15 @@ class Hands:
     def is_unfit_everywhere(self, _: Task) -> bool:
         return False
 
-    async def launch(self, task: Task, *, held: bool) -> str:
+    async def launch(self, task: Task, *, held: bool = False, created: str = "") -> str:
         await self.pause()
         world, node = self.world, self.world.nodes[task.node or ""]
         if node.mood == "silent":
             raise NoAnswer("silent")
         if node.mood == "late":
-            node.late.append((world.now, task, held))
+            node.late.append((world.now, task, held, created))
             raise NoAnswer("late")
-        container = world.launch(task, held=held)
+        container = world.launch(task, held=held, created=created)
         if node.mood == "loses answers" and world.chance.random() < 0.5:
             raise NoAnswer("the answer was lost")
         await self.pause()
@@ -448,6 +450,26 @@ def run(data: st.DataObject, steps: int) -> None:
         asyncio.run(whatever_happens(data.draw, Path(folder), steps))
 
 
+async def silence(folder: Path) -> None:
+    drawn = iter((1, 2, 0, False, "stop"))
+    world = World(folder, lambda _: next(drawn))
+    world.submit(0)
+    world.place()
+    for node in world.nodes.values():
+        node.mood, node.offline_since = "silent", world.now
+    await world.idle()
+    world.now += LOST_AFTER + 1
+    world.reconciler.lose_silent()
+    assert {task.state for task in world.tasks.live.values()} == {"lost"}
+    await world.settle()
+    world.check()
+    assert {task.state for task in world.tasks.live.values()} == {"running"}
+
+
+def test_a_gang_whose_nodes_fall_silent_before_it_starts_runs_when_they_answer(tmp_path: Path) -> None:
+    asyncio.run(silence(tmp_path))
+
+
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # what chance decides does not shrink
 bounds = {"deadline": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
 
@@ -459,6 +481,7 @@ def test_gangs_hold_over_crashes(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=2000, **bounds)  # type: ignore[arg-type]
 @given(st.data())
 def test_gangs_hold_over_many_crashes(data: st.DataObject) -> None:

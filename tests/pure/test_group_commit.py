@@ -162,3 +162,13 @@ def test_the_tasks_of_a_node_are_those_that_are_there_now(ledger: Ledger) -> Non
     ledger.forget(ledger.tasks.live["t2"], "removed", "rm")
     node = placement().node
     assert ([each.id for each in ledger.tasks.on_node("elsewhere")], ledger.tasks.on_node(node)) == (["t1"], [])
+
+
+def test_the_live_tasks_of_a_batch_are_found_without_the_others(ledger: Ledger) -> None:
+    queued(ledger, "t1", "t2", "t3")
+    batches = {each.id: each.batch for each in ledger.tasks.live.values()}
+    ledger.forget(ledger.tasks.live["t2"], "removed", "rm")
+    for batch in set(batches.values()):
+        expected = [key for key in ("t1", "t3") if batches[key] == batch]
+        assert [each.id for each in ledger.tasks.in_batch(batch)] == expected
+    assert ledger.tasks.in_batch("other") == []

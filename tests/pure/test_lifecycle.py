@@ -116,6 +116,7 @@ TABLE: dict[tuple[str, str], str] = (
         ("paused", "restarted"): "running",
         ("ended", "restarted"): "running",
         ("lost before an answer", "step"): "assigning",
+        ("lost before an answer", "met"): "lost",
         ("running", "exited"): "completed",
         ("running", "vanished"): "failed",
         ("running", "lost contact"): "lost",

@@ -242,6 +242,9 @@ def test_files_are_bounded():
     assert "too large" in wrong(aliases)[0]
     many = "jobs: {a: {command: x, matrix: {a: 'span:{1..200}', b: 'span:{1..200}'}}}"
     assert "40,000 combinations exceed the limit" in wrong(many)[0]
+    large = "jobs: {a: {command: x, env: {A: %s}, matrix: {n: 'span:{1..400}'}}}"
+    assert "the tasks have more than 32 MiB in all" in wrong(large % ("x" * 100_000))[0]
+    assert len(read(large % ("x" * 75_000)).jobs) == 400
     wide = "jobs: {a: {command: x, matrix: {a: 'span:{1..2000}'}}, b: {command: x, requires: a}}"
     assert "let jobs in between gather them" in wrong(wide)[0]
 

@@ -63,9 +63,9 @@ class MemberNodes:
         """Create the container of a member, which claims its GPUs; gives its id."""
         return (await self._launcher.place(task, held=True))[1]
 
-    async def start(self, task: Task) -> str:
-        """Start a member; gives the id of its container."""
-        return (await self._launcher.place(task))[1]
+    async def start(self, task: Task, created: str = "") -> str:
+        """Start a member, of which `created` is the container if it is new; gives the id of its container."""
+        return (await self._launcher.place(task, created=created))[1]
 
     async def undo(self, task: Task, *, force: bool) -> None:
         """Remove what was created of a member, and with `force` what was started. Raises NoAnswer."""

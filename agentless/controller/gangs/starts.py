@@ -153,19 +153,21 @@ class Starts:
         if len(members) < max(len(ids), *(task.spec.gang_size for task in members), 1):
             return
         await self._nodes.ready(members)
-        failure = await self._created(ids)
-        if failure is None:
-            members = self._assigned(ids)
-            failure = await self._started(members)
-            if failure is not None:
-                await self._undo(members, failure, force=True)
-        else:
-            await self._undo(self._assigned(ids), failure, force=False)
+        created = await self._created(ids)
+        if isinstance(created, _Failure):
+            await self._undo(self._assigned(ids), created, force=False)
+            return
+        members = self._assigned(ids)
+        failure = await self._started(members, created)
+        if failure is not None:
+            await self._undo(members, failure, force=True)
 
-    async def _created(self, ids: list[str]) -> _Failure | None:
+    async def _created(self, ids: list[str]) -> _Failure | dict[str, str]:
+        """Create all members; gives the containers of those that cannot have been created before."""
         members = self._assigned(ids)
         gang = members[0].spec.gang
-        if gang and not gang.peers:  # else a member may have been created already
+        is_new = gang is not None and not gang.peers
+        if gang and is_new:
             looks, errors = await _each(members, self._nodes.look)
             if errors:
                 return replace(_failure(members, errors), unanswered=frozenset())  # nothing was created
@@ -179,15 +181,16 @@ class Starts:
                 task.id: (Met(gang), "all members have places") for task, gang in zip(members, gangs, strict=True)
             }
             members = self._ledger.apply_all(events)
-        _, errors = await _each(members, self._nodes.hold)
+        created, errors = await _each(members, self._nodes.hold)
         if errors:
             return _failure(members, errors)
-        stopped = next((task for task in self._assigned(ids) if task.stop), None)
-        return _Failure(stopped, Refused("stopped before it started")) if stopped else None
+        if stopped := next((task for task in self._assigned(ids) if task.stop), None):
+            return _Failure(stopped, Refused("stopped before it started"))
+        return created if is_new else {}
 
-    async def _started(self, members: list[Task]) -> _Failure | None:
+    async def _started(self, members: list[Task], created: Mapping[str, str]) -> _Failure | None:
         """Start what has been created; gives what makes it certain that a member does not start."""
-        begun, errors = await _each(members, self._nodes.start)
+        begun, errors = await _each(members, lambda task: self._nodes.start(task, created.get(task.id, "")))
         # A start that fails leaves nothing, and says why only when it is made anew.
         again = [task for task in members if isinstance(errors.get(task.id), NoAnswer)]
         more, errors_again = await _each(again, self._nodes.start)

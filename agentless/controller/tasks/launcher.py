@@ -94,23 +94,23 @@ class Launcher:
         if not is_settled():
             look.cancel()
 
-    async def place(self, task: Task, *, held: bool = False) -> tuple[NodeLink, str]:
+    async def place(self, task: Task, *, held: bool = False, created: str = "") -> tuple[NodeLink, str]:
         """Start a task on its node, or only create its container if it is `held`; gives its id. Raises what went wrong.
 
-        The image is pulled first if the node lacks it.
+        The image is pulled first if the node lacks it. `created` is the container of one that was held just now.
         """
         link = self._nodes.link(task.node or "")
         try:
             if task.spec.pull == "always" and (held or not task.spec.gang):
                 await self._preparation.pull(link, task, missing=False)
             try:
-                container = await self._try(link, task, held=held)
+                container = await self._try(link, task, held=held, created=created)
             except FilesMissing:
                 self._preparation.forget_files(link)
-                container = await self._try(link, task, held=held)
+                container = await self._try(link, task, held=held, created=created)
             except ImageMissing:
                 await self._preparation.provide(link, task)
-                container = await self._try(link, task, held=held)
+                container = await self._try(link, task, held=held, created=created)
         except NodeBroken as error:
             link.breakdowns.failed(task, error)
             raise
@@ -210,13 +210,13 @@ class Launcher:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 
-    async def _try(self, link: NodeLink, task: Task, *, held: bool) -> str:
+    async def _try(self, link: NodeLink, task: Task, *, held: bool, created: str) -> str:
         if task.placement is None:
             raise AssertionError("a task needs a placement before its launch")
         prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
         launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
-        launch = replace(launch, held=held, labels=self._preparation.labels(task))
+        launch = replace(launch, held=held, created=created, labels=self._preparation.labels(task))
         try:
             return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))
         except Unseen:

@@ -296,6 +296,7 @@ class DockerEngine:
             makes_volumes=self._dialect.makes_volumes,
             image_format=_ID,
             launches=creations,
+            listed=[each["listed"] for each in creations] if all(each.created for each in wanted) else [],
             secrets=sorted(secrets),
             start=self._commands.text("docker-start.sh.j2", begin=begin, **engine),
             **engine,
@@ -325,6 +326,7 @@ class DockerEngine:
         lookup = self._injection(wanted).lookup
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         create = self._create(wanted, docker, name, {**labels, **wanted.labels})
+        claimed = "|".join(labels[label] for label in _CLAIM)
         return {
             "create": create,
             # What is looked up on the node goes behind the engine's verb.
@@ -333,7 +335,9 @@ class DockerEngine:
             "rootless": bool(wanted.engine and wanted.engine.rootless),
             "name": name,
             "signature": labels[SIGNATURE],
-            "claimed": "|".join(labels[label] for label in _CLAIM),
+            "claimed": claimed,
+            "created": wanted.created,
+            "listed": f"{labels[SIGNATURE]}|{wanted.created}|{name}|Created|{claimed}",
             "gpu_uuids": placement.tokens,
             "gpu_total": placement.gpu_total,
             "exclusive": spec.needs.exclusive,

@@ -15,7 +15,8 @@ class Launch:
     """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine.
 
     `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env. If `held`, its
-    container is created, which claims its GPUs, and not started. `labels` are those that are neither its claim nor its
+    container is created, which claims its GPUs, and not started; `created` is the id that it has then, when it is to be
+    started and nobody else can have started it. `labels` are those that are neither its claim nor its
     spec.
     """
 
@@ -28,4 +29,5 @@ class Launch:
     entrypoint: str | None = None
     image_id: str | None = None
     held: bool = False
+    created: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from agentless.errors import UsageError
 from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Where, read_yaml, shown
 from agentless.model.tasks.job import HOW_TO_NAME, JOB_NAME, OnFailure, check_artifacts
 from agentless.model.text import enumerated
+from agentless.model.units import format_size
 from agentless.rules.files.file_options import brought_to
 from agentless.rules.submit.spans import LIMIT, Combination, expand
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request, with_command
@@ -27,6 +29,8 @@ from agentless.rules.workflows.reading import Reading, Value
 from agentless.rules.workflows.templates import typed
 from agentless.rules.workflows.workflow import ENDS, Edge, Workflow, WorkflowJob, job_title
 
+MAX_TASKS = 32 << 20
+"""The most characters of all tasks together: a small file can have many large ones."""
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SPAN = re.compile(r"span:[\[{].*[\]}]", re.DOTALL)
 
@@ -97,6 +101,8 @@ class _File:
         self._top = reading.mapping(Value(reading.marked.data, ()), "{jobs: {train: {command: python train.py}}}")
         self._tasks: list[_Task] = []
         self._last: tuple[object, TaskRequest] | None = None
+        self._options_size = 0  # of the last request, without its command
+        self._size = 0
         self._secrets: dict[str, str] = {}
 
     def read(self) -> Workflow:
@@ -119,7 +125,11 @@ class _File:
         if self._is_within(sum(job.combinations * _spans(job.given, self._outside) for job in found)):
             for each in found:
                 self._add(each, reader, names)
-            self._link()
+            if self._size > MAX_TASKS:
+                words = f"the tasks have more than {format_size(MAX_TASKS)} in all; move long texts into files"
+                self._reading.wrong(("jobs",), words)
+            else:
+                self._link()
         return self._workflow(name, reader)
 
     # ------------------------------------------------------------------ the keys of the workflow
@@ -230,7 +240,7 @@ class _File:
         usual: tuple[dict[str, Any], tuple[str, ...]] | None = None
         for values in _combinations(job.matrix):
             before = len(reading.mistakes)
-            if before > MAX_MISTAKES or len(self._tasks) > LIMIT:
+            if before > MAX_MISTAKES or len(self._tasks) > LIMIT or self._size > MAX_TASKS:
                 return
             known = {**names, "matrix": typed(values)}
             words = reader.command(given, known)
@@ -274,6 +284,7 @@ class _File:
         place, found = self._reading.place(where, key=True), []
         for each in asked.sweep:
             parameters = {**values, **each.parameters}
+            self._size += self._options_size + sum(map(len, (*each.argv, *parameters.values())))
             spec = replace(asked.spec, name=job.name, command=each.argv, parameters=parameters, outputs=outputs)
             one = replace(asked, spec=spec, sweep=(Combination(each.argv, parameters),))
             found.append(WorkflowJob(job.name, place, one))
@@ -283,8 +294,10 @@ class _File:
         """The request of a task. Most tasks of a matrix differ from the last one only in the command."""
         about = target, options
         if self._last is None or about != self._last[0] or any("span:" in word for word in words):
-            self._last = about, task_request(words, target, options, self._outside)  # type: ignore[arg-type]
-            return self._last[1]
+            asked = task_request(words, target, options, self._outside)  # type: ignore[arg-type]
+            self._last = about, asked
+            self._options_size = len(json.dumps(asdict(replace(asked.spec, command=())), default=str))
+            return asked
         return with_command(self._last[1], words)
 
     def _matrix(self, value: Value, names: Mapping[str, Any]) -> dict[str, list[str]]:
