@@ -47,6 +47,12 @@ async def test_a_log_since_no_moment_is_refused(desk, since):
         assert (status, said["error"]) == (400, "UsageError")
 
 
+async def test_a_request_that_is_too_large_is_refused(desk):
+    async with desk.running() as controller:
+        status, said = await ask(controller, "POST", "/v1/tasks", body=task(name="x" * (65 << 20)))
+        assert (status, said["message"]) == (400, "the request has more than 64 MiB; send less at a time")
+
+
 async def test_a_path_that_is_no_text_is_refused(desk):
     async with desk.running() as controller:
         status, said = await ask(controller, "POST", "/v1/files/n1/look", body={"paths": ["\ud800"]})

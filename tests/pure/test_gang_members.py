@@ -28,8 +28,8 @@ ANSWER = b"""ssh 10.0.0.9 51234 10.0.0.1 22
 2: eth0    inet6 fe80::1/64 scope link
 3: docker0    inet 172.17.0.1/16 scope global docker0
 4: ib0@if7    inet 10.1.0.1/16 scope global ib0
-   3: 0100007F:733C 
-  12: 00000000000000000000000000000000:7FFF 
+   3: 0100007F:733C
+  12: 00000000000000000000000000000000:7FFF
 ; rm -rf / inet 1.2.3.4/8
 """
 """As `gang-look.sh.j2` prints it."""

@@ -59,7 +59,7 @@ class Node:
     def __init__(self, name: str) -> None:
         self.name = name
         self.found: dict[str, Container] = {}
-        self.late: list[tuple[float, Task, bool, str]] = []  # launches whose answers were lost, and which have not begun
+        self.late: list[tuple[float, Task, bool, str]] = []  # launches that have not begun, without answers
         self.mood = "well"
         self.containers: tuple[Container, ...] = ()
         self.offline_since: float | None = None

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentless import __version__
+from agentless.controller.http.bounded import BoundedRoute, TooLarge
 from agentless.controller.http.routes import (
     controller,
     envs,
@@ -37,7 +38,7 @@ from agentless.controller.http.routes import (
 from agentless.controller.served_inventory import ServedInventory
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.status import Status
-from agentless.errors import AgentlessError, ControllerError
+from agentless.errors import AgentlessError, ControllerError, UsageError
 
 
 class Services(
@@ -124,6 +125,7 @@ def make(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.router.route_class = BoundedRoute
     app.state.owner = services.tasks.owner
     app.add_middleware(_Warnings)
 
@@ -161,6 +163,10 @@ def _answer_errors(app: FastAPI) -> None:
         place, *names = map(str, first["loc"])
         where = f"--{names[0]}" if place == "query" else ".".join((place, *names))  # as it would be typed
         return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
+
+    @app.exception_handler(TooLarge)
+    async def too_large(_: Request, error: Exception) -> JSONResponse:
+        return _problem(UsageError(error.detail))  # type: ignore[attr-defined]
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: Exception) -> JSONResponse:

@@ -101,7 +101,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, spec=spec.unmet(), status=waiting)
         case Pending(), Assigned(placement=placement):
             return replace(task, status=Assigning(placement, now), signed=True)
-        case (Assigning() | Lost(container=None)), Met(gang=gang):
+        case ((Assigning() | Lost(container=None)), Met(gang=gang)):
             return replace(task, spec=replace(task.spec, gang=gang))
         case Pending(), LaunchFailed(reason=reason):
             return replace(task, status=Ended("failed", now, reason=reason))
