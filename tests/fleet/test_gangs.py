@@ -208,9 +208,9 @@ async def test_another_controller_goes_on_wherever_the_last_one_was_killed(desk,
     """It is killed before the members meet, between two creations, between two starts, and before it writes of them."""
     reached, first = asyncio.Event(), getattr(MemberNodes, step.removesuffix("ed") if step == "started" else step)
 
-    async def hang(self, task):
+    async def hang(self, task, *created):
         if step != "look" and (step == "started" or task.node == "n1"):
-            await first(self, task)
+            await first(self, task, *created)
             if step != "started":
                 return await asyncio.Future()
         reached.set()
