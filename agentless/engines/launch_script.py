@@ -60,14 +60,15 @@ def gang_files(gang: Gang | None) -> str:
     return escaped(gzip.compress(archive, mtime=0)).decode()
 
 
-def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str]) -> dict[str, Any]:
+def lock_values(dialect: Dialect, node: NodeConfig, gpus: Sequence[str], listed: Sequence[str] = ()) -> dict[str, Any]:
     """The template values for the lock, and for seeing who else claims these GPUs on the node.
 
-    `dialect` is that of the node's container engine.
+    `dialect` is that of the node's container engine. If `listed` has lines, it is not asked for its containers.
     """
     return {
         "docker": [*dialect.under_lock, *node.docker],
         "lock_wait": LOCK_WAIT,
+        "listed": listed,
         "live": dialect.template("docker-live.sh.j2"),
         "live_format": f"{dialect.signed}|{dialect.formats.live}",
         **beside.asking(node, dialect),

@@ -6,6 +6,7 @@ The scripts in `data/docker` are written by `AGENTLESS_WRITE=1 pytest tests/pure
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,15 @@ def test_a_task_without_gpus_says_nothing_of_gpus_but_that_it_has_none() -> None
     script = launched(at=Placement("node1"))
     assert "--gpus" not in script
     assert " --env NVIDIA_VISIBLE_DEVICES=void " in script
+
+
+def test_what_was_created_just_now_is_started_without_asking_for_all_containers() -> None:
+    of, at, created = task("t1", state="assigning"), placement(), "c" * 64
+    first, full = (docker().launches([Launch(of, at, created=each)]).script for each in (created, ""))
+    assert re.search(rf"^marked='.*\|{created}\|agentless-t1\|Created\|", first, re.MULTILINE)
+    assert first.count(" ps --no-trunc ") < full.count(" ps --no-trunc ")
+    both = docker().launches([Launch(of, at, created=created), Launch(replace(of, id="t2"), at)]).script
+    assert both.count(" ps --no-trunc ") == full.count(" ps --no-trunc ")  # of the second one it has to ask
 
 
 def test_a_container_stays_after_its_end_and_is_never_pulled_under_the_lock() -> None:

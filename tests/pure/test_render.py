@@ -226,6 +226,7 @@ INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {
     "input": st.sampled_from(["terminal", "lines", "pipe"]),
     "variables": st.lists(values.map(lambda text: f"A={text}"), max_size=2),
 }
+listed = st.just(())
 SECRETS = st.sampled_from([[], ["TOKEN", "OTHER_TOKEN"]])
 ENGINE: dict[str, st.SearchStrategy[Any]] = {
     "docker": lists,
@@ -248,6 +249,7 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "image": values,
     "image_id": st.none(),
     "held": st.booleans(),
+    "created": st.just("") | values,
     "files": st.just("") | values,
 }
 TRIALS_OVER = {
@@ -307,6 +309,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "lock_wait": st.just(60),
         "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
         "live_format": values,
+        "listed": listed,
         "volume_format": values,
         "image_format": values,
         "makes_volumes": st.booleans(),
@@ -320,8 +323,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-begin.sh.j2": {"docker": lists},
     "secrets.sh.j2": {"secrets": SECRETS},
     "claims.sh.j2": {},
-    "docker-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
-    "podman-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
+    "docker-live.sh.j2": {"docker": lists, "live_format": values, "listed": listed, **LIVE},
+    "podman-live.sh.j2": {"docker": lists, "live_format": values, "listed": listed, **LIVE},
     "others.sh.j2": LIVE,
     "groups.sh.j2": {"named_gpus": LIVE["named_gpus"]},
     "rootless.sh.j2": ASKING,
@@ -429,6 +432,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "lock_wait": st.just(60),
         "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
         "live_format": values,
+        "listed": listed,
         "state_format": values,
         "id_format": values,
         "start": values,
@@ -481,6 +485,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "unit": values.filter(bool),
         **CLAIMS,
         "live_format": values,
+        "listed": listed,
         **LIVE,
         "properties": some,
         "user": values,
@@ -699,7 +704,7 @@ def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data:
 @given(data=st.data())
 @settings(max_examples=20)
 def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
-    engine = {"clear": "docker-clear.sh.j2", "live": "docker-live.sh.j2"}
+    engine = {"clear": "docker-clear.sh.j2", "live": "docker-live.sh.j2", "listed": []}
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-launch.sh.j2"])) | engine
     # Who wants this machine alone would find what tests beside this one have claimed of it.
     one = v["launches"][0] | {"exclusive": False}

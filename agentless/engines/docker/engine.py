@@ -287,16 +287,16 @@ class DockerEngine:
             "clear": self._dialect.template("docker-clear.sh.j2"),
         }
         begin = self._dialect.template("docker-begin.sh.j2")
-        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.tokens)
+        gpus = list(dict.fromkeys(uuid for each in wanted for uuid in each.placement.tokens))
+        listed = [each["listed"] for each in creations] if all(each.created for each in wanted) else []
         launch = self._commands.script(
             "docker-launch.sh.j2",
             timeout=launch_script.WITHIN,
-            **launch_script.lock_values(self._dialect, self._node, list(gpus)),
+            **launch_script.lock_values(self._dialect, self._node, gpus, listed),
             volume_format=MARK,
             makes_volumes=self._dialect.makes_volumes,
             image_format=_ID,
             launches=creations,
-            listed=[each["listed"] for each in creations] if all(each.created for each in wanted) else [],
             secrets=sorted(secrets),
             start=self._commands.text("docker-start.sh.j2", begin=begin, **engine),
             **engine,
