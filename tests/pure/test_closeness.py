@@ -240,7 +240,7 @@ def sharing(limit: int, begun: tuple[int, ...]) -> tuple[int, ...]:
     everyone = timelines([0, 0, 0, 0])
     for index in begun:
         everyone[index].taken.append((1e12, 2e12, Sharing(2, 1)))
-    shape = replace(shape_of(spec(needs=parse_target("2x"))), sharing=Sharing(limit, 1))
+    shape = shape_of(spec(needs=parse_target("2x")))._replace(sharing=Sharing(limit, 1))
     found = choose(everyone, shape, NOTHING)
     assert found is not None
     return tuple(gpu.index for gpu in found)

@@ -21,7 +21,7 @@ from tests.pure.build import NOW, cluster, reading, seen, spec, uuid
 GIB = 1 << 30
 ALL_MEMORY = 128 * GIB
 ON_NODE = shape_of(spec())
-ON_GPU = replace(ON_NODE, gpus=1)
+ON_GPU = ON_NODE._replace(gpus=1)
 
 
 def timeline(**changes):
@@ -54,7 +54,7 @@ def indices(gpus):
 @pytest.mark.parametrize(
     ("shape", "wants"),
     [
-        (replace(ON_NODE, gpus=3), amounts()),
+        (ON_NODE._replace(gpus=3), amounts()),
         (ON_NODE, amounts(cores=33)),
         (ON_NODE, amounts(memory=ALL_MEMORY + 1)),
     ],
@@ -64,12 +64,12 @@ def test_what_a_node_does_not_have_it_will_never_have_room_for(shape, wants):
 
 
 def test_for_all_that_a_node_has_there_is_room_at_once():
-    assert timeline().soonest(replace(ON_NODE, gpus=2), amounts(32, ALL_MEMORY)) == NOW
+    assert timeline().soonest(ON_NODE._replace(gpus=2), amounts(32, ALL_MEMORY)) == NOW
 
 
 def test_what_is_not_known_of_a_node_is_not_in_the_way():
     node = cluster(seen(host=None)).nodes["node1"]
-    assert NodeTimeline(node, 0, NOW).soonest(replace(ON_NODE, gpus=2), amounts(1000, 1000 * GIB)) == NOW
+    assert NodeTimeline(node, 0, NOW).soonest(ON_NODE._replace(gpus=2), amounts(1000, 1000 * GIB)) == NOW
 
 
 def test_there_is_no_room_before_enough_of_what_is_held_is_given_back():
@@ -117,7 +117,7 @@ def test_memory_of_those_who_run_at_the_same_time_adds_up():
 def test_a_put_that_is_taken_back_was_never_there():
     node = timeline()
     gpus = node.fit(ON_GPU, amounts(4, GIB), NOW)
-    load = node.put(replace(ON_GPU, exclusive=True), amounts(4, GIB), gpus, NOW)
+    load = node.put(ON_GPU._replace(exclusive=True), amounts(4, GIB), gpus, NOW)
     assert (node.free_cores, node.free_memory, node.open_gpus) == (28, 127 * GIB, 1)
     node.take_back(gpus, load)
     assert (node.free_cores, node.free_memory, node.open_gpus) == (32, ALL_MEMORY, 2)
@@ -168,11 +168,11 @@ def test_of_tasks_on_a_node_each_is_found_with_what_it_has():
 
 @pytest.mark.parametrize(("wanted", "there"), [(None, True), (1, True), (2, False)])
 def test_who_wants_a_numa_node_goes_where_there_is_one_of_that_number(wanted, there):
-    assert timeline().admits(replace(ON_NODE, numa=wanted)) is there
+    assert timeline().admits(ON_NODE._replace(numa=wanted)) is there
 
 
 def test_a_node_that_was_not_asked_for_is_none_that_will_do():
-    assert [timeline().admits(replace(ON_NODE, nodes=(name,))) for name in ("node1", "node2")] == [True, False]
+    assert [timeline().admits(ON_NODE._replace(nodes=(name,))) for name in ("node1", "node2")] == [True, False]
 
 
 def test_a_gpu_is_near_the_numa_node_that_the_machine_or_the_driver_says():
@@ -185,7 +185,7 @@ def test_a_gpu_is_near_the_numa_node_that_the_machine_or_the_driver_says():
 
 def test_on_a_node_that_says_nothing_of_its_machine_there_is_no_numa_node():
     assert watched(host=None).admits(ON_NODE)
-    assert not watched(host=None).admits(replace(ON_NODE, numa=0))
+    assert not watched(host=None).admits(ON_NODE._replace(numa=0))
 
 
 def test_gpus_that_will_do_are_of_the_index_the_type_and_the_memory_that_were_asked_for():
@@ -205,12 +205,12 @@ def test_gpus_that_will_do_are_of_the_index_the_type_and_the_memory_that_were_as
         ({"gpu_memory": 80 * GIB}, [1, 2], [2]),
         ({"gpu_memory": 80 * GIB + 1}, [], []),
     ]:
-        shape = replace(ON_GPU, **changes)
+        shape = ON_GPU._replace(**changes)
         assert [indices(node.suited(shape, later=each)) for each in (True, False)] == [later, now]
-    assert indices(node.fit(replace(ON_GPU, gpus=2, gpu_memory=80 * GIB), amounts(), NOW + 1)) == [1, 2]
-    assert node.fit(replace(ON_GPU, gpus=2, gpu_memory=80 * GIB), amounts(), NOW) is None
+    assert indices(node.fit(ON_GPU._replace(gpus=2, gpu_memory=80 * GIB), amounts(), NOW + 1)) == [1, 2]
+    assert node.fit(ON_GPU._replace(gpus=2, gpu_memory=80 * GIB), amounts(), NOW) is None
     promised = node.gpus[1:]
-    assert indices(node.fit(replace(ON_GPU, gpus=2, gpu_memory=80 * GIB), amounts(), NOW, promised)) == [1, 2]
+    assert indices(node.fit(ON_GPU._replace(gpus=2, gpu_memory=80 * GIB), amounts(), NOW, promised)) == [1, 2]
     assert node.open_of(ALONE) == (1, 2)
     node.put(ON_GPU, amounts(), node.gpus[1:2], NOW)
     assert node.open_of(ALONE) == (1, 1)
@@ -233,7 +233,7 @@ def test_the_earliest_time_is_the_first_end_after_which_it_fits():
     node = timeline()
     node.put(ON_GPU, amounts(length=50), node.gpus[:1], NOW)
     node.put(ON_GPU, amounts(length=20), node.gpus[1:], NOW)
-    two = replace(ON_NODE, gpus=2)
+    two = ON_NODE._replace(gpus=2)
     assert [node.soonest(shape, amounts()) for shape in (ON_GPU, two)] == [NOW + 20, NOW + 50]
     assert node.earliest(ON_GPU, amounts(), NOW) == (NOW + 20, node.gpus[1:])
     assert node.earliest(ON_GPU, amounts(), NOW + 20) == (NOW + 20, node.gpus[1:])
@@ -273,7 +273,7 @@ def test_what_is_taken_from_later_on_is_free_until_then():
 
 
 def test_who_is_alone_is_alone_while_he_is_there_and_with_none_who_comes_meanwhile():
-    alone, node = replace(ON_NODE, exclusive=True), timeline()
+    alone, node = ON_NODE._replace(exclusive=True), timeline()
     node.put(alone, amounts(length=10), (), NOW)
     for wants in (amounts(), amounts(1), amounts(0, GIB)):
         assert node.fit(ON_NODE, wants, NOW) is None
@@ -288,8 +288,8 @@ def test_who_is_alone_is_alone_while_he_is_there_and_with_none_who_comes_meanwhi
 def test_who_wants_to_be_alone_is_not_with_one_who_does_not_mind():
     node = timeline()
     node.put(ON_NODE, amounts(length=10), (), NOW)
-    assert node.fit(replace(ON_NODE, exclusive=True), amounts(), NOW) is None
-    assert node.fit(replace(ON_NODE, exclusive=True), amounts(), NOW + 10) == []
+    assert node.fit(ON_NODE._replace(exclusive=True), amounts(), NOW) is None
+    assert node.fit(ON_NODE._replace(exclusive=True), amounts(), NOW + 10) == []
 
 
 def test_one_who_has_ended_when_the_next_begins_is_not_there_with_him():
@@ -310,8 +310,8 @@ def test_a_reserved_gpu_is_not_given_and_the_others_are():
     node = timeline(reservations=(reserved(0, 50, 0), reserved(100, 200, 1)))
     assert indices(node.fit(ON_GPU, amounts(length=100), NOW)) == [1]
     assert node.fit(ON_GPU, amounts(length=101), NOW) is None
-    assert node.fit(replace(ON_NODE, gpus=2), amounts(length=1), NOW) is None
-    assert indices(node.fit(replace(ON_NODE, gpus=2), amounts(length=50), NOW + 50)) == [0, 1]
+    assert node.fit(ON_NODE._replace(gpus=2), amounts(length=1), NOW) is None
+    assert indices(node.fit(ON_NODE._replace(gpus=2), amounts(length=50), NOW + 50)) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_start_takes_what_it_needs_from_now_on_and_says_where_it_is():
 def test_who_shares_is_told_of_the_least_memory_of_its_gpus(limit, total):
     sample = GpuSample(tuple(reading("node1", n, memory_total_mib=mib << 10) for n, mib in enumerate((40, 20))))
     node = watched(sample=sample)
-    shape = replace(ON_NODE, gpus=2, sharing=Sharing(limit, GIB if limit > 1 else 0))
+    shape = ON_NODE._replace(gpus=2, sharing=Sharing(limit, GIB if limit > 1 else 0))
     assert node.start(shape, amounts(), node.gpus)[0].gpu_total == total
 
 
@@ -376,7 +376,7 @@ def test_who_starts_is_pinned_where_those_who_are_there_leave_cpus(begin, numa):
 def test_nothing_is_pinned_by_an_engine_that_cannot(engine, bare, numa):
     node = cluster(seen(topology=NEAR)).nodes["node1"]
     node = NodeTimeline(replace(node, observation=replace(node.observation, engine=engine)), 0, NOW)
-    assert node.start(replace(ON_GPU, bare=bare), amounts(), node.gpus[:1])[0].numa == numa
+    assert node.start(ON_GPU._replace(bare=bare), amounts(), node.gpus[:1])[0].numa == numa
 
 
 def test_where_nothing_is_known_of_the_machine_nothing_is_pinned_and_no_share_is_in_use():

@@ -337,10 +337,10 @@ def test_what_ends_at_a_time_that_nobody_knows_is_found_and_what_never_ends_is_n
     ],
 )
 def test_gpus_are_worth_what_would_be_taken_of_them(target, types, kinds, worth):
-    wanted = replace(shape(), gpus=int(target[0]), gpu_types=types)
+    wanted = shape()._replace(gpus=int(target[0]), gpu_types=types)
     assert _worth([(name, total, False, count) for name, total, count in kinds], wanted) == worth
 
 
 @pytest.mark.parametrize(("memory", "worth"), [(16, (0, 0)), (15, (0, 2)), (17, (0, 14)), (25, None)])
 def test_memory_that_was_not_asked_for_is_to_spare(memory, worth):
-    assert _worth([("a", 16, False, 2), ("b", 24, False, 2)], replace(shape("2x"), gpu_memory=memory)) == worth
+    assert _worth([("a", 16, False, 2), ("b", 24, False, 2)], shape("2x")._replace(gpu_memory=memory)) == worth

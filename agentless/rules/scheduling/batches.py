@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.gpu_timeline import FAR
@@ -14,13 +15,16 @@ from agentless.rules.scheduling.stay import Stay
 
 
 class Turns:
-    """Which tasks of the queue may start. `tasks` are all live ones; `add` adds those that get a place, in order."""
+    """Which tasks of the queue may start. `tasks` are all live ones; `add` adds those that get a place, in order.
+
+    `stays` are the places of limited batches, by batch.
+    """
 
     def __init__(self, queue: Sequence[Task], tasks: Sequence[Task], nodes: Mapping[str, NodeTimeline]) -> None:
-        self._stays: dict[str, list[Stay]] = defaultdict(list)  # by batch, the last to end first
-        self._prerequisites = Prerequisites(queue, tasks)
+        self.stays: dict[str, list[Stay]] = defaultdict(list)  # the last to end first
+        self.prerequisites = Prerequisites(queue, tasks)
         for task in tasks:
-            counts = task.spec.terms.max_parallel is not None or self._prerequisites.wants(task)
+            counts = task.spec.terms.max_parallel is not None or self.prerequisites.wants(task)
             if counts and task.live and task.placement:
                 node = nodes.get(task.placement.node)
                 load = node and node.load_of(task.id)
@@ -29,17 +33,24 @@ class Turns:
 
     def before(self, task: Task) -> Stay | None:
         """The place that has to become free before this task may start. None if it may start now."""
-        most = task.spec.terms.max_parallel
-        stays = self._stays[task.batch] if most is not None else []
-        mate = stays[most - 1] if most is not None and len(stays) >= most else None
-        return latest(mate, self._prerequisites.before(task))
+        most, last = task.spec.terms.max_parallel, self.prerequisites.before(task)
+        if most is None or len(stays := self.stays[task.batch]) < most:
+            return last
+        return latest(stays[most - 1], last)
 
     def add(self, task: Task, stay: Stay) -> None:
         """Add the place that a task has, or is promised."""
         if task.spec.terms.max_parallel is not None:
-            bisect.insort(self._stays[task.batch], stay, key=lambda each: -each.end)
-        if self._prerequisites.wants(task):
-            self._prerequisites.add(task, stay)
+            bisect.insort(self.stays[task.batch], stay, key=lambda each: -each.end)
+        if self.prerequisites.wants(task):
+            self.prerequisites.add(task, stay)
+
+    def copy(self) -> Turns:
+        """The same turns, to which other places can be added."""
+        other = copy(self)
+        other.stays = defaultdict(list, {batch: list(stays) for batch, stays in self.stays.items()})
+        other.prerequisites = self.prerequisites.copy()
+        return other
 
 
 def is_held_back(task: Task, tasks: Iterable[Task]) -> bool:

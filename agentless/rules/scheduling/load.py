@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentless.model.nodes.node import HostFacts, NumaNode
 from agentless.model.scheduling.sharing import ALONE, Sharing
@@ -11,8 +11,7 @@ from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """A task on a node between two times: its cores, its memory in bytes, and whether it has the node alone.
 
     `sharing` are the terms on which it has its GPUs, `numa` is the NUMA node to which it is pinned. The end is `sure`

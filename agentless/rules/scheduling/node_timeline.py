@@ -10,7 +10,6 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 from agentless.model.nodes.cluster import Allocation, Node
@@ -128,14 +127,17 @@ class NodeTimeline:
         """
         end = self._end(amounts, begin)
         gone = min(end, begin + amounts.gives_way)
-        if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, end):
+        if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, gone, end):
             return None
         if not shape.gpus:
             return []
         gpus = self.suited(shape, later=begin > self.now or among is not None)
         if among is not None:
             gpus = [gpu for gpu in gpus if gpu in among]
-        gpus = [gpu for gpu in gpus if self._lets(gpu, shape, begin, gone)]
+        barred = [each for each in self.reservations if shape.is_barred(each, begin, gone)]
+        if barred:
+            gpus = [gpu for gpu in gpus if not any(each.covers(gpu.number) for each in barred)]
+        gpus = [gpu for gpu in gpus if gpu.is_open(begin, gone, shape.sharing)]
         if gone < end:
             gpus = [gpu for gpu in gpus if not gpu.is_owed(begin, end)]
         return choose(gpus, shape, self.topology)
@@ -272,7 +274,7 @@ class NodeTimeline:
             return
         at, gpus, own = self._there[task]
         before = self.loads[at]
-        load = own if own.end <= moment else replace(own, end=moment, sure=True)
+        load = own if own.end <= moment else own._replace(end=moment, sure=True)
         for gpu in gpus:
             # The first entry of a foreign GPU stands for its processes.
             entry = gpu.taken.index((before.begin, before.end, before.sharing), int(gpu.foreign))
@@ -282,9 +284,11 @@ class NodeTimeline:
         self._count(load, 1)
 
     def _put(self, gpus: Sequence[GpuTimeline], load: Load) -> None:
+        entry = load.begin, load.end, load.sharing
         for gpu in gpus:
-            gpu.taken.append((load.begin, load.end, load.sharing))
-            if self._owes(load):
+            gpu.taken.append(entry)
+        if self._owes(load):
+            for gpu in gpus:
                 gpu.owed.append((load.begin, load.end))
         self.loads.append(load)
         self._count(load, 1)
@@ -323,14 +327,8 @@ class NodeTimeline:
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
-    def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
-        """Whether a GPU is open to a task from `begin` to `end`, and not reserved for others."""
-        if any(each.covers(gpu.number) and shape.is_barred(each, begin, end) for each in self.reservations):
-            return False
-        return gpu.is_open(begin, end, shape.sharing)
-
-    def _has_capacity(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
-        gone = min(end, begin + amounts.gives_way)
+    def _has_capacity(self, shape: Shape, amounts: Amounts, begin: float, gone: float, end: float) -> bool:
+        """Whether the node has room for a task from `begin` to `end` that can be `gone` before, except for its GPUs."""
         if self.reservations and any(shape.is_kept_off(each, begin, gone) for each in self.reservations):
             return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:

@@ -27,13 +27,14 @@ def order(
     """
     in_front_of = {False: dict(used), True: dict(lent)}
     ranked = []
-    gangs = by_gang(tasks := list(tasks))
-    first = [task for task in tasks if (key := gang_key(task)) is None or task is gangs[key][0]]
+    gangs = by_gang(first := list(tasks))
+    if gangs:
+        first = [task for task in first if (key := gang_key(task)) is None or task is gangs[key][0]]
     for task in sorted(first, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
         in_front = in_front_of[task.spec.terms.preemptible]
         hours = in_front.get(task.owner, 0.0)
         ranked.append((-task.spec.terms.priority, round(hours, 6), task))
-        in_front[task.owner] = hours + sum([expected(each) for each in _mates(task, gangs)])
+        in_front[task.owner] = hours + sum(map(expected, _mates(task, gangs)))
     # The sort is stable: equal tasks stay in the order of submission.
     found = by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])
     return [each for task in found for each in _mates(task, gangs)] if gangs else found
@@ -41,5 +42,4 @@ def order(
 
 def _mates(task: Task, gangs: Mapping[str, list[Task]]) -> list[Task]:
     """The members of its gang that wait; of any other task itself."""
-    key = gang_key(task)
-    return [task] if key is None else gangs[key]
+    return gangs[task.spec.gang.key(task.id)] if task.spec.gang else [task]

@@ -79,14 +79,14 @@ def plan(
     names = {node.name: node for node in nodes}
     wants = Wants(favoured_owners(nodes, queue), lengths)
     placed, queue = list(placed), in_turn(queue)
-    turns, earlier = Turns(queue, placed, names), Turns(queue, placed, names)
+    turns = Turns(queue, placed, names)
     searches = Searches(nodes, policies)
     giving = Preemption(names, now, searches)
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
-    queue = _held(queue, now, wants, (turns, earlier), giving, begun, promised)
+    queue = _held(queue, now, wants, turns, giving, begun, promised)
     gangs_and_others = units(queue)
-    kept = Kept(names, before.promises if before else {}, now, wants, giving).places(gangs_and_others, earlier)
+    kept = Kept(names, before.promises if before else {}, now, wants, giving).places(gangs_and_others, turns.copy())
     weak: dict[str, Place] = {}  # promised in this pass, on nodes with reservations
     gangs = GangPlan(searches, nodes, giving, kept, weak, gangs_and_others)
     given, about = {True: 0, False: 0}, False  # promises to blocked tasks and to others; whether one is an estimate
@@ -135,24 +135,27 @@ def _held(
     queue: Sequence[Task],
     now: float,
     wants: Wants,
-    several_turns: Sequence[Turns],
+    turns: Turns,
     giving: Preemption,
     begun: dict[str, Placement],
     promised: dict[str, Promise | None],
-) -> list[Task]:
+) -> Sequence[Task]:
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
+    if not any(task.kept_place for task in queue):
+        return queue
     others, kept = list[Task](), list[tuple[tuple[Task, ...], list[Held], bool]]()
     for unit in members_together(queue):
-        ahead, held = several_turns[0].before(unit[0]), None
-        if len(unit) == unit[0].spec.gang_size and all(task.kept_place for task in unit):
-            held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
+        if len(unit) != unit[0].spec.gang_size or not all(task.kept_place for task in unit):
+            others += unit
+            continue
+        ahead = turns.before(unit[0])
+        held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
         if held is None:
             others += unit
             continue
         kept.append((unit, held, ahead is None))
         for task, (_, load) in zip(unit, held, strict=True):
-            for turns in several_turns:
-                turns.add(task, Stay(load.end))
+            turns.add(task, Stay(load.end))
     # Not before all have their places: who can start may do so before its time, but in nobody's place.
     for unit, held, may_start in kept:
         starts = giving.begin(unit, [wants.of(task) for task in unit], held) if may_start else None
@@ -226,6 +229,8 @@ def _instead(
     weaker = kept
     if shape.owner and weak:
         weaker = kept | {task: place for task, place in weak.items() if is_afterwards(place, shape.owner)}
+    if not weaker:
+        return None
     for node in {place.node.name: place.node for place in weaker.values()}.values():
         if node.open_to(shape.sharing.rough) < shape.gpus or not node.admits(shape):
             continue

@@ -57,7 +57,7 @@ def filling(task: Task, amounts: Amounts) -> Amounts:
     if not terms.preemptible:
         return amounts
     least = max(terms.min_run or 0.0, FILLER) + task.spec.stop_grace + LEEWAY
-    return replace(amounts, gives_way=least)
+    return amounts._replace(gives_way=least)
 
 
 Held = tuple[Coming, Load]

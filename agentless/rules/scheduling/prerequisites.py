@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Lost, Scheduled, Task
@@ -15,29 +16,32 @@ from agentless.rules.tasks.retry import is_last_try
 
 
 class Prerequisites:
-    """The places of those that blocked tasks of the queue wait for. `tasks` are all live ones."""
+    """The places of those that blocked tasks of the queue wait for. `tasks` are all live ones.
+
+    `stays` are the places of single tasks, by the id of the first try, `batches` those of batches.
+    """
 
     def __init__(self, queue: Iterable[Task], tasks: Iterable[Task]) -> None:
         blocked = [task.status for task in queue if isinstance(task.status, Blocked)]
         wanted = {requirement for status in blocked for requirement in status.on}
-        self._stays: dict[str, Stay | None] = {each.on: None for each in wanted if not each.batch}
-        self._batches: dict[str, _Batch] = {each.on: _Batch() for each in wanted if each.batch}
-        if self._batches:
+        self.stays: dict[str, Stay | None] = {each.on: None for each in wanted if not each.batch}
+        self.batches: dict[str, _Batch] = {each.on: _Batch() for each in wanted if each.batch}
+        if self.batches:
             for task in tasks:
-                if task.live and task.batch in self._batches:
-                    self._batches[task.batch].left.add(first_try(task.id))
+                if task.live and task.batch in self.batches:
+                    self.batches[task.batch].left.add(first_try(task.id))
 
     def wants(self, task: Task) -> bool:
         """Whether a blocked task waits for this one."""
-        return task.batch in self._batches or first_try(task.id) in self._stays
+        return task.batch in self.batches or first_try(task.id) in self.stays
 
     def add(self, task: Task, stay: Stay) -> None:
         """Note the place that a task has, or is promised. If it may be tried again, its end is not certain."""
         first, certain = first_try(task.id), is_last_try(task) and not isinstance(task.status, Lost)
         stay = stay if certain else replace(stay, sure=False)
-        if first in self._stays:
-            self._stays[first] = stay
-        if batch := self._batches.get(task.batch):
+        if first in self.stays:
+            self.stays[first] = stay
+        if batch := self.batches.get(task.batch):
             batch.left.discard(first)
             batch.last = latest(batch.last, stay)
 
@@ -56,10 +60,17 @@ class Prerequisites:
             last = latest(last, stay if requirement.state != "failed" else replace(stay, sure=False))
         return last or UNKNOWN
 
+    def copy(self) -> Prerequisites:
+        """The same, to which other places can be added."""
+        other = copy(self)
+        other.stays = dict(self.stays)
+        other.batches = {name: _Batch(set(batch.left), batch.last) for name, batch in self.batches.items()}
+        return other
+
     def _of(self, requirement: Requirement) -> Stay | None:
         if not requirement.batch:
-            return self._stays.get(requirement.on)
-        batch = self._batches[requirement.on]
+            return self.stays.get(requirement.on)
+        batch = self.batches[requirement.on]
         return None if batch.left else batch.last
 
 
@@ -106,12 +117,12 @@ def is_held(task: Task) -> bool:
     return isinstance(task.status, Blocked | Scheduled)
 
 
+@dataclass(slots=True)
 class _Batch:
     """The tasks of a batch without a place, and the last place of the others."""
 
-    def __init__(self) -> None:
-        self.left: set[str] = set()
-        self.last: Stay | None = None
+    left: set[str] = field(default_factory=set)
+    last: Stay | None = None
 
 
 def latest(one: Stay | None, other: Stay | None) -> Stay | None:

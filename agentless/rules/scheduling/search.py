@@ -10,6 +10,7 @@ import bisect
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from agentless.model.scheduling.sharing import Sharing
 from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
@@ -47,6 +48,7 @@ class Index:
         self.open: dict[Kinds, dict[tuple[int, ...], list[_Entry]]] = {}
         self._soon: dict[tuple[Kinds, int], list[tuple[Later, NodeTimeline]]] = {}
         self._before: dict[str, tuple[list[_Entry], _Entry, list[float]]] = {}
+        self._most_open: int | None = None
         for node in nodes:
             self.names[node.name] = node
             self.nodes.setdefault(node.kinds, []).append(node)
@@ -60,8 +62,17 @@ class Index:
             )
         return self._soon[kinds, gpus]
 
+    @property
+    def most_open(self) -> int:
+        """The most GPUs that are open on one node."""
+        if self._most_open is None:
+            by_counts = [item for nodes in self.open.values() for item in nodes.items()]
+            self._most_open = max([sum(counts) for counts, entries in by_counts if entries], default=0)
+        return self._most_open
+
     def changed(self, node: NodeTimeline) -> None:
         """Sort a node again after its timeline has changed."""
+        self._most_open = None
         entries, entry, openings = self._before[node.name]
         del entries[bisect.bisect_left(entries, entry)]
         for gpus in range(len(openings) + 1):
@@ -92,8 +103,12 @@ class Search:
         self._shape = shape
         self._index = index
         self._failed: list[Amounts] = []
-        self._kinds = {kinds: worth for kinds in index.nodes if (worth := _worth(kinds, shape))}
         self._hopes: dict[tuple[Kinds, tuple[int, ...]], _Worth | None] = {}
+
+    @cached_property
+    def _kinds(self) -> Mapping[Kinds, _Worth]:
+        """The kinds of nodes with enough such GPUs."""
+        return {kinds: worth for kinds in self._index.nodes if (worth := _worth(kinds, self._shape))}
 
     def now(self, amounts: Amounts, freed: NodeTimeline | None = None) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
         """The cheapest place from now on. `freed` is a node that got more capacity since the last search."""
@@ -173,6 +188,8 @@ class Search:
 
     def _cheapest(self) -> Iterable[tuple[int, tuple[float, ...], int, NodeTimeline]]:
         """Nodes with enough open GPUs and the lowest possible cost of a place there: best GPUs first, then cheapest."""
+        if self._shape.gpus > self._index.most_open:
+            return ()
         if self._shape.nodes:
             open_ = [(node, self._hope(node.kinds, node.open_of(self._index.sharing))) for node in self._named()]
             return iter(sorted((*self._key(worth, node), node) for node, worth in open_ if worth))
@@ -227,10 +244,11 @@ class Searches:
     def of(self, shape: Shape) -> Search:
         """The search for tasks of this shape."""
         if (search := self._searches.get(shape)) is None:
-            key = shape.policy, shape.sharing.rough
-            if key not in self._indices:
-                self._indices[key] = Index(self._nodes, self._policies[shape.policy], shape.sharing.rough)
-            search = self._searches[shape] = Search(shape, self._indices[key])
+            sharing = shape.sharing.rough
+            if (index := self._indices.get((shape.policy, sharing))) is None:
+                index = Index(self._nodes, self._policies[shape.policy], sharing)
+                self._indices[shape.policy, sharing] = index
+            search = self._searches[shape] = Search(shape, index)
         return search
 
     def changed(self, node: NodeTimeline) -> None:

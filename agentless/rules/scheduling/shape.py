@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from agentless.model.nodes.device import GpuNumber
 from agentless.model.nodes.node import NodeConfig
@@ -13,8 +14,7 @@ from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """The needs of a task as a key for lookups: `on` are pairs, `gpu_memory` is 0 for any.
 
     Cores, memory and time are `Amounts`: a node with capacity for more has capacity for less. `bare` is a task that
@@ -82,8 +82,7 @@ class Shape:
         return not lent and reservation.bars(self.owner, begin, end)
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(NamedTuple):
     """Cores, bytes of memory, and the length in seconds, which is `sure` unless it was estimated.
 
     After `gives_way` seconds the task can be gone, if somebody needs its place who was promised it before.

@@ -56,8 +56,8 @@ def by_gang(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     """The members among these tasks by the name of their gang's try, by rank."""
     found: dict[str, list[Task]] = {}
     for task in tasks:
-        if (key := gang_key(task)) is not None:
-            found.setdefault(key, []).append(task)
+        if gang := task.spec.gang:
+            found.setdefault(gang.key(task.id), []).append(task)
     for members in found.values():
         members.sort(key=lambda task: task.spec.gang.rank if task.spec.gang else 0)
     return found
