@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -119,17 +119,21 @@ def together(standings: Sequence[Standing]) -> Standing:
     return found
 
 
-def still_left(group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict) -> Sequence[Requirement]:
-    """What remains of requirements that are met together. When one task has failed, the others only have to end.
+def still_left(
+    group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict
+) -> Sequence[Requirement | None]:
+    """What remains of each of the requirements that are met together.
 
-    A gang has not ended before its last member has, and may fail until then.
+    When one task has failed, the others only have to end. A gang has not ended before its last member has, and may fail
+    until then.
     """
+    if result == "met":
+        return [None] * len(group)
     if len(group) == 1 or result == "impossible":
         return group
-    live = [each for each, standing in zip(group, standings, strict=True) if standing.live]
     if any(standing.counts["failed"] for standing in standings):
-        return [replace(each, state="ended", one_of=0) for each in live]
-    return live
+        group = [replace(each, state="ended", one_of=0) for each in group]
+    return [each if standing.live else None for each, standing in zip(group, standings, strict=True)]
 
 
 def ended_words(state: str) -> str:
@@ -141,11 +145,11 @@ def follow(
     task: Task,
     standing: Callable[[Requirement], Standing],
     now: float,
-    changed: Container[tuple[bool, str]] | None = None,
+    changed: Collection[Requirement] | None = None,
 ) -> TaskEvent | None:
     """The event that follows for a blocked task; None if nothing has changed for it.
 
-    `changed` is what has changed by `Requirement.key`, None if that is unknown: a task may wait for a thousand others.
+    `changed` are those of its requirements that may have changed, None if that is unknown: there may be a thousand.
     """
     if not isinstance(task.status, Blocked) or task.stop:
         return None
@@ -157,30 +161,35 @@ def follow(
 
 def first_event(
     task: Task,
-    on: Iterable[Requirement],
+    on: Sequence[Requirement],
     standing: Callable[[Requirement], Standing],
     now: float,
-    changed: Container[tuple[bool, str]] | None = None,
+    changed: Collection[Requirement] | None = None,
 ) -> TaskEvent:
     """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up.
 
-    With `changed`, the others are open.
+    With `changed`, which are some of them, the others are open.
     """
-    left, why = list[Requirement](), ""
-    for group in groups(on):
-        if changed is not None and not any(each.key in changed for each in group):
-            left += group
-            continue
+    rest, why = dict[int, Requirement | None](), ""
+    for group in groups(on if changed is None else _with_mates(on, changed)):
         standings = [standing(each) for each in group]
         found = together(standings)
         result = verdict(group[0], found)
-        if result != "met":
-            left += still_left(group, standings, result)
+        rest |= zip(map(id, group), still_left(group, standings, result), strict=True)
         if result == "impossible" and not why:
             why = why_impossible(group[0], found if task.spec.job else replace(found, jobs={}))
     if why and task.spec.terms.if_impossible != "wait":
         return GaveUp(why)
-    if left:
-        return BlockedBy(tuple(left), why)
+    if left := tuple(filter(None, map(rest.get, map(id, on), on))):
+        return BlockedBy(left, why)
     start_at = task.spec.terms.start_at
     return Delayed(start_at) if start_at is not None and start_at > now else Queued()
+
+
+def _with_mates(on: Sequence[Requirement], changed: Collection[Requirement]) -> Collection[Requirement]:
+    """These requirements in their order, with those that they are met together with."""
+    numbers = {each.one_of for each in changed if each.one_of}
+    if len(changed) < 2 and not numbers:
+        return changed
+    found = set(map(id, changed))
+    return [each for each in on if id(each) in found or each.one_of in numbers]
