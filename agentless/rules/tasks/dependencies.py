@@ -61,13 +61,13 @@ def _kind(end: str | None) -> str:
     return "live" if end is None else "failed" if end in FAILED else "completed" if end == "completed" else "other"
 
 
-def verdict(requirement: Requirement, standing: Standing) -> Verdict:
-    """Whether a requirement is met, or still can be."""
+def verdict(requirement: Requirement, standing: Standing, others_are_open: bool = False) -> Verdict:
+    """Whether a requirement is met, or still can be. `others_are_open` that it is met together with."""
     counts, missing = standing.counts, max(0, requirement.members - len(standing.ends))
     others = counts["other"] + missing  # what is missing was removed, whatever its end was
     if requirement.state == "completed" and counts["failed"] + others:
         return "impossible"
-    if counts["live"]:
+    if counts["live"] or others_are_open:
         return "open"
     if requirement.state == "failed" and not counts["failed"]:
         return "impossible"
@@ -122,7 +122,7 @@ def together(standings: Sequence[Standing]) -> Standing:
 def still_left(
     group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict
 ) -> Sequence[Requirement | None]:
-    """What remains of each of the requirements that are met together.
+    """What remains of each of the requirements that are met together. Those without a standing, the last, are open.
 
     When one task has failed, the others only have to end. A gang has not ended before its last member has, and may fail
     until then.
@@ -133,7 +133,8 @@ def still_left(
         return group
     if any(standing.counts["failed"] for standing in standings):
         group = [replace(each, state="ended", one_of=0) for each in group]
-    return [each if standing.live else None for each, standing in zip(group, standings, strict=True)]
+    known = [each if standing.live else None for each, standing in zip(group, standings, strict=False)]
+    return [*known, *group[len(standings) :]]
 
 
 def ended_words(state: str) -> str:
@@ -171,11 +172,12 @@ def first_event(
     With `changed`, which are some of them, the others are open.
     """
     rest, why = dict[int, Requirement | None](), ""
-    for group in groups(on if changed is None else _with_mates(on, changed)):
+    for group in groups(on if changed is None else _in_order(on, changed)):
         standings = [standing(each) for each in group]
         found = together(standings)
-        result = verdict(group[0], found)
-        rest |= zip(map(id, group), still_left(group, standings, result), strict=True)
+        every = group if changed is None else [*group, *_met_with(group, on)]
+        result = verdict(group[0], found, len(every) > len(group))
+        rest |= zip(map(id, every), still_left(every, standings, result), strict=True)
         if result == "impossible" and not why:
             why = why_impossible(group[0], found if task.spec.job else replace(found, jobs={}))
     if why and task.spec.terms.if_impossible != "wait":
@@ -186,10 +188,15 @@ def first_event(
     return Delayed(start_at) if start_at is not None and start_at > now else Queued()
 
 
-def _with_mates(on: Sequence[Requirement], changed: Collection[Requirement]) -> Collection[Requirement]:
-    """These requirements in their order, with those that they are met together with."""
-    numbers = {each.one_of for each in changed if each.one_of}
-    if len(changed) < 2 and not numbers:
-        return changed
-    found = set(map(id, changed))
-    return [each for each in on if id(each) in found or each.one_of in numbers]
+def _in_order(on: Iterable[Requirement], some: Collection[Requirement]) -> Collection[Requirement]:
+    """Some of the requirements `on`, in their order."""
+    if len(some) < 2:
+        return some
+    found = set(map(id, some))
+    return [each for each in on if id(each) in found]
+
+
+def _met_with(some: Sequence[Requirement], on: Iterable[Requirement]) -> list[Requirement]:
+    """The other requirements `on` that these, which are met together, are met together with."""
+    number, found = some[0].one_of, set(map(id, some))
+    return [each for each in on if each.one_of == number and id(each) not in found] if number else []
