@@ -38,6 +38,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
 _LONGEST = 200
 """Characters of the name of a folder, which may have 255 bytes."""
 
+_REMEMBERED = 10_000
+
 Tell = Callable[[str], None]
 """Tells what a job waits for."""
 
@@ -62,6 +64,7 @@ class Artifacts:
         self._bus = bus
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._taken: dict[str, str] = {}
+        self._bare: dict[str, None] = {}  # the last tasks that leave nothing: a thousand jobs may require the same one
         bus.subscribe(TaskAdopted, self._adopted)
 
     def wanted(self, spec: TaskSpec) -> TaskSpec:
@@ -84,6 +87,7 @@ class Artifacts:
         shutil.rmtree(self._place(task_id), ignore_errors=True)
         self._taken = {key: taken for key, taken in self._taken.items() if first_try(key) != first_try(task_id)}
         self._locks.pop(first_try(task_id), None)
+        self._bare.pop(first_try(task_id), None)
 
     # ------------------------------------------------------------------ inside
 
@@ -105,12 +109,18 @@ class Artifacts:
 
     def _source(self, task: Task, requirement: Requirement) -> Task | None:
         """The required task, if it leaves artifacts for this one."""
+        if requirement.on in self._bare:
+            return None
         try:
             before = self._lookup.find(requirement.on)
         except NotFound:
             return None
-        job = before.spec.job
-        return before if task.spec.job and job and job.artifacts and before.batch == task.batch else None
+        if before.spec.job and before.spec.job.artifacts:
+            return before if task.spec.job and before.batch == task.batch else None
+        self._bare[requirement.on] = None
+        while len(self._bare) > _REMEMBERED:
+            del self._bare[next(iter(self._bare))]
+        return None
 
     async def _given(self, task: Task, requirement: Requirement, tell: Tell) -> Upload | None:
         before = self._source(task, requirement)
