@@ -9,6 +9,7 @@ has to be restarted.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import traceback
@@ -19,6 +20,9 @@ from typing import Any
 import jinja2
 
 from agentless.errors import TemplateError
+
+_PIECE = re.compile(r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*)"|([^ \t\r\n'"\\]+)""")
+"""Space, or what `shlex.quote` writes: parts of a word, in quotes or not."""
 
 
 class Renderer:
@@ -39,7 +43,7 @@ class Renderer:
         """The argv that template `name` makes of `values`."""
         text = self.script(name, **values)
         try:
-            if words := shlex.split(text):
+            if words := split(text):
                 return words
             problem = "empty command"
         except ValueError as error:
@@ -68,6 +72,20 @@ class Renderer:
         """The file and line of a template that an error comes from, as Jinja has put them into its traceback."""
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(self._folders)]
         return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def split(text: str) -> list[str]:
+    """What `shlex.split` gives. That reads character by character, and the labels of a workflow are long."""
+    words, is_inside, read = list[str](), False, 0
+    for piece in _PIECE.finditer(text):
+        read += piece.end() - piece.start()
+        is_space = piece.lastindex == 1
+        if not is_space and is_inside:
+            words[-1] += piece[piece.lastindex or 0]
+        elif not is_space:
+            words.append(piece[piece.lastindex or 0])
+        is_inside = not is_space
+    return words if read == len(text) else shlex.split(text)
 
 
 class _Files(jinja2.BaseLoader):

@@ -195,6 +195,32 @@ def test_requirements_are_bounded() -> None:
         check_requirements(most, "maybe")
 
 
+ends = st.sampled_from([None, None, "completed", "completed", "failed", "stopped"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["completed", "failed", "ended"]), st.integers(0, 2), ends, ends), min_size=1)
+)
+def test_a_look_at_what_has_changed_finds_what_a_look_at_all_finds(
+    given: list[tuple[Any, int, str | None, str | None]],
+) -> None:
+    on = [
+        Requirement(f"t{at}", "failed" if one_of else state, one_of=one_of)
+        for at, (state, one_of, *_) in enumerate(given)
+    ]
+    before, now = ({f"t{at}": each[place] for at, each in enumerate(given)} for place in (2, 3))
+    task = blocked("t", *on)
+    match follow(task, lambda one: standing(**{one.on: before[one.on]}), NOW):
+        case RequirementMet(left) | BlockedBy(left):
+            task = replace(task, status=Blocked(left))
+        case event if event is not None:
+            return
+    assert isinstance(task.status, Blocked)
+    changed = [each for each in task.status.on if now[each.on] != before[each.on]]
+    expected = follow(task, lambda one: standing(**{one.on: now[one.on]}), NOW)
+    assert follow(task, lambda one: standing(**{one.on: now[one.on]}), NOW, changed[::-1]) == expected
+
+
 # ---------------------------------------------------------------------- words
 
 

@@ -21,7 +21,7 @@ from agentless.errors import TemplateError
 from agentless.model.nodes.engine import Injection, Toolkit
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
-from agentless.render import Renderer
+from agentless.render import Renderer, split
 from tests.pure.shells import SHELLS
 
 NASTY = [
@@ -618,6 +618,18 @@ renderer = Renderer([template_dir()])
 
 def test_every_template_has_a_case_here() -> None:
     assert sorted(path.name for path in template_dir().rglob("*.j2")) == sorted(ALL)
+
+
+def words_or_error(read: Callable[[str], list[str]], text: str) -> list[str] | str:
+    try:
+        return read(text)
+    except ValueError as error:
+        return str(error)
+
+
+@given(st.text(st.sampled_from("ab#$é \t\n\r\v\u00a0'\"\\"), max_size=20))
+def test_a_text_has_the_words_that_the_standard_library_reads(text: str) -> None:
+    assert words_or_error(split, text) == words_or_error(shlex.split, text)
 
 
 @pytest.mark.parametrize("name", WORDS)

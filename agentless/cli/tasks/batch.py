@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -23,6 +24,9 @@ from agentless.model.text import printable
 
 TURN = 1.0
 """Seconds between two requests while a batch is awaited."""
+_LONGEST_TURN = 10.0
+_PART = 0.2
+"""The most of the time in which a large batch is asked for, until a turn is that long."""
 
 BatchOption = Annotated[
     str | None,
@@ -69,12 +73,15 @@ def until_ended(served: Client, batch: str) -> list[dict[str, Any]]:
     """The tasks of a batch once all have ended; shows the progress on a terminal."""
     with progress() as shown:
         while True:
+            began = time.monotonic()
             tasks = members(served, batch)
+            turn = min(max(TURN, (time.monotonic() - began) / _PART), _LONGEST_TURN)
             live = [task for task in tasks if not is_over(task)]
             if not live:
                 return tasks
             shown.update(summary(tasks), done=len(tasks) - len(live), total=len(tasks))
-            served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
+            # The last one: most often it ends last.
+            served.asked(f"/v1/tasks/{live[-1]['id']}/wait", within=turn)
 
 
 def summary(tasks: Sequence[dict[str, Any]]) -> str:

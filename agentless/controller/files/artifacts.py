@@ -38,6 +38,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
 _LONGEST = 200
 """Characters of the name of a folder, which may have 255 bytes."""
 
+_REMEMBERED = 10_000
+
 Tell = Callable[[str], None]
 """Tells what a job waits for."""
 
@@ -62,6 +64,7 @@ class Artifacts:
         self._bus = bus
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._taken: dict[str, str] = {}
+        self._bare: dict[str, None] = {}  # the last tasks that leave nothing: a thousand jobs may require the same one
         bus.subscribe(TaskAdopted, self._adopted)
 
     def wanted(self, spec: TaskSpec) -> TaskSpec:
@@ -70,10 +73,12 @@ class Artifacts:
         outputs = tuple(Output(path, f"{self._folder}/{{id}}/") for path in map(posixpath.normpath, paths))
         return replace(spec, outputs=(*spec.outputs, *outputs)) if outputs else spec
 
+    def has_source(self, task: Task) -> bool:
+        """Whether a job requires others that leave something for it."""
+        return any(self._source(task, each) for each in task.spec.terms.requires if not each.batch)
+
     async def given_to(self, task: Task, tell: Tell) -> tuple[Upload, ...]:
         """What a job gets of those that it requires, once it has arrived here. Raises RuntimeFailed."""
-        if task.spec.job is None:
-            return ()
         found = [await self._given(task, each, tell) for each in task.spec.terms.requires if not each.batch]
         return tuple(upload for upload in found if upload)
 
@@ -82,6 +87,7 @@ class Artifacts:
         shutil.rmtree(self._place(task_id), ignore_errors=True)
         self._taken = {key: taken for key, taken in self._taken.items() if first_try(key) != first_try(task_id)}
         self._locks.pop(first_try(task_id), None)
+        self._bare.pop(first_try(task_id), None)
 
     # ------------------------------------------------------------------ inside
 
@@ -101,13 +107,24 @@ class Artifacts:
         if outputs := self.wanted(replace(task.spec, outputs=())).outputs:
             self._expected.want_again(task, outputs)
 
-    async def _given(self, task: Task, requirement: Requirement, tell: Tell) -> Upload | None:
+    def _source(self, task: Task, requirement: Requirement) -> Task | None:
+        """The required task, if it leaves artifacts for this one."""
+        if requirement.on in self._bare:
+            return None
         try:
             before = self._lookup.find(requirement.on)
         except NotFound:
             return None
-        job = before.spec.job
-        if job is None or not job.artifacts or before.batch != task.batch:
+        if before.spec.job and before.spec.job.artifacts:
+            return before if task.spec.job and before.batch == task.batch else None
+        self._bare[requirement.on] = None
+        while len(self._bare) > _REMEMBERED:
+            del self._bare[next(iter(self._bare))]
+        return None
+
+    async def _given(self, task: Task, requirement: Requirement, tell: Tell) -> Upload | None:
+        before = self._source(task, requirement)
+        if before is None or before.spec.job is None:
             return None
         await self._arrival(before, requirement.state, tell)
         self._check(before, requirement)
@@ -119,7 +136,7 @@ class Artifacts:
                 try:
                     self._taken[before.id] = await in_thread(self._snapshots.take, place)
                 except (Refused, UsageError) as error:
-                    raise RuntimeFailed(f"artifacts of job {job.name}: {error}") from None
+                    raise RuntimeFailed(f"artifacts of job {before.spec.job.name}: {error}") from None
                 await in_thread(self._check_contents, before, place, self._taken[before.id])
         return Upload(str(place), _target(before), self._taken[before.id])
 

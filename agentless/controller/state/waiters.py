@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Task
@@ -12,11 +12,14 @@ Key = tuple[bool, str]
 
 
 class Waiters:
-    """Who waits for whom: an end concerns only those that wait for it, however many others are blocked."""
+    """Who waits for whom: an end concerns only those that wait for it, however many others are blocked.
+
+    A task may wait for a thousand others, so what has not changed of that is not looked at again.
+    """
 
     def __init__(self) -> None:
         self._on: dict[str, tuple[Requirement, ...]] = {}
-        self._of: dict[Key, dict[str, None]] = {}
+        self._of: dict[Key, dict[str, tuple[Requirement, ...]]] = {}
 
     def __iter__(self) -> Iterator[str]:
         """The ids of all blocked tasks."""
@@ -37,28 +40,37 @@ class Waiters:
         """The ids of the tasks that wait for this task or for its batch."""
         return [task_id for key in task.waited_for_as for task_id in self.of(key)]
 
+    def between(self, task_id: str, keys: Iterable[Key]) -> list[Requirement]:
+        """What a task requires of these."""
+        return [each for key in keys for each in self._of.get(key, {}).get(task_id, ())]
+
     def put(self, task: Task) -> None:
         """Note what a task waits for now."""
         on = task.status.on if isinstance(task.status, Blocked) else ()
         before = self._on.get(task.id, ())
-        if on == before:
+        if on is before:
             return
-        for key in {each.key for each in before} - {each.key for each in on}:
-            waiting = self._of[key]
-            waiting.pop(task.id, None)
-            if not waiting:
-                del self._of[key]
-        for each in on:
-            self._of.setdefault(each.key, {})[task.id] = None
+        old, new = dict(zip(map(id, before), before, strict=True)), dict(zip(map(id, on), on, strict=True))
+        for found in new.keys() - old.keys():
+            waiting = self._of.setdefault(new[found].key, {})
+            waiting[task.id] = (*waiting.get(task.id, ()), new[found])
+        for gone in old.keys() - new.keys():
+            self._drop(task.id, old[gone])
         if on:
             self._on[task.id] = on
         else:
-            del self._on[task.id]
+            self._on.pop(task.id, None)
 
     def drop(self, task_id: str) -> None:
         """Forget a task that waits no more."""
         for each in self._on.pop(task_id, ()):
-            waiting = self._of.get(each.key, {})
-            waiting.pop(task_id, None)
-            if not waiting:
-                self._of.pop(each.key, None)
+            self._drop(task_id, each)
+
+    def _drop(self, task_id: str, requirement: Requirement) -> None:
+        waiting = self._of[requirement.key]
+        if left := tuple(each for each in waiting[task_id] if each is not requirement):
+            waiting[task_id] = left
+            return
+        del waiting[task_id]
+        if not waiting:
+            del self._of[requirement.key]

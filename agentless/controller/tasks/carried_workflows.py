@@ -25,7 +25,10 @@ _KEPT = 20
 
 @dataclass(slots=True)
 class _Workflow:
-    """What the labels of a workflow have: its jobs, and for each a letter. `why_not` it is not carried."""
+    """What the labels of a workflow have: its jobs, and a letter for each, in the order of their ids.
+
+    `why_not` it is not carried.
+    """
 
     why_not: str
     jobs: str
@@ -64,7 +67,7 @@ class CarriedWorkflows:
             task.owner,
             self._tasks.controller,
             self._clock.now(),
-            carried.states_of(workflow.letters),
+            "".join(workflow.letters.values()),
             workflow.digest,
             self._proof.recorded or 0,
         )

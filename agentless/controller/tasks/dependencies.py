@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.guarded import guarded
@@ -176,8 +176,9 @@ class Dependencies:
     def _is_behind(self) -> bool:
         return bool(self._prerequisites.touched or self._doomed)
 
-    def _follow(self, task_id: str, changed: Container[Key] | None) -> TaskEvent | None:
+    def _follow(self, task_id: str, touched: Iterable[Key] | None) -> TaskEvent | None:
         task = self._tasks.live.get(task_id)
+        changed = None if touched is None else self._tasks.waiters.between(task_id, touched)
         return follow(task, self._prerequisites.standing, self._clock.now(), changed) if task else None
 
     def _step(self) -> None:

@@ -51,7 +51,7 @@ class Preparation:
 
     async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
-        if task.spec.job and task.spec.terms.requires:
+        if task.spec.job and self._artifacts.has_source(task):
             waiting = self._artifacts.given_to(task, partial(self._tell, task.id))
             given = await self._unless_stopped(task, waiting)
             task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))

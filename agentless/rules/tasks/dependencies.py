@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -61,13 +61,13 @@ def _kind(end: str | None) -> str:
     return "live" if end is None else "failed" if end in FAILED else "completed" if end == "completed" else "other"
 
 
-def verdict(requirement: Requirement, standing: Standing) -> Verdict:
-    """Whether a requirement is met, or still can be."""
+def verdict(requirement: Requirement, standing: Standing, others_are_open: bool = False) -> Verdict:
+    """Whether a requirement is met, or still can be. `others_are_open` that it is met together with."""
     counts, missing = standing.counts, max(0, requirement.members - len(standing.ends))
     others = counts["other"] + missing  # what is missing was removed, whatever its end was
     if requirement.state == "completed" and counts["failed"] + others:
         return "impossible"
-    if counts["live"]:
+    if counts["live"] or others_are_open:
         return "open"
     if requirement.state == "failed" and not counts["failed"]:
         return "impossible"
@@ -119,17 +119,22 @@ def together(standings: Sequence[Standing]) -> Standing:
     return found
 
 
-def still_left(group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict) -> Sequence[Requirement]:
-    """What remains of requirements that are met together. When one task has failed, the others only have to end.
+def still_left(
+    group: Sequence[Requirement], standings: Sequence[Standing], result: Verdict
+) -> Sequence[Requirement | None]:
+    """What remains of each of the requirements that are met together. Those without a standing, the last, are open.
 
-    A gang has not ended before its last member has, and may fail until then.
+    When one task has failed, the others only have to end. A gang has not ended before its last member has, and may fail
+    until then.
     """
+    if result == "met":
+        return [None] * len(group)
     if len(group) == 1 or result == "impossible":
         return group
-    live = [each for each, standing in zip(group, standings, strict=True) if standing.live]
     if any(standing.counts["failed"] for standing in standings):
-        return [replace(each, state="ended", one_of=0) for each in live]
-    return live
+        group = [replace(each, state="ended", one_of=0) for each in group]
+    known = [each if standing.live else None for each, standing in zip(group, standings, strict=False)]
+    return [*known, *group[len(standings) :]]
 
 
 def ended_words(state: str) -> str:
@@ -141,11 +146,11 @@ def follow(
     task: Task,
     standing: Callable[[Requirement], Standing],
     now: float,
-    changed: Container[tuple[bool, str]] | None = None,
+    changed: Collection[Requirement] | None = None,
 ) -> TaskEvent | None:
     """The event that follows for a blocked task; None if nothing has changed for it.
 
-    `changed` is what has changed by `Requirement.key`, None if that is unknown: a task may wait for a thousand others.
+    `changed` are those of its requirements that may have changed, None if that is unknown: there may be a thousand.
     """
     if not isinstance(task.status, Blocked) or task.stop:
         return None
@@ -157,30 +162,41 @@ def follow(
 
 def first_event(
     task: Task,
-    on: Iterable[Requirement],
+    on: Sequence[Requirement],
     standing: Callable[[Requirement], Standing],
     now: float,
-    changed: Container[tuple[bool, str]] | None = None,
+    changed: Collection[Requirement] | None = None,
 ) -> TaskEvent:
     """The event for a task that waits for these: still blocked, in the queue, scheduled, or given up.
 
-    With `changed`, the others are open.
+    With `changed`, which are some of them, the others are open.
     """
-    left, why = list[Requirement](), ""
-    for group in groups(on):
-        if changed is not None and not any(each.key in changed for each in group):
-            left += group
-            continue
+    rest, why = dict[int, Requirement | None](), ""
+    for group in groups(on if changed is None else _in_order(on, changed)):
         standings = [standing(each) for each in group]
         found = together(standings)
-        result = verdict(group[0], found)
-        if result != "met":
-            left += still_left(group, standings, result)
+        every = group if changed is None else [*group, *_met_with(group, on)]
+        result = verdict(group[0], found, len(every) > len(group))
+        rest |= zip(map(id, every), still_left(every, standings, result), strict=True)
         if result == "impossible" and not why:
             why = why_impossible(group[0], found if task.spec.job else replace(found, jobs={}))
     if why and task.spec.terms.if_impossible != "wait":
         return GaveUp(why)
-    if left:
-        return BlockedBy(tuple(left), why)
+    if left := tuple(filter(None, map(rest.get, map(id, on), on))):
+        return BlockedBy(left, why)
     start_at = task.spec.terms.start_at
     return Delayed(start_at) if start_at is not None and start_at > now else Queued()
+
+
+def _in_order(on: Iterable[Requirement], some: Collection[Requirement]) -> Collection[Requirement]:
+    """Some of the requirements `on`, in their order."""
+    if len(some) < 2:
+        return some
+    found = set(map(id, some))
+    return [each for each in on if id(each) in found]
+
+
+def _met_with(some: Sequence[Requirement], on: Iterable[Requirement]) -> list[Requirement]:
+    """The other requirements `on` that these, which are met together, are met together with."""
+    number, found = some[0].one_of, set(map(id, some))
+    return [each for each in on if each.one_of == number and id(each) not in found] if number else []

@@ -205,8 +205,3 @@ def _signature(key: bytes, body: str, labels: Mapping[str, str], node: str) -> s
     spec = hashlib.sha256(labels.get(SPEC, "").encode("utf-8", "replace")).hexdigest()
     text = json.dumps([_VERSION, node, labels.get(TASK, ""), spec, body])
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-def states_of(letters: Mapping[str, str]) -> str:
-    """The letters of a head, from those of its jobs."""
-    return "".join(letters[key] for key in sorted(letters))

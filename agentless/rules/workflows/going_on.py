@@ -245,7 +245,7 @@ def _requires(
         if result == "impossible":
             return (), why_impossible(group[0], found)
         if result == "open":
-            left += still_left(group, standings, result)
+            left += filter(None, still_left(group, standings, result))
             continue
         for each, standing in zip(group, standings, strict=True):
             before = jobs.get(each.on)
