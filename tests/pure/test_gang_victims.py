@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.task import Running, Task
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.plan import Plan, plan
+from agentless.rules.scheduling.preemption import Preemption
 from tests.pure.build import NOW
 from tests.pure.test_gangs import gang, nodes_of
 from tests.pure.test_plan import POLICIES, runs, wish
@@ -173,3 +175,17 @@ def price(units: Iterable[Unit]) -> tuple[int, float]:
 def began(one: Task) -> float:
     assert isinstance(one.status, Running)
     return one.status.started_at
+
+
+def test_a_node_is_only_looked_at_if_it_may_be_among_the_cheapest(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[str]()
+    fewest = Preemption.fewest
+
+    def counted(self: Preemption, node: NodeTimeline, *args: Any, **more: Any) -> Any:
+        looked.append(node.name)
+        return fewest(self, node, *args, **more)
+
+    monkeypatch.setattr(Preemption, "fewest", counted)
+    there = [lent(f"s{node}", f"node{node}::0,1", 100 - node) for node in range(1, 51)]
+    assert look(50, there, *gang("g", "2x", "2x")) == ["s49", "s50"]
+    assert set(looked) == {"node49", "node50"}

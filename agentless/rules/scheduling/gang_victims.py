@@ -8,10 +8,11 @@ gives way and counts in full, or it stays. The case with the lowest bound comes 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from itertools import count, islice
+from typing import NamedTuple
 
 from agentless.model.nodes.cluster import Allocation
 from agentless.rules.scheduling.assignment import cheapest
@@ -23,6 +24,9 @@ TRIED = 100
 """The most cases that are compared. After that, the best one found counts, without anybody who need not give way."""
 A_VICTIM = 1e12
 """What a victim counts in GPU-seconds: more than any work."""
+
+ROUNDED = 1e-9
+"""By so much, as a share, a sum may be wrong."""
 
 Price = tuple[int, float]
 """How many give way, and the work that they have done."""
@@ -78,6 +82,46 @@ class Case:
         return [name for name in self.victims if name not in counted and name not in self.going]
 
 
+class Spot(NamedTuple):
+    """A node for a member of a kind, where of those who are there, these give way and those stay.
+
+    `whole`: victims on other nodes are counted, too.
+    """
+
+    node: NodeTimeline
+    kind: int
+    going: Names
+    staying: Names
+    whole: bool
+
+
+class Cheapest:
+    """The places for a member, the cheapest first. A node is only looked at when it may be the next, by its bound."""
+
+    def __init__(self, bounds: Iterable[tuple[Price, Spot]], look: Callable[[Spot], Option | None]) -> None:
+        self._coming = [(bound, spot.node.order, spot) for bound, spot in bounds]
+        heapify(self._coming)
+        self._look = look
+        self._seen = list[tuple[Price, int, Option]]()
+        self._sorted = list[Option]()
+
+    def __iter__(self) -> Iterator[Option]:
+        """From the first one on, each time."""
+        at = 0
+        while at < len(self._sorted) or self._finds_next():
+            yield self._sorted[at]
+            at += 1
+
+    def _finds_next(self) -> bool:
+        while self._coming and (not self._seen or self._coming[0][:2] < self._seen[0][:2]):
+            if option := self._look(heappop(self._coming)[-1]):
+                heappush(self._seen, (*option.order, option))
+        if self._seen:
+            self._sorted.append(heappop(self._seen)[-1])
+            return True
+        return False
+
+
 class GangVictims:
     """Finds places for a gang. `now`: only those give way who may be asked now."""
 
@@ -91,8 +135,9 @@ class GangVictims:
         self._members = [self._kinds.index(want) for want in wants]
         self._nodes = nodes
         self._homes = {name: node for node in nodes for name in node.yielding}
-        self._known = dict[tuple[int, bool, str, Names, Names], Option | None]()
-        self._cheapest = dict[tuple[int, bool], list[Option]]()
+        self._bounds = dict[Spot, Price | None]()
+        self._known = dict[Spot, Option | None]()
+        self._undecided = dict[tuple[int, bool], Cheapest]()
 
     def fewest(self) -> Case | None:
         """The case with the fewest victims of those that are compared; None if the gang fits in none."""
@@ -132,10 +177,9 @@ class GangVictims:
     def _needed(self, case: Case) -> Case:
         """The case without anybody whose room is not needed."""
         victims = case.victims
-        for victim in sorted(victims, key=lambda each: self._giving.price((each,)), reverse=True):
-            fewer = Names(victims).difference(self._giving.with_its_gang(victim))
-            # Else it has been left out with its gang.
-            if len(fewer) < len(victims) and (found := self._case(fewer, NOBODY)) and not found.asks_more:
+        by_price = sorted(victims, key=lambda each: self._giving.price((each,)), reverse=True)
+        for gang in dict.fromkeys(Names(self._giving.with_its_gang(victim)) for victim in by_price):
+            if (found := self._case(Names(victims) - gang, NOBODY)) and not found.asks_more:
                 case, victims = found, found.victims
         return case
 
@@ -156,51 +200,72 @@ class GangVictims:
 
     def _options(self, kind: int, going: Names, staying: Names, *, whole: bool) -> list[Option]:
         """The cheapest places for a member, as many as there are members."""
-        most = len(self._members)
         nodes = {self._homes[name].name: self._homes[name] for name in going | staying}
-        if (kind, whole) not in self._cheapest:
-            self._cheapest[kind, whole] = self._sorted(kind, self._nodes, NOBODY, NOBODY, whole=whole)
-        others = islice((each for each in self._cheapest[kind, whole] if each.node.name not in nodes), most)
-        return sorted([*self._sorted(kind, nodes.values(), going, staying, whole=whole), *others], key=_order)[:most]
+        if (kind, whole) not in self._undecided:
+            self._undecided[kind, whole] = self._cheapest(
+                Spot(node, kind, NOBODY, NOBODY, whole) for node in self._nodes
+            )
+        others = (each for each in self._undecided[kind, whole] if each.node.name not in nodes)
+        decided = self._cheapest(
+            Spot(node, kind, going.intersection(node.yielding), staying.intersection(node.yielding), whole)
+            for node in nodes.values()
+        )
+        return list(islice(merge(decided, others, key=_order), len(self._members)))
 
-    def _sorted(
-        self, kind: int, nodes: Iterable[NodeTimeline], going: Names, staying: Names, *, whole: bool
-    ) -> list[Option]:
-        """The cheapest place on each of these nodes."""
-        found = list[Option]()
-        for node in nodes:
-            here = going.intersection(node.yielding), staying.intersection(node.yielding)
-            key = kind, whole, node.name, *here
-            if key not in self._known:
-                self._known[key] = self._on(node, self._kinds[kind], *here, whole=whole)
-            if option := self._known[key]:
-                found.append(option)
-        return sorted(found, key=_order)
+    def _cheapest(self, spots: Iterable[Spot]) -> Cheapest:
+        bounds = list[tuple[Price, Spot]]()
+        for spot in spots:
+            if spot not in self._bounds:
+                self._bounds[spot] = self._bound(spot)
+            if bound := self._bounds[spot]:
+                bounds.append((bound, spot))
+        return Cheapest(bounds, self._on)
 
-    def _on(self, node: NodeTimeline, want: Want, going: Names, staying: Names, *, whole: bool) -> Option | None:
-        shape = want[0]
-        if len(node.gpus) < shape.gpus or not node.admits(shape):
-            return None
-        for name in going:
-            node.ends(name, self._moment)
-        option = self._fitting(node, want, going | staying, whole=whole)
-        for name in going:
-            node.ends(name, math.inf)
-        return option
+    def _bound(self, spot: Spot) -> Price | None:
+        """A place there costs so much or more. None if there is none."""
+        node, (shape, _), decided = spot.node, self._kinds[spot.kind], spot.going | spot.staying
+        able = [each for each in self._giving.unasked(node) if each.task not in decided]
+        freed = sum(len(node.gpus_of(name)) for name in spot.going)
+        number = self._giving.at_least(node, shape, able, self._moment, freed=freed)
+        if not number:
+            return None if number is None else (0, 0.0)
+        shares = list[tuple[float, float]]()
+        for each in able:
+            # What a gang costs is shared by those of its members who are here.
+            gang = self._giving.with_its_gang(each.task)
+            here = [name for name in gang if name in node.yielding]
+            count, work = self._giving.price(gang if spot.whole else here)
+            shares.append((count / len(here), work / len(here)))
+        counts, works = (sum(sorted(each)[:number]) for each in zip(*shares, strict=True))
+        return math.ceil(counts - ROUNDED), works * (1 - ROUNDED)
 
-    def _fitting(self, node: NodeTimeline, want: Want, decided: Names, *, whole: bool) -> Option | None:
+    def _on(self, spot: Spot) -> Option | None:
+        """The cheapest place there."""
+        if spot not in self._known:
+            node, want = spot.node, self._kinds[spot.kind]
+            for name in spot.going:
+                node.ends(name, self._moment)
+            fits = len(node.gpus) >= want[0].gpus and node.admits(want[0])
+            self._known[spot] = self._fitting(spot, want) if fits else None
+            for name in spot.going:
+                node.ends(name, math.inf)
+        return self._known[spot]
+
+    def _fitting(self, spot: Spot, want: Want) -> Option | None:
+        node = spot.node
         if node.fit(*want, self._moment) is not None:
             return Option((0, 0.0), node)
         able = [
             each
             for each in (self._giving.able(node, *want) if node.yielding else ())
-            if each.task not in decided
+            if each.task not in spot.going
+            and each.task not in spot.staying
             and self._giving.gone(each) <= self._moment
             and not (self._now and each.yields and each.yields.since > self._giving.now)
         ]
 
         def price_of(names: Iterable[str]) -> Price:
-            return self._giving.price({name for name in names if whole or name in node.yielding})
+            return self._giving.price(dict.fromkeys(name for name in names if spot.whole or name in node.yielding))
 
         def price(victims: Sequence[Allocation]) -> Price:
             return price_of(name for each in victims for name in self._giving.with_its_gang(each.task))

@@ -86,6 +86,8 @@ class Preemption:
         self._kept_for: dict[str, float] = {}  # the first time of a place that is kept with this victim
         self._waiting: list[tuple[Sequence[Task], Sequence[Coming]]] = []
         self._failed: dict[Shape, list[Amounts]] = {}
+        self._own_works: dict[str, float] = {}
+        self._works: dict[str, float] = {}
         self._found = 0
 
     # ------------------------------------------------------------------ kept places
@@ -287,12 +289,12 @@ class Preemption:
             names = dict.fromkeys(name for each in victims for name in _mates(each))
             return None if gpus is None else Coming(at, node, gpus, tuple(names))
 
-        if tried(able) is None:
+        if (with_all := tried(able)) is None:
             return None
         least = self._least(node, shape, amounts, able, moment)
         best: tuple[tuple[int, float], Coming] | None = None
         trials = 0
-        for size in range(least[0] if least else 1, len(able) + 1):
+        for size in range(least or 1, len(able) + 1):
             if best and size > best[0][0]:
                 break
             if size < len(able) and math.comb(len(able), size) > SETS:
@@ -300,7 +302,7 @@ class Preemption:
             for victims in sorted(combinations(able, size), key=price):
                 if best and price(victims) >= best[0]:
                     break
-                if found := tried(victims):
+                if found := tried(victims) if size < len(able) else with_all:
                     best = price(victims), found
                     break
                 if size < len(able) and (trials := trials + 1) > TRIED:
@@ -313,8 +315,18 @@ class Preemption:
 
     def price(self, victims: Iterable[str]) -> tuple[int, float]:
         """How many give way, and the work that they have done."""
-        there = [self._homes[each].yielding[each] for each in victims]
-        return len(there), sum(self._own_work(each) for each in there)
+        works = [self._own_work(each) for each in victims]
+        return len(works), sum(works)
+
+    def at_least(
+        self, node: NodeTimeline, shape: Shape, able: Sequence[Allocation], at: float, *, freed: int = 0
+    ) -> int | None:
+        """How many of these have to give way for so many GPUs at a time, or more. None if all of them are too few.
+
+        `freed`: so many GPUs are open then because others give way.
+        """
+        open_then = freed + sum(gpu.opens(at, shape.sharing.rough) <= at for gpu in node.gpus)
+        return _fewest_with(shape.gpus - open_then, [float(len(node.gpus_of(each.task))) for each in able])
 
     # ------------------------------------------------------------------ inside
 
@@ -323,7 +335,8 @@ class Preemption:
         nodes = []
         for node in self.lenders:
             able = [each for each in self.able(node, shape, amounts) if each.yields and each.yields.since <= self.now]
-            if able and (least := self._least(node, shape, amounts, able)) is not None:
+            if able and (number := self._least(node, shape, amounts, able)) is not None:
+                least = number, sum(self._work(each) for each in able[:number])
                 nodes.append((least, node.order, node, able))
         best: tuple[tuple[int, float], Coming] | None = None
         for least, _, node, able in sorted(nodes, key=lambda each: each[:2]):
@@ -361,27 +374,20 @@ class Preemption:
         amounts: Amounts,
         able: Sequence[Allocation],
         moment: float | None = None,
-    ) -> tuple[int, float] | None:
-        """At least so many have to give way now, or at a moment, with so much work. None if all of them are too few."""
-        number, at = 1, self.now if moment is None else moment
-        open_then = sum(gpu.opens(at, shape.sharing.rough) <= at for gpu in node.gpus)
-        amounts_now = (
-            (amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
-            (amounts.memory - node.free_memory, [each.memory for each in able]),
-        )
-        for lacks, held in (
-            (shape.gpus - open_then, [float(len(node.gpus_of(each.task))) for each in able]),
-            *(amounts_now if moment is None else ()),
-        ):
-            sums = [0.0, *accumulate(sorted(held, reverse=True))]
-            if lacks > sums[-1]:
-                return None
-            number = max(number, next(count for count, amount in enumerate(sums) if amount >= lacks))
+    ) -> int | None:
+        """At least so many have to give way now, or at a moment. None if all of them are too few."""
+        numbers: list[int | None] = [1, self.at_least(node, shape, able, self.now if moment is None else moment)]
+        if moment is None:
+            numbers += [
+                _fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
+                _fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]),
+            ]
+        if None in numbers:
+            return None
         if shape.exclusive and moment is None:
             number = len(node.node.allocations)
-            if number > len(able):
-                return None
-        return number, sum(self._work(each) for each in able[:number])
+            return number if number <= len(able) else None
+        return max(filter(None, numbers))
 
     def _pruned(self, able: Sequence[Allocation], tried: _Tried) -> Coming | None:
         """A set without anybody who need not give way: grown from those who hold most, then pruned."""
@@ -439,11 +445,17 @@ class Preemption:
 
     def _work(self, each: Allocation) -> float:
         """The GPU-seconds that it has used, with all of its gang."""
-        return sum(self._own_work(self._homes[name].yielding[name]) for name in _mates(each) if name in self._homes)
+        if (work := self._works.get(each.task)) is None:
+            work = sum([self._own_work(name) for name in _mates(each) if name in self._homes])
+            self._works[each.task] = work
+        return work
 
-    def _own_work(self, each: Allocation) -> float:
-        began = each.yields.began if each.yields else self.now
-        return weight(len(each.gpu_uuids)) * max(0.0, self.now - began)
+    def _own_work(self, name: str) -> float:
+        if (work := self._own_works.get(name)) is None:
+            each = self._homes[name].yielding[name]
+            began = each.yields.began if each.yields else self.now
+            work = self._own_works[name] = weight(len(each.gpu_uuids)) * max(0.0, self.now - began)
+        return work
 
     def _price(self, victims: Sequence[Allocation]) -> tuple[int, float]:
         return sum(len(_mates(each)) for each in victims), sum(map(self._work, victims))
@@ -466,6 +478,12 @@ class Preemption:
     def _end(self, node: NodeTimeline, task: str) -> None:
         node.ends(task, self._asked_by(task))
         self._searches.changed(node)
+
+
+def _fewest_with(wanted: float, held: Sequence[float]) -> int | None:
+    """How many it takes at least to have so much; None if all are too few."""
+    sums = [0.0, *accumulate(sorted(held, reverse=True))]
+    return next((count for count, amount in enumerate(sums) if amount >= wanted), None)
 
 
 def _mates(each: Allocation) -> tuple[str, ...]:
