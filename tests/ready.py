@@ -190,10 +190,11 @@ def _show(command: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     from agentless.cli.app import make
-    from tests import templates
+    from tests import templates, validators
 
     make([])
     templates.compile_all()
+    validators.make_all()
     for name in ("controller.__main__", "remote.transports.asyncssh"):
         importlib.import_module(f"agentless.{name}")
     gc.freeze()
