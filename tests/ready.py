@@ -18,8 +18,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -69,6 +70,59 @@ def agentless(
     return subprocess.CompletedProcess(["agentless", *words], code, out.decode(), err.decode())
 
 
+@contextlib.contextmanager
+def typed(folder: Path) -> Iterator[None]:
+    """Have an `agentless` in this folder, for a shell, that is started like that; it has the streams of the shell.
+
+    It has no terminal of its own to be interrupted from, and nobody but itself to start a controller.
+    """
+    place = folder / "socket"
+    program = folder / "agentless"
+    program.write_text(f"#!{sys.executable} -SE\nSOCKET = {str(place)!r}\n{_TYPED}")
+    program.chmod(0o755)
+    with socket.create_server(str(place), family=socket.AF_UNIX) as listener:
+        listener.settimeout(None)
+        threading.Thread(target=_pass_on, args=(listener,), daemon=True).start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+_TYPED = """
+import os, sys
+from _json import encode_basestring_ascii as quoted  # the rest of json is most of the time that this takes
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+words = ",".join(map(quoted, sys.argv[1:]))
+env = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in os.environ.items())
+request = f'{{"words": [{words}], "env": {{{env}}}, "cwd": {quoted(os.getcwd())}}}'.encode()
+way = socket(AF_UNIX, SOCK_STREAM)
+way.connect(SOCKET)
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+way.sendmsg([len(request).to_bytes(8, "big")], [(SOL_SOCKET, SCM_RIGHTS, streams)])
+while request:
+    request = request[way.send(request):]
+end = b""
+while more := way.recv(100):
+    end += more
+code = os.waitstatus_to_exitcode(int(end.split()[1]))
+os._exit(code if code >= 0 else 128 - code)
+"""
+
+
+def _pass_on(listener: socket.socket) -> None:
+    """Ask for each command that is typed; who typed it is told its end."""
+    with contextlib.suppress(OSError):
+        while True:
+            way, _ = listener.accept()
+            size, streams, *_ = socket.recv_fds(way, 8, 3)
+            request = way.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+            with way:
+                socket.send_fds(_server(), [request], [*streams, way.fileno(), _server().fileno()])
+            for stream in streams:
+                os.close(stream)
+
+
 def controller(state: Path, inventory: Path, writer: int, way: socket.socket | None = None) -> None:
     """Start a controller in this process's environment: in the place of `connection._spawn`.
 
@@ -79,6 +133,12 @@ def controller(state: Path, inventory: Path, writer: int, way: socket.socket | N
     else:
         request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
         socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
+
+
+def hasty(state: Path, inventory: Path, env: Mapping[str, str], writer: int, stdin: int) -> None:
+    """Start a controller as `tests.fleet.hasty` has it. It says its PID before all else, and ends with this stdin."""
+    request = {"words": [str(state), str(inventory)], "env": dict(env), "cwd": "/"}
+    socket.send_fds(_server(), [json.dumps(request).encode()], [writer, stdin])
 
 
 def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
@@ -123,7 +183,7 @@ def _serve(way: socket.socket) -> None:
         if os.fork() == 0:
             way.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            (_be_controller if len(fds) == 1 else _attend)(json.loads(request), *fds)
+            {1: _be_controller, 2: _be_hasty, 5: _attend}[len(fds)](json.loads(request), *fds)
         for fd in fds:
             os.close(fd)
 
@@ -160,6 +220,17 @@ def _be_controller(request: Mapping[str, Any], writer: int) -> NoReturn:
     request["words"].append(str(writer))
     _be("agentless.controller", request, *(os.open(os.devnull, os.O_RDWR) for _ in range(3)))
     sys.exit(main())
+
+
+def _be_hasty(request: Mapping[str, Any], writer: int, stdin: int) -> NoReturn:
+    """Be a controller with less patience."""
+    from tests.fleet import hasty
+
+    os.write(writer, b"%d " % os.getpid())
+    os.setsid()
+    request["words"].append(str(writer))
+    _be("tests.fleet.hasty", request, stdin, *(os.open(os.devnull, os.O_RDWR) for _ in range(2)))
+    sys.exit(hasty.run())
 
 
 def _be(name: str, request: Mapping[str, Any], *streams: int) -> None:
