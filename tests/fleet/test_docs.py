@@ -252,8 +252,8 @@ def env(home: Path, world: World) -> Iterator[dict[str, str]]:
         Client(socket.parent, None).post("/v1/controller/stop")
 
 
-PROGRAM = {"README.md", "docs/tutorial.md"}
-"""Pages for which the program itself is started each time, and not what is forked."""
+PROGRAM = {"README.md", "docs/tutorial.md", "docs/how-to/setup/completion.md"}
+"""Pages for which the program itself is started each time, and not what is forked. The last one asks for its shell."""
 
 
 @pytest.fixture(scope="module")
