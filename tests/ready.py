@@ -7,12 +7,14 @@ terminal, what is imported, what a shell sees) needs the program instead: it sta
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -57,7 +59,7 @@ def agentless(
     pipes = [os.pipe() for _ in ("stdout", "stderr", "how it ended")]
     theirs = [given, *(writer for _, writer in pipes)]
     try:
-        socket.send_fds(_server(), [request], [*theirs, _server().fileno()])
+        socket.send_fds(_server("commands"), [request], [*theirs, _server("controllers").fileno()])
     finally:
         for fd in theirs:
             os.close(fd)
@@ -118,7 +120,8 @@ def _pass_on(listener: socket.socket) -> None:
             size, streams, *_ = socket.recv_fds(way, 8, 3)
             request = way.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
             with way:
-                socket.send_fds(_server(), [request], [*streams, way.fileno(), _server().fileno()])
+                controllers = _server("controllers").fileno()
+                socket.send_fds(_server("commands"), [request], [*streams, way.fileno(), controllers])
             for stream in streams:
                 os.close(stream)
 
@@ -132,13 +135,13 @@ def controller(state: Path, inventory: Path, writer: int, way: socket.socket | N
         _program(state, inventory, writer)
     else:
         request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
-        socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
+        socket.send_fds(way or _server("controllers"), [json.dumps(request).encode()], [writer])
 
 
 def hasty(state: Path, inventory: Path, env: Mapping[str, str], writer: int, stdin: int) -> None:
     """Start a controller as `tests.fleet.hasty` has it. It says its PID before all else, and ends with this stdin."""
     request = {"words": [str(state), str(inventory)], "env": dict(env), "cwd": "/"}
-    socket.send_fds(_server(), [json.dumps(request).encode()], [writer, stdin])
+    socket.send_fds(_server("controllers"), [json.dumps(request).encode()], [writer, stdin])
 
 
 def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
@@ -158,12 +161,12 @@ def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The way to the process that forks. It ends with this one, when the way does."""
+def _server(of: str) -> socket.socket:
+    """The way to the process that forks these. It ends with this one, when the way does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-m", "tests.ready", str(theirs.fileno()), "." * ROOM],
+            [sys.executable, "-m", "tests.ready", of, str(theirs.fileno()), "." * ROOM],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -173,42 +176,66 @@ def _server() -> socket.socket:
     return ours
 
 
-def _serve(way: socket.socket) -> None:
-    """Fork for each request that comes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        request, fds, *_ = socket.recv_fds(way, LONGEST, 5)
+class _Server:
+    """Forks for each request that comes by `way`, and says how commands end."""
+
+    def __init__(self, way: socket.socket) -> None:
+        self._way = way
+        self._selector = selectors.PollSelector()
+        self._selector.register(way, selectors.EVENT_READ)
+        self._ends: dict[int, tuple[int, int | None]] = {}
+        """By a descriptor of each process: its PID, and where its end is to be said."""
+
+    def serve(self) -> None:
+        """Until nobody is there any more who could ask."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd in self._ends:
+                    self._ended(key.fd)
+                elif not self._begin(*socket.recv_fds(self._way, LONGEST, 5)[:2]):
+                    return
+
+    def _begin(self, request: bytes, fds: Sequence[int]) -> bool:
         if not request:
-            return
-        if os.fork() == 0:
-            way.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            {1: _be_controller, 2: _be_hasty, 5: _attend}[len(fds)](json.loads(request), *fds)
+            return False
+        if (pid := os.fork()) == 0:
+            self._way.close()
+            for process, (_, end) in self._ends.items():
+                os.close(process)
+                if end is not None:
+                    os.close(end)
+            {1: _be_controller, 2: _be_hasty, 5: _be_command}[len(fds)](json.loads(request), *fds)
+        end = None
+        if len(fds) == 5:
+            end = os.dup(fds[3])
+            with contextlib.suppress(BrokenPipeError):
+                os.write(end, b"%d " % pid)
         for fd in fds:
             os.close(fd)
+        process = os.pidfd_open(pid)
+        self._ends[process] = pid, end
+        self._selector.register(process, selectors.EVENT_READ)
+        return True
+
+    def _ended(self, process: int) -> None:
+        pid, end = self._ends.pop(process)
+        self._selector.unregister(process)
+        os.close(process)
+        status = os.waitpid(pid, 0)[1]
+        if end is not None:
+            with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+                os.write(end, b"%d" % status)
+            os.close(end)
 
 
-def _attend(request: Mapping[str, Any], given: int, out: int, err: int, end: int, server: int) -> NoReturn:
-    """Begin the command, and say its PID and how it ended."""
-    if (pid := os.fork()) == 0:
-        os.close(end)
-        os.set_inheritable(server, False)
-        connection._spawn = functools.partial(controller, way=socket.socket(fileno=server))
-        _be_command(request, given, out, err)
-    for fd in (given, out, err, server):
-        os.close(fd)
-    os.write(end, b"%d " % pid)
-    status = os.waitpid(pid, 0)[1]
-    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
-        os.write(end, b"%d" % status)
-    os._exit(0)
-
-
-def _be_command(request: Mapping[str, Any], *streams: int) -> NoReturn:
+def _be_command(request: Mapping[str, Any], given: int, out: int, err: int, end: int, controllers: int) -> NoReturn:
     """Be the command."""
     from agentless.__main__ import main
 
-    _be("agentless", request, *streams)
+    os.close(end)
+    os.set_inheritable(controllers, False)
+    connection._spawn = functools.partial(controller, way=socket.socket(fileno=controllers))
+    _be("agentless", request, given, out, err)
     main()
 
 
@@ -219,7 +246,7 @@ def _be_controller(request: Mapping[str, Any], writer: int) -> NoReturn:
     os.setsid()
     request["words"].append(str(writer))
     _be("agentless.controller", request, *(os.open(os.devnull, os.O_RDWR) for _ in range(3)))
-    sys.exit(main())
+    _end(main())
 
 
 def _be_hasty(request: Mapping[str, Any], writer: int, stdin: int) -> NoReturn:
@@ -230,7 +257,14 @@ def _be_hasty(request: Mapping[str, Any], writer: int, stdin: int) -> NoReturn:
     os.setsid()
     request["words"].append(str(writer))
     _be("tests.fleet.hasty", request, stdin, *(os.open(os.devnull, os.O_RDWR) for _ in range(2)))
-    sys.exit(hasty.run())
+    _end(hasty.run())
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does, without taking apart all that was imported: that took longer than a short life."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    os._exit(code)
 
 
 def _be(name: str, request: Mapping[str, Any], *streams: int) -> None:
@@ -259,15 +293,27 @@ def _show(command: Sequence[str]) -> None:
             memory.write(b"\0".join(texts)[: size - 1].ljust(size, b"\0"))
 
 
-if __name__ == "__main__":
-    from agentless.cli.app import make
-    from tests import templates, validators
+def _import(of: str) -> None:
+    """All that these need."""
+    if of == "controllers":
+        from tests import templates, validators
 
-    make([])
-    templates.compile_all()
-    validators.make_all()
-    for name in ("controller.__main__", "remote.transports.asyncssh"):
-        importlib.import_module(f"agentless.{name}")
+        templates.compile_all()
+        validators.make_all()
+        for name in ("controller.__main__", "remote.transports.asyncssh"):
+            importlib.import_module(f"agentless.{name}")
+    else:
+        from agentless import cli, client
+        from agentless.cli.app import make
+
+        make([])
+        for package in cli, client:
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    _import(sys.argv[1])
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):
-        _serve(socket.socket(fileno=int(sys.argv[1])))
+        _Server(socket.socket(fileno=int(sys.argv[2]))).serve()
