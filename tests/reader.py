@@ -94,11 +94,14 @@ def steps(text: str) -> Iterator[Step]:
 class Reader:
     """Reads one page in a folder. `meant` is what to type in place of words of the page.
 
-    Ids in the page stand for those that its commands really get.
+    Ids in the page stand for those that its commands really get. Programs of the folder `before` come before those of
+    the PATH, unless keys are typed for a command.
     """
 
-    def __init__(self, env: Mapping[str, str], folder: Path, meant: Mapping[str, str]) -> None:
-        self._env, self._folder, self._words = env, folder, meant
+    def __init__(
+        self, env: Mapping[str, str], folder: Path, meant: Mapping[str, str], before: Path | None = None
+    ) -> None:
+        self._env, self._folder, self._words, self._before = env, folder, meant, before
         self._known: dict[str, str] = {}
         self._last = "TASK"
 
@@ -130,7 +133,8 @@ class Reader:
     def _type(self, command: str, keys: Sequence[tuple[str, str]]) -> tuple[int, str]:
         """Run a line of shell on a terminal. What it exports stays."""
         left = self._folder / ".left"
-        script = f"cd {self._folder}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"
+        path = f"PATH={self._before}:$PATH" if self._before and not keys else ""
+        script = f"cd {self._folder}\n{path}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"
         with at_terminal(["bash", "-c", script], self._env) as keyboard:
             keyboard.resize(WIDE, 50)
             place = 0
@@ -142,6 +146,7 @@ class Reader:
                     keyboard.type(typed.encode())
             code, shown = keyboard.ended(), keyboard.text()
         self._env = dict(entry.split("=", 1) for entry in left.read_text().split("\0") if entry)
+        self._env["PATH"] = self._env["PATH"].removeprefix(f"{self._before}:")
         return code, _screen(shown)
 
     def _meant(self, command: str) -> str:

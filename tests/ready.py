@@ -7,19 +7,22 @@ terminal, what is imported, what a shell sees) needs the program instead: it sta
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,7 +59,7 @@ def agentless(
     pipes = [os.pipe() for _ in ("stdout", "stderr", "how it ended")]
     theirs = [given, *(writer for _, writer in pipes)]
     try:
-        socket.send_fds(_server(), [request], [*theirs, _server().fileno()])
+        socket.send_fds(_server("commands"), [request], [*theirs, _server("controllers").fileno()])
     finally:
         for fd in theirs:
             os.close(fd)
@@ -69,6 +72,60 @@ def agentless(
     return subprocess.CompletedProcess(["agentless", *words], code, out.decode(), err.decode())
 
 
+@contextlib.contextmanager
+def typed(folder: Path) -> Iterator[None]:
+    """Have an `agentless` in this folder, for a shell, that is started like that; it has the streams of the shell.
+
+    It has no terminal of its own to be interrupted from, and nobody but itself to start a controller.
+    """
+    place = folder / "socket"
+    program = folder / "agentless"
+    program.write_text(f"#!{sys.executable} -SE\nSOCKET = {str(place)!r}\n{_TYPED}")
+    program.chmod(0o755)
+    with socket.create_server(str(place), family=socket.AF_UNIX) as listener:
+        listener.settimeout(None)
+        threading.Thread(target=_pass_on, args=(listener,), daemon=True).start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+_TYPED = """
+import os, sys
+from _json import encode_basestring_ascii as quoted  # the rest of json is most of the time that this takes
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+words = ",".join(map(quoted, sys.argv[1:]))
+env = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in os.environ.items())
+request = f'{{"words": [{words}], "env": {{{env}}}, "cwd": {quoted(os.getcwd())}}}'.encode()
+way = socket(AF_UNIX, SOCK_STREAM)
+way.connect(SOCKET)
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+way.sendmsg([len(request).to_bytes(8, "big")], [(SOL_SOCKET, SCM_RIGHTS, streams)])
+while request:
+    request = request[way.send(request):]
+end = b""
+while more := way.recv(100):
+    end += more
+code = os.waitstatus_to_exitcode(int(end.split()[1]))
+os._exit(code if code >= 0 else 128 - code)
+"""
+
+
+def _pass_on(listener: socket.socket) -> None:
+    """Ask for each command that is typed; who typed it is told its end."""
+    with contextlib.suppress(OSError):
+        while True:
+            way, _ = listener.accept()
+            size, streams, *_ = socket.recv_fds(way, 8, 3)
+            request = way.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+            with way:
+                controllers = _server("controllers").fileno()
+                socket.send_fds(_server("commands"), [request], [*streams, way.fileno(), controllers])
+            for stream in streams:
+                os.close(stream)
+
+
 def controller(state: Path, inventory: Path, writer: int, way: socket.socket | None = None) -> None:
     """Start a controller in this process's environment: in the place of `connection._spawn`.
 
@@ -78,7 +135,13 @@ def controller(state: Path, inventory: Path, writer: int, way: socket.socket | N
         _program(state, inventory, writer)
     else:
         request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
-        socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
+        socket.send_fds(way or _server("controllers"), [json.dumps(request).encode()], [writer])
+
+
+def hasty(state: Path, inventory: Path, env: Mapping[str, str], writer: int, stdin: int) -> None:
+    """Start a controller as `tests.fleet.hasty` has it. It says its PID before all else, and ends with this stdin."""
+    request = {"words": [str(state), str(inventory)], "env": dict(env), "cwd": "/"}
+    socket.send_fds(_server("controllers"), [json.dumps(request).encode()], [writer, stdin])
 
 
 def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
@@ -98,12 +161,12 @@ def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The way to the process that forks. It ends with this one, when the way does."""
+def _server(of: str) -> socket.socket:
+    """The way to the process that forks these. It ends with this one, when the way does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-m", "tests.ready", str(theirs.fileno()), "." * ROOM],
+            [sys.executable, "-m", "tests.ready", of, str(theirs.fileno()), "." * ROOM],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -113,42 +176,66 @@ def _server() -> socket.socket:
     return ours
 
 
-def _serve(way: socket.socket) -> None:
-    """Fork for each request that comes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        request, fds, *_ = socket.recv_fds(way, LONGEST, 5)
+class _Server:
+    """Forks for each request that comes by `way`, and says how commands end."""
+
+    def __init__(self, way: socket.socket) -> None:
+        self._way = way
+        self._selector = selectors.PollSelector()
+        self._selector.register(way, selectors.EVENT_READ)
+        self._ends: dict[int, tuple[int, int | None]] = {}
+        """By a descriptor of each process: its PID, and where its end is to be said."""
+
+    def serve(self) -> None:
+        """Until nobody is there any more who could ask."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd in self._ends:
+                    self._ended(key.fd)
+                elif not self._begin(*socket.recv_fds(self._way, LONGEST, 5)[:2]):
+                    return
+
+    def _begin(self, request: bytes, fds: Sequence[int]) -> bool:
         if not request:
-            return
-        if os.fork() == 0:
-            way.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            (_be_controller if len(fds) == 1 else _attend)(json.loads(request), *fds)
+            return False
+        if (pid := os.fork()) == 0:
+            self._way.close()
+            for process, (_, end) in self._ends.items():
+                os.close(process)
+                if end is not None:
+                    os.close(end)
+            {1: _be_controller, 2: _be_hasty, 5: _be_command}[len(fds)](json.loads(request), *fds)
+        end = None
+        if len(fds) == 5:
+            end = os.dup(fds[3])
+            with contextlib.suppress(BrokenPipeError):
+                os.write(end, b"%d " % pid)
         for fd in fds:
             os.close(fd)
+        process = os.pidfd_open(pid)
+        self._ends[process] = pid, end
+        self._selector.register(process, selectors.EVENT_READ)
+        return True
+
+    def _ended(self, process: int) -> None:
+        pid, end = self._ends.pop(process)
+        self._selector.unregister(process)
+        os.close(process)
+        status = os.waitpid(pid, 0)[1]
+        if end is not None:
+            with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+                os.write(end, b"%d" % status)
+            os.close(end)
 
 
-def _attend(request: Mapping[str, Any], given: int, out: int, err: int, end: int, server: int) -> NoReturn:
-    """Begin the command, and say its PID and how it ended."""
-    if (pid := os.fork()) == 0:
-        os.close(end)
-        os.set_inheritable(server, False)
-        connection._spawn = functools.partial(controller, way=socket.socket(fileno=server))
-        _be_command(request, given, out, err)
-    for fd in (given, out, err, server):
-        os.close(fd)
-    os.write(end, b"%d " % pid)
-    status = os.waitpid(pid, 0)[1]
-    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
-        os.write(end, b"%d" % status)
-    os._exit(0)
-
-
-def _be_command(request: Mapping[str, Any], *streams: int) -> NoReturn:
+def _be_command(request: Mapping[str, Any], given: int, out: int, err: int, end: int, controllers: int) -> NoReturn:
     """Be the command."""
     from agentless.__main__ import main
 
-    _be("agentless", request, *streams)
+    os.close(end)
+    os.set_inheritable(controllers, False)
+    connection._spawn = functools.partial(controller, way=socket.socket(fileno=controllers))
+    _be("agentless", request, given, out, err)
     main()
 
 
@@ -159,7 +246,25 @@ def _be_controller(request: Mapping[str, Any], writer: int) -> NoReturn:
     os.setsid()
     request["words"].append(str(writer))
     _be("agentless.controller", request, *(os.open(os.devnull, os.O_RDWR) for _ in range(3)))
-    sys.exit(main())
+    _end(main())
+
+
+def _be_hasty(request: Mapping[str, Any], writer: int, stdin: int) -> NoReturn:
+    """Be a controller with less patience."""
+    from tests.fleet import hasty
+
+    os.write(writer, b"%d " % os.getpid())
+    os.setsid()
+    request["words"].append(str(writer))
+    _be("tests.fleet.hasty", request, stdin, *(os.open(os.devnull, os.O_RDWR) for _ in range(2)))
+    _end(hasty.run())
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does, without taking apart all that was imported: that took longer than a short life."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    os._exit(code)
 
 
 def _be(name: str, request: Mapping[str, Any], *streams: int) -> None:
@@ -188,14 +293,27 @@ def _show(command: Sequence[str]) -> None:
             memory.write(b"\0".join(texts)[: size - 1].ljust(size, b"\0"))
 
 
-if __name__ == "__main__":
-    from agentless.cli.app import make
-    from tests import templates
+def _import(of: str) -> None:
+    """All that these need."""
+    if of == "controllers":
+        from tests import templates, validators
 
-    make([])
-    templates.compile_all()
-    for name in ("controller.__main__", "remote.transports.asyncssh"):
-        importlib.import_module(f"agentless.{name}")
+        templates.compile_all()
+        validators.make_all()
+        for name in ("controller.__main__", "remote.transports.asyncssh"):
+            importlib.import_module(f"agentless.{name}")
+    else:
+        from agentless import cli, client
+        from agentless.cli.app import make
+
+        make([])
+        for package in cli, client:
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    _import(sys.argv[1])
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):
-        _serve(socket.socket(fileno=int(sys.argv[1])))
+        _Server(socket.socket(fileno=int(sys.argv[2]))).serve()

@@ -1,4 +1,4 @@
-"""`python hasty.py STATE INVENTORY FD`: the controller as it is, with less patience.
+"""The controller as it is, with less patience; `ready.hasty` starts it.
 
 What it does after a minute of silence, it does here after some seconds: thousands of steps cannot wait. How often it
 looks at everything is in the environment, see LOOKS, and how long such a look may take, see LOOK_WITHIN. It ends when
@@ -24,7 +24,7 @@ LOOK_WITHIN = "SECONDS_FOR_A_LOOK"
 
 
 def _hasten() -> None:
-    """Here only: who imports this file has controllers of their own."""
+    """In a process of its own only."""
     reconciler.LOST_AFTER = 2.0
     launcher.ANSWER_WITHIN = 2.0
     reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = stops.LAUNCH_BOUND = 3.0
@@ -41,7 +41,8 @@ def _end_with_stdin() -> None:
     os._exit(1)
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Be it, in a process of its own."""
     _hasten()
     threading.Thread(target=_end_with_stdin, daemon=True).start()
-    sys.exit(main())
+    return main()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from agentless.client.client import Client, RequestFailed
 from agentless.client.connection import Connector
 from agentless.errors import AgentlessError
+from tests import ready
 from tests.faults.controller_log import ControllerLog
 from tests.fleet import hasty
 from tests.fleet.world import MARK
@@ -103,7 +105,8 @@ class Person:
             "XDG_STATE_HOME": str(root / "state"),
             hasty.LOOKS: str(looks),
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: int | None = None
+        """A descriptor of the process of the controller."""
         self._client = _Client(self._state, None)
         self._asked: list[Request] = []
         self._submits: list[tuple[str, Request]] = []
@@ -112,23 +115,23 @@ class Person:
 
     def start(self) -> None:
         """Start the controller if it does not run, as the first command does."""
-        if self._process:
+        if self._process is not None:
             return
         reader, writer = os.pipe()
-        # -P: the folder of the script is no place to import from.
-        command = [sys.executable, "-P", hasty.__file__, str(self._state), str(self._inventory), str(writer)]
-        self._process = subprocess.Popen(
-            command, env=self._env, pass_fds=[writer], cwd="/", stdin=subprocess.PIPE, start_new_session=True
-        )
+        theirs, self._stdin = os.pipe()
+        ready.hasty(self._state, self._inventory, self._env, writer, theirs)
         os.close(writer)
+        os.close(theirs)
         with os.fdopen(reader) as answer:
-            said = answer.read()
+            pid, _, said = answer.read().partition(" ")
         assert said == "ready", f"{self.name}'s controller did not start: {said or self.log.text}"
+        self._process = os.pidfd_open(int(pid))
+        self._pid = int(pid)
 
     @property
     def pid(self) -> int | None:
         """The process of the controller, None when it does not run."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return None if self._process is None or select.select([self._process], [], [], 0)[0] else self._pid
 
     @property
     def environment(self) -> dict[str, str]:
@@ -137,9 +140,12 @@ class Person:
 
     def crash(self) -> None:
         """Kill -9 of the controller."""
-        if self._process:
-            self._process.kill()
-            self._process.communicate()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            select.select([self._process], [], [])
+            os.close(self._process)
+            os.close(self._stdin)
             self._process = None
 
     def forget(self) -> None:

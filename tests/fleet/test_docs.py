@@ -13,6 +13,7 @@ import pytest
 
 from agentless.client.client import Client
 from agentless.demo.fleet import USER, demo_plans
+from tests import ready
 from tests.fleet.inhabited import forget_tasks
 from tests.fleet.world import World
 from tests.pages import DOCS, ROOT
@@ -63,7 +64,7 @@ DESKTOP = (
     "cd ~/fleet/nodes/node3 && printf 'gpu_uuid,pid,process_name,used_gpu_memory\\n%s,%s,/usr/bin/kwin_wayland,25\\n' "
     '"$(sed -n "2s/^[^,]*,\\([^,]*\\),.*/\\1/p" gpus.csv)" "$PPID" >new && mv new apps.csv'
 )
-SEEN = "until agentless gpus node3 | grep desktop; do :; done"
+SEEN = "until agentless gpus node3 | grep desktop; do sleep 0.2; done"
 """A desktop on the GPU of node3, and that agentless has seen it."""
 LOSS = ("agentless controller stop", "rm -r ~/.local/state/agentless")
 
@@ -107,11 +108,11 @@ HELP: dict[str, dict[str, Help]] = {
                     "sed -i -E -e '2s/\\[N.A\\],Default/Enabled,Default/' -e '2s/RTX 3090,/H100,/' "
                     "-e '2s/^(([^,]*,){8})[^,]*/\\1[N\\/A]/' ~/fleet/nodes/node3/gpus.csv"
                 ),
-                "until agentless gpus node3 | grep 'MIG 1g'; do :; done",
+                "until agentless gpus node3 | grep 'MIG 1g'; do sleep 0.2; done",
             ]
         ),
         "agentless submit node3::0 *": Help(
-            first=["until [ $(agentless gpus node3 | grep -c '└ MIG.* free') = 3 ]; do :; done"], code=3
+            first=["until [ $(agentless gpus node3 | grep -c '└ MIG.* free') = 3 ]; do sleep 0.2; done"], code=3
         ),
         "agentless nodes drain*": Help(first=["rm ~/fleet/nodes/node3/mig.csv"]),
     },
@@ -124,7 +125,7 @@ HELP: dict[str, dict[str, Help]] = {
         "agentless nodes resume*": Help(
             first=[
                 "sed -i '2s/,0,Disabled,/,2,Disabled,/' ~/fleet/nodes/node1/gpus.csv",
-                "until agentless gpus node1 | grep unhealthy; do :; done",
+                "until agentless gpus node1 | grep unhealthy; do sleep 0.2; done",
             ]
         ),
     },
@@ -176,7 +177,7 @@ HELP: dict[str, dict[str, Help]] = {
             first=[
                 "printf 'jobs: {a: {command: sleep 1000}, b: {command: ls, requires: a}}' >train.yaml",
                 "agentless workflow run train.yaml",
-                "until agentless ps | grep 'sleep 1000' | grep running; do :; done",
+                "until agentless ps | grep 'sleep 1000' | grep running; do sleep 0.2; done",
                 *LOSS,
                 "rm -r ~/.config/agentless/workflows",
                 "agentless recover --yes",
@@ -251,8 +252,20 @@ def env(home: Path, world: World) -> Iterator[dict[str, str]]:
         Client(socket.parent, None).post("/v1/controller/stop")
 
 
+PROGRAM = {"README.md", "docs/tutorial.md", "docs/how-to/setup/completion.md"}
+"""Pages for which the program itself is started each time, and not what is forked. The last one asks for its shell."""
+
+
+@pytest.fixture(scope="module")
+def forked(home: Path) -> Iterator[Path]:
+    """A folder with an `agentless` that starts fast."""
+    (folder := home / "forked").mkdir()
+    with ready.typed(folder):
+        yield folder
+
+
 @pytest.fixture
-def reader(home: Path, world: World, env: dict[str, str]) -> Iterator[Reader]:
+def reader(home: Path, world: World, env: dict[str, str], forked: Path, name: str) -> Iterator[Reader]:
     """In a folder that looks like the repository. The inventory has the nodes, and nothing else is left."""
     client, folder = Client(home / ".local/state/agentless", None), home / "project"
     config = home / ".config/agentless"
@@ -265,15 +278,15 @@ def reader(home: Path, world: World, env: dict[str, str]) -> Iterator[Reader]:
         for file, content in wanted.items():
             file.write_bytes(content)
     folder.mkdir()
-    for name in ("templates", "examples"):
-        (folder / name).symlink_to(ROOT / name)
+    for part in ("templates", "examples"):
+        (folder / part).symlink_to(ROOT / part)
     meant = {
         "NODE": "node1",
         "/data/imagenet:": f"{home}/data/imagenet:",
         "--cores 4 --memory 16GiB": "--cores 1 --memory 1GiB",
     }
     tables = {file: file.read_bytes() for file in home.glob("fleet/nodes/*/*.csv")}
-    yield Reader(env, folder, meant)
+    yield Reader(env, folder, meant, None if name in PROGRAM else forked)
     shutil.rmtree(folder)
     if client.is_running():
         for node in world.nodes:

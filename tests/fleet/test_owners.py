@@ -15,8 +15,11 @@ from agentless.errors import UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
+from tests import validators
 from tests.fleet.client import until
 from tests.fleet.desk import Desk, me
+
+validators.make_once()
 
 
 async def submit(controller, owner, target="1x", command=("sleep", "600"), **terms):

@@ -11,10 +11,12 @@ import pytest
 from agentless.controller.http.api import make
 from agentless.controller.http.schemas import ReservationRequest
 from agentless.errors import NotFound, Refused, UsageError
-from tests import ready
+from tests import ready, validators
 from tests.fleet.client import until
 from tests.fleet.desk import me
 from tests.fleet.test_queue import ids, states, submit
+
+validators.make_once()
 
 HOUR = 3600.0
 

@@ -90,37 +90,42 @@ async def test_a_terminal_with_16_colours_shows_its_own_whatever_was_chosen_else
     assert remembered() == chosen
 
 
-@pytest.mark.parametrize("theme", CYCLE)
-async def test_each_kind_of_state_has_a_look_of_its_own(theme):
-    remember(theme)
+async def test_each_kind_of_state_has_a_look_of_its_own():
     async with over(RECORDED) as eyes:
-        await eyes.pilot.pause()
-        looks = {kind: eyes.app.view.tiles._style(kind) for kind in KINDS}
-        assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == []
+        for theme in CYCLE:
+            eyes.app.theme = theme
+            await eyes.pilot.pause()
+            looks = {kind: eyes.app.view.tiles._style(kind) for kind in KINDS}
+            assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == [], theme
 
 
 def test_what_is_changed_of_textuals_themes_is_there():
     assert {theme.name for theme in THEMES} <= BUILTIN_THEMES.keys()
 
 
-@pytest.mark.parametrize(
-    ("environ", "has"),
-    [
-        ({"TERM": "xterm-256color"}, True),
-        ({"TERM": "linux"}, True),
-        ({"TERM": "vt100"}, False),
-        ({"TERM": "dumb"}, False),
-        ({"TERM": "no-such-terminal"}, True),
-        ({}, True),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
-        ({"TERM": "xterm", "NO_COLOR": ""}, True),
-        ({"TERM": "vt100", "TEXTUAL_DRIVER": "a page"}, True),
-    ],
-)
-def test_whether_there_are_colours_is_for_the_user_and_the_terminal_to_say(environ, has):
+WHETHER = [
+    ({"TERM": "xterm-256color"}, True),
+    ({"TERM": "linux"}, True),
+    ({"TERM": "vt100"}, False),
+    ({"TERM": "dumb"}, False),
+    ({"TERM": "no-such-terminal"}, True),
+    ({}, True),
+    ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+    ({"TERM": "xterm", "NO_COLOR": ""}, True),
+    ({"TERM": "vt100", "TEXTUAL_DRIVER": "a page"}, True),
+]
+
+
+def test_whether_there_are_colours_is_for_the_user_and_the_terminal_to_say():
     """In a process each: terminfo is asked once in one."""
-    script = f"from agentless.tui.widgets.colours import has_colours; print(has_colours({environ!r}))"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True, env=os.environ) == f"{has}\n"
+    script = (
+        "import os\nfrom agentless.tui.widgets.colours import has_colours\n"
+        f"for environ in {[environ for environ, _ in WHETHER]}:\n"
+        "    if os.fork():\n        os.wait()\n"
+        "    else:\n        os.write(1, b'%d' % has_colours(environ))\n        os._exit(0)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", script], text=True, env=os.environ)
+    assert [(environ, has == "1") for (environ, _), has in zip(WHETHER, said, strict=True)] == WHETHER
 
 
 async def test_without_colours_the_streams_of_a_log_are_told_apart(monkeypatch):

@@ -7,6 +7,7 @@ import json
 import textwrap
 import time
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,7 @@ async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), **mor
 HOSTILE = "one\ntwo\rthree\x1b[2Jfour\x07"
 
 
-@pytest.mark.parametrize("view", range(1, 6))
-async def test_what_others_chose_stays_in_its_line(view):
+async def test_what_others_chose_stays_in_its_line():
     line = json.loads(json.dumps(RECORDED))
     for node in line["nodes"]:
         node.update(state="degraded", reason=HOSTILE)
@@ -73,10 +73,13 @@ async def test_what_others_chose_stays_in_its_line(view):
         gpu.update(reason=HOSTILE)
     for task in line["tasks"]:
         task.update(owner=HOSTILE, name=HOSTILE, command=[HOSTILE], reason=HOSTILE)
-    for size in ((80, 24), (160, 50)):
-        text = await drawn(line, str(view), size=size)
-        assert len(text.split("\n")) == size[1]
-        assert all(row.isprintable() for row in text.split("\n"))
+    async with over(line) as eyes:
+        for size, view in product(((80, 24), (160, 50)), "12345"):
+            await eyes.pilot.resize_terminal(*size)
+            await eyes.press(view)
+            await eyes.pilot.pause()
+            assert len(eyes.text.split("\n")) == size[1]
+            assert all(row.isprintable() for row in eyes.text.split("\n")), view
 
 
 @given(st.text(max_size=30), st.integers(0, 20), st.booleans())
@@ -162,13 +165,15 @@ def unplugged() -> dict:
     return {**RECORDED, "nodes": nodes, "gpus": gpus}
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 24), (160, 50)])
-@pytest.mark.parametrize("view", "12")
-async def test_old_numbers_are_not_shown_as_if_they_were_new(view, size):
-    text = await drawn(unplugged(), view, size=size)
-    assert "node2" in text
-    assert "77%" not in text
-    assert "66C" not in text
+async def test_old_numbers_are_not_shown_as_if_they_were_new():
+    async with over(unplugged()) as eyes:
+        for size, view in product([(80, 24), (160, 24), (160, 50)], "12"):
+            await eyes.pilot.resize_terminal(*size)
+            await eyes.press(view)
+            await eyes.pilot.pause()
+            assert "node2" in eyes.text, (size, view)
+            assert "77%" not in eyes.text, (size, view)
+            assert "66C" not in eyes.text, (size, view)
 
 
 async def test_the_trend_of_a_node_that_does_not_answer_has_a_gap():

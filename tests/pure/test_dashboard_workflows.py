@@ -105,20 +105,23 @@ async def test_many_tasks_are_one_row_until_it_is_opened():
         await eyes.see(lambda: "✗   lr=3" not in eyes.text)
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60)], ids=str)
-async def test_names_of_others_stay_in_their_lines(size):
+async def test_names_of_others_stay_in_their_lines():
+    sizes = [(60, 20), (80, 24), (120, 40), (200, 60)]
     workflow = copy(WORKFLOW)
     workflow.update(name=HOSTILE, owner=HOSTILE)
     for job in workflow["jobs"]:
         job.update(job=f"{job['job']}{HOSTILE * 3}", parameters={HOSTILE: HOSTILE})
         job["task"].update(reason=HOSTILE, name=HOSTILE)
-    async with over(line(workflow), size) as eyes:
+    async with over(line(workflow)) as eyes:
         await eyes.press("8")
-        assert all(row.isprintable() for row in eyes.text.split("\n"))
+        for size in sizes:
+            await eyes.pilot.resize_terminal(*size)
+            assert all(row.isprintable() for row in eyes.text.split("\n")), size
         await opened(eyes, workflow)
-        await eyes.see("├─")
-        assert len(eyes.text.split("\n")) == size[1]
-        assert all(row.isprintable() for row in eyes.text.split("\n"))
+        for size in sizes:
+            await eyes.pilot.resize_terminal(*size)
+            await eyes.see("├─", lambda size=size: len(eyes.text.split("\n")) == size[1])
+            assert all(row.isprintable() for row in eyes.text.split("\n")), size
 
 
 async def test_keys_in_a_workflow_mean_the_whole_of_it():

@@ -33,7 +33,7 @@ def of(members: list[Task], **terms: object) -> list[Task]:
     return [replace(one, spec=replace(one.spec, terms=replace(one.spec.terms, **terms))) for one in members]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(crowded(), sizes, sizes, st.data())
 def test_the_fewest_give_way_to_a_gang(
     there: tuple[Cluster, tuple[Task, ...]], one: str, two: str, data: st.DataObject
@@ -58,7 +58,7 @@ def test_the_fewest_give_way_to_a_gang(
         assert not starts(tuple(able))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(crowded(), st.data())
 def test_gangs_among_others(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject) -> None:
     _play(there, data, looks=20)

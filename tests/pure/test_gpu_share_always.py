@@ -159,4 +159,4 @@ class Sharers(RuleBasedStateMachine):
 
 
 TestSharers = Sharers.TestCase
-TestSharers.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestSharers.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

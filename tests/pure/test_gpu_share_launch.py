@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,7 +93,7 @@ def test_a_container_whose_labels_are_not_understood_has_its_gpu_alone(node: Nod
     launch(node, assigning("t1", **shares()))
     there = node.containers()["agentless-t1"]
     there["labels"] |= damage
-    Path(node.state, "agentless-t1.json").write_text(json.dumps(there))
+    node.put("agentless-t1", there)
     with pytest.raises(Refused, match="GPU 0 is held by task t1"):
         launch(node, assigning("t2", **shares()))
 

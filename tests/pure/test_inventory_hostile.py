@@ -118,7 +118,7 @@ any_file = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(any_file)
 def test_nothing_but_an_inventory_or_an_inventory_error_comes_of_any_file(
     tmp_path_factory: pytest.TempPathFactory, text: str | bytes

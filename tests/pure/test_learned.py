@@ -156,7 +156,7 @@ def scenes(draw: st.DrawFn) -> tuple[int, list[Task], list[Task]]:
     return gpus, busy, queue
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(scenes(), st.data())
 def test_who_is_next_starts_at_its_certain_time_however_long_the_others_take(
     scene: tuple[int, list[Task], list[Task]], data: st.DataObject

@@ -54,7 +54,7 @@ def text(frames: Iterable[Frame]) -> bytes:
 
 
 @given(chunks)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_log_within_the_cap_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, frames: list[Frame]
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_log_within_the_cap_comes_back_as_it_was(
 
 
 @given(frames=chunks.filter(lambda frames: len(text(frames)) > 1), data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_of_a_longer_log_the_first_half_of_the_cap_is_its_beginning_however_it_came(
     tmp_path_factory: pytest.TempPathFactory, frames: list[Frame], data: st.DataObject
 ) -> None:
@@ -156,7 +156,7 @@ def test_the_last_lines_are_counted_over_both_streams_by_their_ends(
 
 
 @given(frames=chunks, count=st.integers(0, 9))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_the_last_lines_are_the_same_however_they_came(
     tmp_path_factory: pytest.TempPathFactory, frames: list[Frame], count: int
 ) -> None:

@@ -138,4 +138,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestNoGpuTwice = Cluster.TestCase
-TestNoGpuTwice.settings = settings(max_examples=150, stateful_step_count=20)
+TestNoGpuTwice.settings = settings(max_examples=80, stateful_step_count=20)

@@ -93,7 +93,7 @@ tens = st.integers(1, 6).map(lambda number: 10.0 * number)
 cores = st.sampled_from([None, None, 4.0, 8.0])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.integers(0, 2), st.data())
 def test_nobody_waits_for_longer_when_somebody_ends_early(strangers: int, data: st.DataObject) -> None:
     """On a node with five GPUs, strangers on some of them, and 8 cores; of one batch only so many run at a time."""

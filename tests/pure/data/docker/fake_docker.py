@@ -5,18 +5,17 @@ It knows what the launch script says to it, and can break in the middle of a lau
 `late` a start that was under way comes through, and the container has ended, before `inspect` answers; with `stuck` a
 container that was created before can never be started; with `hang` a start never begins. What has been started is in
 the file `started`.
+
+Each of its calls is a start of Python, to which an import of json or re would add as much again: containers are written
+as Python does.
 """
 
 import fcntl
-import json
 import os
-import re
-import secrets
 import sys
 import time
-from pathlib import Path
 
-FOLDER, BREAK = Path(os.environ["FAKE_DOCKER"]), os.environ.get("FAKE_BREAK")
+FOLDER, BREAK = os.environ["FAKE_DOCKER"], os.environ.get("FAKE_BREAK")
 DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 SWITCHES = {"--detach", "--privileged", "--all", "--quiet", "--no-trunc"}
 
@@ -27,13 +26,19 @@ def fail(words, code):
 
 
 def read():
-    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+    found = []
+    for name in sorted(os.listdir(FOLDER)):
+        if name.endswith(".container"):
+            with open(f"{FOLDER}/{name}") as file:
+                found.append(eval(file.read()))
+    return found
 
 
 def write(container):
-    fresh = FOLDER / secrets.token_hex(8)
-    fresh.write_text(json.dumps(container))
-    fresh.rename(FOLDER / f"{container['name']}.json")
+    fresh = f"{FOLDER}/{os.urandom(8).hex()}"
+    with open(fresh, "w") as file:
+        file.write(ascii(container))
+    os.rename(fresh, f"{FOLDER}/{container['name']}.container")
 
 
 def parse(words):
@@ -58,19 +63,21 @@ def ps(words):
                 wanted = wanted and label in container["labels"]
                 wanted = wanted and (not equals or container["labels"][label] == text)
             if key == "name":
-                wanted = wanted and re.search(value, "/" + container["name"])
+                wanted = wanted and value == f"^/?{container['name']}$"
         if wanted:
             status = "Created" if container["state"] == "created" else "Up 5 minutes"
             line = dict(options)["--format"]
             for key, value in (("ID", container["id"]), ("Names", container["name"]), ("Status", status)):
                 line = line.replace("{{." + key + "}}", value)
-            for key in re.findall(r'{{.Label "([^"]*)"}}', line):
-                line = line.replace('{{.Label "' + key + '"}}', container["labels"].get(key, ""))
-            print(line)
+            begin, *labels = line.split('{{.Label "')
+            for label in labels:
+                key, _, text = label.partition('"}}')
+                begin += container["labels"].get(key, "") + text
+            print(begin)
 
 
 def create(words):
-    with (FOLDER / "runs").open("ab") as runs:
+    with open(f"{FOLDER}/runs", "ab") as runs:
         runs.write(b"\0".join(os.fsencode(word) for word in words) + b"\n\0\n")
     options, (image, *command) = parse(words)
     name = dict(options)["--name"]
@@ -82,10 +89,10 @@ def create(words):
     labels = dict(value.partition("=")[::2] for option, value in options if option == "--label")
     if image == "nosuch":
         fail("docker: Error response from daemon: No such image: nosuch:latest.\nSee 'docker create --help'.", 125)
-    if (FOLDER / f"{name}.json").exists():
+    if os.path.exists(f"{FOLDER}/{name}.container"):
         fail(f'docker: Error response from daemon: Conflict. The container name "/{name}" is already in use.', 125)
     time.sleep(0.03)  # a real engine takes longer; the wider the gap, the surer a lock that does not hold is found out
-    container = {"id": secrets.token_hex(32), "name": name, "state": "created", "labels": labels, "env": env}
+    container = {"id": os.urandom(32).hex(), "name": name, "state": "created", "labels": labels, "env": env}
     if BREAK == "stuck":
         container["late"] = True  # not one of those that were created before
     write(container | {"command": command})
@@ -97,7 +104,7 @@ def create(words):
 def start(container):
     if BREAK == "start":
         fail('Error response from daemon: unable to start: exec: "x": executable file not found in $PATH.', 1)
-    with (FOLDER / "started").open("a") as started:
+    with open(f"{FOLDER}/started", "a") as started:
         started.write(container["name"] + "\n")
     write(container | {"state": "running"})
     if BREAK == "answer":
@@ -108,7 +115,7 @@ def main():
     verb, *words = sys.argv[1:]
     if (verb, BREAK) == ("start", "hang"):
         time.sleep(60)
-    with (FOLDER / "mutex").open("w") as mutex:
+    with open(f"{FOLDER}/mutex", "w") as mutex:
         if verb != "create":
             fcntl.flock(mutex, fcntl.LOCK_EX)
         if verb == "ps":
@@ -131,7 +138,7 @@ def main():
             if BREAK == "rm":
                 fail(DOWN, 1)
             (container,) = (c for c in read() if c["id"] == words[0])
-            (FOLDER / f"{container['name']}.json").unlink()
+            os.remove(f"{FOLDER}/{container['name']}.container")
 
 
 main()
