@@ -114,41 +114,52 @@ def _server() -> socket.socket:
 
 
 def _serve(way: socket.socket) -> None:
-    """Fork for each request that comes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    """Fork for each request that comes, and say of each command its PID and how it ended."""
+    ends: dict[int, int | None] = {}
+    signal.signal(signal.SIGCHLD, lambda *_: _tell(ends))
     while True:
         request, fds, *_ = socket.recv_fds(way, LONGEST, 5)
         if not request:
             return
-        if os.fork() == 0:
+        if (pid := os.fork()) == 0:
             way.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            (_be_controller if len(fds) == 1 else _attend)(json.loads(request), *fds)
+            for end in filter(None, ends.values()):
+                os.close(end)
+            (_be_controller if len(fds) == 1 else _be_command)(json.loads(request), *fds)
+        end = fds.pop(3) if len(fds) > 1 else None
         for fd in fds:
             os.close(fd)
+        if end:
+            _say(end, pid, b" ")
+        ends[pid] = end
+        _tell(ends)  # it may have ended before anybody knew whose it is
 
 
-def _attend(request: Mapping[str, Any], given: int, out: int, err: int, end: int, server: int) -> NoReturn:
-    """Begin the command, and say its PID and how it ended."""
-    if (pid := os.fork()) == 0:
-        os.close(end)
-        os.set_inheritable(server, False)
-        connection._spawn = functools.partial(controller, way=socket.socket(fileno=server))
-        _be_command(request, given, out, err)
-    for fd in (given, out, err, server):
-        os.close(fd)
-    os.write(end, b"%d " % pid)
-    status = os.waitpid(pid, 0)[1]
-    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
-        os.write(end, b"%d" % status)
-    os._exit(0)
+def _tell(ends: dict[int, int | None]) -> None:
+    """Say of those that have ended how they did. A signal may begin this again meanwhile."""
+    for pid in [*ends]:
+        with contextlib.suppress(ChildProcessError):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended and (end := ends.pop(pid)):
+                _say(end, status)
+                os.close(end)
 
 
-def _be_command(request: Mapping[str, Any], *streams: int) -> NoReturn:
+def _say(end: int, number: int, more: bytes = b"") -> None:
+    """A number, to somebody who may not wait for it any more."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(end, b"%d%b" % (number, more))
+
+
+def _be_command(request: Mapping[str, Any], given: int, out: int, err: int, end: int, server: int) -> NoReturn:
     """Be the command."""
     from agentless.__main__ import main
 
-    _be("agentless", request, *streams)
+    os.close(end)
+    os.set_inheritable(server, False)
+    connection._spawn = functools.partial(controller, way=socket.socket(fileno=server))
+    _be("agentless", request, given, out, err)
     main()
 
 
@@ -189,10 +200,14 @@ def _show(command: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    import typer.main
+
     from agentless.cli.app import make
     from tests import templates
 
-    make([])
+    # What the options of a command are is half of what a short one does.
+    typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
+    typer.main.get_command(make([]))
     templates.compile_all()
     for name in ("controller.__main__", "remote.transports.asyncssh"):
         importlib.import_module(f"agentless.{name}")
