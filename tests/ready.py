@@ -26,12 +26,20 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self, get_args
+from unittest.mock import MagicMock
 
 from agentless.client import connection
 
 _program = connection._spawn
 
+USED = (
+    "agentless.controller.__main__",
+    "agentless.remote.transports.asyncssh",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.h11_impl",
+)
+"""What a controller imports when it starts, or a command."""
 LONGEST = 100_000
 """Bytes of a request that the kernel takes in one piece, with room to spare."""
 PYTHONS = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
@@ -292,18 +300,42 @@ def _show(command: Sequence[str]) -> None:
             memory.write(b"\0".join(texts)[: size - 1].ljust(size, b"\0"))
 
 
-if __name__ == "__main__":
+def _know_commands() -> None:
+    """What the options of a command are is half of what a short one does."""
     import typer.main
 
     from agentless.cli.app import make
-    from tests import templates
 
-    # What the options of a command are is half of what a short one does.
     typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
     typer.main.get_command(make([]))
+
+
+def _know_requests() -> None:
+    """How values of the API are read and written is half of what a controller does at its start."""
+    from fastapi._compat import v2
+
+    from agentless.controller.http import api
+
+    make, made = v2.TypeAdapter, {}
+
+    def known(kind: Any, *, config: Any = None) -> Any:
+        key = get_args(kind)[0], repr(kind), repr(config)
+        if key not in made:
+            made[key] = make(kind, config=config)
+        return made[key]
+
+    v2.TypeAdapter = known  # type: ignore[misc, assignment]
+    api.make(MagicMock())
+
+
+if __name__ == "__main__":
+    from tests import templates
+
+    _know_commands()
+    _know_requests()
     templates.compile_all()
-    for name in ("controller.__main__", "remote.transports.asyncssh"):
-        importlib.import_module(f"agentless.{name}")
+    for name in USED:
+        importlib.import_module(name)
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):
         _serve(socket.socket(fileno=int(sys.argv[1])))

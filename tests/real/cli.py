@@ -64,7 +64,9 @@ class Cli:
         self.inventory = self.config / "inventory.yaml"
         self.client = Client(self.state, self.inventory)
         if inventory is not None:
-            self.write_inventory(inventory or inventory_of(lab))
+            text = inventory or inventory_of(lab)
+            if not self.inventory.exists() or self.inventory.read_text() != text:  # or a controller would read it anew
+                self.write_inventory(text)
 
     def write_inventory(self, text: str) -> None:
         """Replace it, as an editor does."""
