@@ -10,6 +10,9 @@ import subprocess
 import termios
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests import ready
 
 WITHIN = 30
 """Seconds that anything which has to happen may take."""
@@ -18,15 +21,19 @@ TAKE = 'exec <>"$0" >&0 2>&0; exec "$@"'
 
 
 class Keyboard:
-    """A command on a terminal of its own. `output` is all that it has shown so far."""
+    """A command on a terminal of its own; our own is forked, see `ready`. `output` is all that it has shown so far."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".") -> None:
         self._ours, self._theirs = os.openpty()
         self.resize(80, 24)
         self.output = b""
         self._news = threading.Condition()
-        words = ["sh", "-c", TAKE, os.ttyname(self._theirs), *argv]
-        self.process = subprocess.Popen(words, env=env, stdin=self._theirs, start_new_session=True)
+        self.process: subprocess.Popen[bytes] | ready.Started
+        if argv[0] == "agentless":
+            self.process = ready.Started(*argv[1:], env=env, cwd=cwd, terminal=self._theirs)
+        else:
+            words = ["sh", "-c", TAKE, os.ttyname(self._theirs), *argv]
+            self.process = subprocess.Popen(words, env=env, cwd=cwd, stdin=self._theirs, start_new_session=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -80,8 +87,8 @@ class Keyboard:
 
 
 @contextlib.contextmanager
-def at_terminal(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Keyboard]:
-    keyboard = Keyboard(argv, env)
+def at_terminal(argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".") -> Iterator[Keyboard]:
+    keyboard = Keyboard(argv, env, cwd)
     try:
         yield keyboard
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ WIDE = 200
 CTRL_C = "\x03"
 ID = r"\b2[0-9a-z]{10}(?:-\d+)?\b|\br[0-9a-z]{4}\b(?=  )"
 """Of a task, or of a reservation."""
+_PLAIN = re.compile(r"agentless( ([\w./:@%+=,-]+|'[^']*'))*")
 _BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SAME = (
     (ID, "ID"),
@@ -131,11 +133,16 @@ class Reader:
             yield "\n".join([f"line {step.line}: {command}", *missing, "    is not what is printed:", shown])
 
     def _type(self, command: str, keys: Sequence[tuple[str, str]]) -> tuple[int, str]:
-        """Run a line of shell on a terminal. What it exports stays."""
-        left = self._folder / ".left"
+        """Run a line of shell on a terminal. What it exports stays.
+
+        Where a shell would do no more than to start our command, there is none.
+        """
+        left, is_plain = self._folder / ".left", _PLAIN.fullmatch(command)
         path = f"PATH={self._before}:$PATH" if self._before and not keys else ""
-        script = f"cd {self._folder}\n{path}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"
-        with at_terminal(["bash", "-c", script], self._env) as keyboard:
+        argv = ["bash", "-c", f"{path}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"]
+        if is_plain:
+            argv = shlex.split(command)
+        with at_terminal(argv, self._env, self._folder) as keyboard:
             keyboard.resize(WIDE, 50)
             place = 0
             for seen, typed in keys:
@@ -145,8 +152,9 @@ class Reader:
                 else:
                     keyboard.type(typed.encode())
             code, shown = keyboard.ended(), keyboard.text()
-        self._env = dict(entry.split("=", 1) for entry in left.read_text().split("\0") if entry)
-        self._env["PATH"] = self._env["PATH"].removeprefix(f"{self._before}:")
+        if not is_plain:
+            self._env = dict(entry.split("=", 1) for entry in left.read_text().split("\0") if entry)
+            self._env["PATH"] = self._env["PATH"].removeprefix(f"{self._before}:")
         return code, _screen(shown)
 
     def _meant(self, command: str) -> str:

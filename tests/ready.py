@@ -9,27 +9,38 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, Self
 
 from agentless.client import connection
 
 _program = connection._spawn
 
+USED = (
+    "agentless.controller.__main__",
+    "agentless.remote.transports.asyncssh",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.h11_impl",
+)
+"""What a controller imports when it starts."""
 LONGEST = 100_000
 """Bytes of a request that the kernel takes in one piece, with room to spare."""
 PYTHONS = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
@@ -46,23 +57,17 @@ def agentless(
     timeout: float = 90,
 ) -> subprocess.CompletedProcess[str]:
     """Run `agentless WORDS` as `subprocess.run` does, until it and its output have ended. Line ends stay."""
-    wanted = {"words": [*map(os.fsdecode, words)], "env": dict(env), "cwd": os.path.abspath(cwd)}
-    request = json.dumps(wanted).encode()
-    if len(request) > LONGEST:
-        argv = [sys.executable, "-m", "agentless", *words]
-        return subprocess.run(
-            argv, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
-        )
     given = os.memfd_create("stdin")
     os.write(given, stdin.encode())
     os.lseek(given, 0, os.SEEK_SET)
     pipes = [os.pipe() for _ in ("stdout", "stderr", "how it ended")]
-    theirs = [given, *(writer for _, writer in pipes)]
-    try:
-        socket.send_fds(_server("commands"), [request], [*theirs, _server("controllers").fileno()])
-    finally:
-        for fd in theirs:
-            os.close(fd)
+    if not _ask(words, env, cwd, [given, *(writer for _, writer in pipes)]):
+        for reader, _ in pipes:
+            os.close(reader)
+        argv = [sys.executable, "-m", "agentless", *words]
+        return subprocess.run(
+            argv, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
     out, err, end = _read([reader for reader, _ in pipes], timeout)
     pid, _, status = end.partition(b" ")
     if not status:
@@ -70,6 +75,97 @@ def agentless(
         raise subprocess.TimeoutExpired(["agentless", *words], timeout, out, err)
     code = os.waitstatus_to_exitcode(int(status))
     return subprocess.CompletedProcess(["agentless", *words], code, out.decode(), err.decode())
+
+
+class Started:
+    """`agentless WORDS` that goes on, to be used as its `subprocess.Popen`; it leads the session of `terminal`."""
+
+    def __init__(self, *words: str, env: Mapping[str, str], cwd: Path | str = ".", terminal: int | None = None) -> None:
+        self.args, self.returncode = ["agentless", *words], None
+        self._end, told = os.pipe()
+        if terminal is None:
+            (out, theirs_out), (err, theirs_err) = os.pipe(), os.pipe()
+            self.stdout, self.stderr = open(out), open(err)  # noqa: SIM115 - as long as this
+            streams = [os.open(os.devnull, os.O_RDWR), theirs_out, theirs_err]
+        else:
+            streams = [os.dup(terminal) for _ in range(3)]
+        if not _ask(words, env, cwd, [*streams, told], terminal is not None):
+            raise ValueError("too long a command")
+        pid, _, self._status = os.read(self._end, 100).partition(b" ")
+        self.pid = int(pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        self.stderr.close()
+        self.wait()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has one."""
+        while self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            if more := os.read(self._end, 100):
+                self._status += more
+            else:
+                os.close(self._end)
+                self.returncode = os.waitstatus_to_exitcode(int(self._status))
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it still prints until its end. It is killed if that does not come in time."""
+        late = threading.Timer(timeout or threading.TIMEOUT_MAX, self.kill)
+        late.daemon = True
+        late.start()
+        with ThreadPoolExecutor(2) as both:
+            out, err = both.map(_rest, (self.stdout, self.stderr))
+        if late.finished.is_set():
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        late.cancel()
+        self.wait(timeout)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, if it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _rest(stream: IO[str]) -> str:
+    """What still comes, nothing if it is closed, as it is then."""
+    if stream.closed:
+        return ""
+    with stream:
+        return stream.read()
+
+
+def _ask(
+    words: Sequence[str | bytes], env: Mapping[str, str], cwd: Path | str, theirs: list[int], leads: bool = False
+) -> bool:
+    """Have a command started with these streams, which are closed here; False if its words are too many for that."""
+    wanted = {"words": [*map(os.fsdecode, words)], "env": dict(env), "cwd": os.path.abspath(cwd), "leads": leads}
+    request = json.dumps(wanted).encode()
+    try:
+        if fits := len(request) <= LONGEST:
+            socket.send_fds(_server("commands"), [request], [*theirs, _server("controllers").fileno()])
+        return fits
+    finally:
+        for fd in theirs:
+            os.close(fd)
 
 
 @contextlib.contextmanager
@@ -235,6 +331,9 @@ def _be_command(request: Mapping[str, Any], given: int, out: int, err: int, end:
     os.close(end)
     os.set_inheritable(controllers, False)
     connection._spawn = functools.partial(controller, way=socket.socket(fileno=controllers))
+    if request.get("leads"):
+        os.setsid()
+        fcntl.ioctl(given, termios.TIOCSCTTY, 0)
     _be("agentless", request, given, out, err)
     main()
 
@@ -300,13 +399,17 @@ def _import(of: str) -> None:
 
         templates.compile_all()
         validators.make_all()
-        for name in ("controller.__main__", "remote.transports.asyncssh"):
-            importlib.import_module(f"agentless.{name}")
+        for name in USED:
+            importlib.import_module(name)
     else:
+        import typer.main
+
         from agentless import cli, client
         from agentless.cli.app import make
 
-        make([])
+        # What the options of a command are is half of what a short one does.
+        typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
+        typer.main.get_command(make([]))
         for package in cli, client:
             for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
                 importlib.import_module(module.name)

@@ -24,6 +24,8 @@ from .processes import MARK
 IMAGE = "lab/busybox:latest"
 TAGS = [IMAGE, "busybox:latest"]
 SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
+GO = {"GOGC": "400"}
+"""Programs in Go collect garbage less often. That was a fifth of what a short `docker` command costs."""
 # /run and /etc/docker are empty and its own: there the engine keeps a key and the sockets of its containers.
 # With its mount namespace they vanish when its processes end, and so do the mounts of its containers.
 _PRIVATE = 'mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs tmpfs /etc/docker && {more}exec "$@"'
@@ -82,7 +84,7 @@ class Engine:
             self._process = self._space.popen(
                 [*start, *argv],
                 # TMPDIR, since containerd leaves a file there when dockerd finds it too slow at the start
-                env={MARK: str(self._lab), "PATH": f"{at}/bin:{SBIN}", "TMPDIR": f"{at}/tmp"},
+                env={MARK: str(self._lab), "PATH": f"{at}/bin:{SBIN}", "TMPDIR": f"{at}/tmp", **GO},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

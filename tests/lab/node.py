@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .engine import IMAGE, Engine
+from .engine import GO, IMAGE, Engine
 from .gpus import Gpus
 from .namespaces import Namespaces
 from .network import Network, set_link
@@ -119,6 +119,7 @@ class Node:
             "DOCKER_HOST": f"unix://{self.docker_socket}",
             "AGENTLESS_STANDIN_DIR": str(self._gpus.folder),
             MARK: str(self._lab),
+            **GO,
         }
 
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:

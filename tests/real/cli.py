@@ -64,7 +64,9 @@ class Cli:
         self.inventory = self.config / "inventory.yaml"
         self.client = Client(self.state, self.inventory)
         if inventory is not None:
-            self.write_inventory(inventory or inventory_of(lab))
+            text = inventory or inventory_of(lab)
+            if not self.inventory.exists() or self.inventory.read_text() != text:  # or a controller would read it anew
+                self.write_inventory(text)
 
     def write_inventory(self, text: str) -> None:
         """Replace it, as an editor does."""
@@ -103,19 +105,19 @@ class Cli:
         """Start one task; gives its id."""
         return self("submit", *words).out.strip()
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> ready.Started:
         """Start a command and go on; end it with `finish`."""
+        return ready.Started(*words, env=self.env, cwd=self.lab.home)
+
+    def program(self, *words: str) -> subprocess.Popen[str]:
+        """Likewise, but not forked: a test of the start itself."""
+        pipe = subprocess.PIPE
+        argv = ["agentless", *words]
         return subprocess.Popen(
-            ["agentless", *words],
-            env=self.env,
-            cwd=self.lab.home,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            argv, env=self.env, cwd=self.lab.home, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
         )
 
-    def start_request(self, *words: str) -> subprocess.Popen[str]:
+    def start_request(self, *words: str) -> ready.Started:
         """Start a command; the controller has taken its request when this returns."""
         pid = self.pid
         until(lambda: not requests(pid))
@@ -179,21 +181,20 @@ class Cli:
         """Run a command on a terminal of so many columns; gives its exit code and what stands on the screen."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        with subprocess.Popen(
-            ["agentless", *words], env=self.env, cwd=self.lab.home, stdin=slave, stdout=slave, stderr=slave
-        ) as process:
-            os.close(slave)
-            os.write(master, typed.encode())
-            screen = b""
-            try:
-                while data := os.read(master, 65536):
-                    screen += data
-            except OSError:  # Linux says EIO when the last writer has closed it
-                pass
-            os.close(master)
+        process = ready.Started(*words, env=self.env, cwd=self.lab.home, terminal=slave)
+        os.close(slave)
+        os.write(master, typed.encode())
+        screen = b""
+        try:
+            while data := os.read(master, 65536):
+                screen += data
+        except OSError:  # Linux says EIO when the last writer has closed it
+            pass
+        os.close(master)
+        code = process.wait()
         text = _shown(screen.decode().replace("\r\n", "\n"))
         assert "Traceback" not in text, text
-        return process.returncode, text
+        return code, text
 
 
 def _shown(screen: str) -> str:
@@ -244,7 +245,7 @@ def requests(controller: int) -> int:
     return len(taken.intersection(links))
 
 
-def finish(process: subprocess.Popen[str]) -> Done:
+def finish(process: ready.Started | subprocess.Popen[str]) -> Done:
     """Wait for a command that was started."""
     out, err = process.communicate(timeout=60)
     assert "Traceback" not in err, err

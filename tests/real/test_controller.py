@@ -81,7 +81,7 @@ def test_its_end_ends_no_task(alone):
 
 @pytest.mark.slow
 def test_in_the_foreground_for_a_service_manager(alone):
-    process = alone.start("controller", "run")
+    process = alone.program("controller", "run")
     assert process.stdout.readline() == f"serving {alone.inventory} on {alone.state}/controller.sock\n"
     assert alone.pid == process.pid
     process.send_signal(signal.SIGTERM)

@@ -81,12 +81,22 @@ ENVS: dict[str, Help] = {
 """For the commands of the table."""
 
 
-@pytest.fixture
-def reader(lab):
+@pytest.fixture(scope="module")
+def images(lab):
+    """The nodes' images beside that of the lab, the same for all pages."""
+    write = "cat >/bin/python; chmod +x /bin/python"
     for node in lab.nodes.values():
-        write = "cat >/bin/python; chmod +x /bin/python"
-        node.sh(f"docker run --name python --interactive busybox sh -c '{write}' <<'END'\n{PYTHON}END\n")
-        node.sh(f"docker commit python {IMAGE}; docker tag {IMAGE} pytorch/pytorch; docker rm python")
+        node.sh(
+            f"docker run --name python --interactive busybox sh -c '{write}' <<'END'\n{PYTHON}END\n"
+            f"docker commit python {IMAGE}; docker tag {IMAGE} pytorch/pytorch; docker rm python"
+        )
+    yield
+    for node in lab.nodes.values():
+        node.sh(f"docker rmi --force {IMAGE} pytorch/pytorch")
+
+
+@pytest.fixture
+def reader(lab, images):
     cli = Cli(lab, "reader", inventory_of(lab, f"image: '{IMAGE}'")).settle()
     folder = lab.home / "project"
     folder.mkdir()
@@ -100,7 +110,10 @@ def reader(lab):
     cli("ssh-config", "--remove", code=None)  # the home is that of all tests
     lab.reset()
     for node in lab.nodes.values():
-        node.sh("docker images --format '{{.Repository}}:{{.Tag}}' | grep -v busybox | xargs docker rmi --force")
+        for image in node.ask_docker("GET", "/images/json"):
+            for name in image["RepoTags"] or [image["Id"]]:
+                if "busybox" not in name and name not in (IMAGE, "pytorch/pytorch:latest"):
+                    node.ask_docker("DELETE", f"/images/{name}?force=1")
     cli.close()
 
 

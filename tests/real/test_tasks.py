@@ -92,7 +92,7 @@ def test_ctrl_c_does_not_end_the_task(agentless, words):
 
 
 def test_ctrl_c_of_a_submit_that_follows_does_not_end_the_task(agentless):
-    process = agentless.start("submit", "node1::0", "--follow", "--", "sh", "-c", STUBBORN)
+    process = agentless.program("submit", "node1::0", "--follow", "--", "sh", "-c", STUBBORN)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     done = finish(process)
@@ -104,7 +104,7 @@ def test_ctrl_c_of_a_submit_that_follows_does_not_end_the_task(agentless):
 @pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_error(agentless):
     task = ended(agentless, "seq", "100000")
-    process = agentless.start("logs", task)
+    process = agentless.program("logs", task)
     process.stdout.readline()
     process.stdout.close()
     process.wait(30)
