@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from tests.fleet.client import PATIENCE
+from tests.pauses import pauses
 
 
 @dataclass
@@ -41,13 +42,19 @@ class Eyes:
         """Wait until all of these are on the screen, or so."""
 
         def missing() -> list[str | Callable[[], object]]:
-            return [word for word in words if not (word() if callable(word) else word in self.text)]
+            if wrong := [word for word in words if callable(word) and not word()]:
+                return wrong
+            text = self.text if texts else ""
+            return [word for word in texts if word not in text]
 
+        texts = [word for word in words if isinstance(word, str)]
         try:
             async with asyncio.timeout(PATIENCE):
                 while missing():
+                    pause = pauses()
+                    await asyncio.sleep(next(pause))
                     while missing():  # noqa: ASYNC110 - it is drawn by many
-                        await asyncio.sleep(0.02)
+                        await asyncio.sleep(next(pause))
                     await self.pilot.pause()
         except TimeoutError:
             raise AssertionError(f"{missing()} is not to be seen in:\n{self.text}") from None

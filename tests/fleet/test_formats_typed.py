@@ -7,6 +7,9 @@ import json
 import pytest
 import yaml
 
+from agentless.demo.fleet import NodePlan
+from tests import ready
+from tests.fleet.inhabited import inhabited
 from tests.fleet.test_batches import typed
 
 LISTS = {
@@ -25,46 +28,68 @@ LISTS = {
 }
 
 
+BUSY = (
+    ("submit", "n1::0", "--name", "t", "--label", "team=vision", "--", "sleep", "600"),
+    ("submit", "n1::0", "--name", "next", "--", "true"),
+    ("reserve", "n1::3", "--for", "ann", "--from", "20h", "--to", "21h"),
+)
+
+
 @pytest.fixture
 async def busy(agentless):
-    await typed(agentless, "submit", "n1::0", "--name", "t", "--label", "team=vision", "--", "sleep", "600")
-    await typed(agentless, "submit", "n1::0", "--name", "next", "--", "true")
-    await typed(agentless, "reserve", "n1::3", "--for", "ann", "--from", "20h", "--to", "21h")
+    for words in BUSY:
+        await typed(agentless, *words)
     return agentless
 
 
-@pytest.mark.parametrize(("verb", "fields"), LISTS.items())
-async def test_every_list_has_every_format(busy, verb, fields):
-    async def out(*options: str) -> str:
-        return (await typed(busy, *verb.split(), *options))[0]
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Likewise, for tests that change nothing there."""
+    folder = tmp_path_factory.mktemp("shown")
 
-    plain = json.loads(await out("--json"))
-    same = json.loads(await out("-o", "json"))
-    read = yaml.safe_load(await out("-o", "yaml"))
+    def type_(*words, code=0):
+        done = ready.agentless(*words, cwd=folder)
+        assert done.returncode == code, done.stderr
+        return done.stdout, done.stderr
+
+    with inhabited(folder, [NodePlan("n1", 4), NodePlan("n2", 1, foreign=True)]):
+        for words in BUSY:
+            type_(*words)
+        yield type_
+
+
+@pytest.mark.parametrize(("verb", "fields"), LISTS.items())
+def test_every_list_has_every_format(shown, verb, fields):
+    def out(*options: str) -> str:
+        return shown(*verb.split(), *options)[0]
+
+    plain = json.loads(out("--json"))
+    same = json.loads(out("-o", "json"))
+    read = yaml.safe_load(out("-o", "yaml"))
     assert type(plain) is type(same) is type(read)
     for other in (same, read):
         assert len(other) == len(plain)
     rows = plain if isinstance(plain, list) else plain.get("rows", [plain])
-    names = (await out("-o", "name")).splitlines()
-    table = (await out("-o", fields)).splitlines()
+    names = out("-o", "name").splitlines()
+    table = out("-o", fields).splitlines()
     assert len(names) == len(set(names))
     assert bool(names) is bool(rows) is bool(table)
     if rows:
         assert table[0].split() == fields.upper().split(",")
         assert len(table) == 1 + len(rows)
-    wide, usual = await out("-o", "wide"), await out()
+    wide, usual = out("-o", "wide"), out()
     assert len(wide.splitlines()) >= len(usual.splitlines()) - 1
 
 
-async def test_events_have_every_format(busy):
-    plain = [json.loads(line) for line in (await typed(busy, "events", "t", "--json"))[0].splitlines()]
-    out, _ = await typed(busy, "events", "t", "-o", "yaml")
+def test_events_have_every_format(shown):
+    plain = [json.loads(line) for line in shown("events", "t", "--json")[0].splitlines()]
+    out, _ = shown("events", "t", "-o", "yaml")
     assert list(yaml.safe_load_all(out)) == plain
-    out, _ = await typed(busy, "events", "t", "-o", "seq,task.id,event")
+    out, _ = shown("events", "t", "-o", "seq,task.id,event")
     assert [line.split() for line in out.splitlines()] == [
         ["SEQ", "TASK.ID", "EVENT"], *([str(each["seq"]), each["task"]["id"], each["event"]] for each in plain),
     ]  # fmt: skip
-    assert (await typed(busy, "events", "t", "-o", "name"))[0] == plain[0]["task"]["id"] + "\n"
+    assert shown("events", "t", "-o", "name")[0] == plain[0]["task"]["id"] + "\n"
 
 
 @pytest.mark.slow
@@ -76,8 +101,8 @@ async def test_names_can_be_given_to_another_command(busy):
 
 
 @pytest.mark.parametrize("verb", ["ps", "queue", "queue --shares", "gpus", "nodes", "events", "usage", "recover"])
-async def test_an_unknown_field_is_a_sentence(agentless, verb):
-    _, err = await typed(agentless, *verb.split(), "-o", "nope", code=2)
+def test_an_unknown_field_is_a_sentence(shown, verb):
+    _, err = shown(*verb.split(), "-o", "nope", code=2)
     assert err.startswith("agentless: -o 'nope': no format or field named 'nope'; formats are json, yaml, name, wide,")
     assert len(err.splitlines()) == 1
 
