@@ -320,6 +320,7 @@ def test_dependencies_hold_over_crashes(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=300, **bounds)  # type: ignore[arg-type]
 @given(st.data())
 def test_dependencies_hold_over_many_crashes(data: st.DataObject) -> None:

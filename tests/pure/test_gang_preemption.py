@@ -65,6 +65,7 @@ def test_gangs_among_others(there: tuple[Cluster, tuple[Task, ...]], data: st.Da
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(deadline=None, max_examples=400)
 @given(crowded(), st.data())
 def test_gangs_among_others_in_many_cases(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject) -> None:

@@ -142,6 +142,7 @@ def test_nobody_else_would_be_cheaper(crowd: Crowd) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(deadline=None, max_examples=1000)
 @given(crowds())
 def test_nobody_else_would_be_cheaper_in_many_cases(crowd: Crowd) -> None:
