@@ -23,9 +23,11 @@ TAKE = 'exec <>"$0" >&0 2>&0; exec "$@"'
 class Keyboard:
     """A command on a terminal of its own; our own is forked, see `ready`. `output` is all that it has shown so far."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".") -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".", size: tuple[int, int] = (80, 24)
+    ) -> None:
         self._ours, self._theirs = os.openpty()
-        self.resize(80, 24)
+        self.resize(*size)
         self.output = b""
         self._news = threading.Condition()
         self.process: subprocess.Popen[bytes] | ready.Started
@@ -87,8 +89,10 @@ class Keyboard:
 
 
 @contextlib.contextmanager
-def at_terminal(argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".") -> Iterator[Keyboard]:
-    keyboard = Keyboard(argv, env, cwd)
+def at_terminal(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path | str = ".", size: tuple[int, int] = (80, 24)
+) -> Iterator[Keyboard]:
+    keyboard = Keyboard(argv, env, cwd, size)
     try:
         yield keyboard
     finally:

@@ -17,7 +17,7 @@ WIDE = 200
 CTRL_C = "\x03"
 ID = r"\b2[0-9a-z]{10}(?:-\d+)?\b|\br[0-9a-z]{4}\b(?=  )"
 """Of a task, or of a reservation."""
-_PLAIN = re.compile(r"agentless( ([\w./:@%+=,-]+|'[^']*'))*")
+_PLAIN = re.compile(r"agentless(?! --install-completion)( ([\w./:@%+=,-]+|'[^']*'))*")
 _BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SAME = (
     (ID, "ID"),
@@ -142,8 +142,7 @@ class Reader:
         argv = ["bash", "-c", f"{path}\n{command}\ncode=$?\nenv -0 >{left}\nexit $code"]
         if is_plain:
             argv = shlex.split(command)
-        with at_terminal(argv, self._env, self._folder) as keyboard:
-            keyboard.resize(WIDE, 50)
+        with at_terminal(argv, self._env, self._folder, (WIDE, 50)) as keyboard:
             place = 0
             for seen, typed in keys:
                 place = keyboard.sees(seen.encode(), place)
