@@ -27,8 +27,7 @@ def knows(newcomer, shown, key=None):
 
 def typed(newcomer, *words, answers):
     """Type a command, and answer each question; gives its exit code and what was on the screen."""
-    with at_terminal(["agentless", *words], newcomer.env) as keyboard:
-        keyboard.resize(200, 40)
+    with at_terminal(["agentless", *words], newcomer.env, size=(200, 40)) as keyboard:
         place = 0
         for answer in answers:
             place = keyboard.sees(b"[y/N]", place)
