@@ -64,12 +64,16 @@ class Keyboard:
         """The exit code of the command, once it has one."""
         return self.process.wait(WITHIN)
 
-    def text(self) -> str:
-        """All that an ended command has shown, without colours."""
+    def shown(self) -> str:
+        """All that an ended command has shown."""
         os.close(self._theirs)
         self._theirs = -1
         self._reader.join(WITHIN)
-        return re.sub(r"\x1b\[[0-9;]*m", "", self.output.decode()).replace("\r\n", "\n")
+        return self.output.decode().replace("\r\n", "\n")
+
+    def text(self) -> str:
+        """Likewise, without colours."""
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.shown())
 
     def close(self) -> None:
         if self.process.poll() is None:

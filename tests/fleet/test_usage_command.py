@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
-import sys
-import termios
 
 import pytest
 
@@ -17,8 +12,7 @@ from agentless import Cluster, UsageError
 from agentless.demo.fleet import NodePlan
 from tests import ready
 from tests.fleet.inhabited import inhabited
-
-AGENTLESS = [sys.executable, "-m", "agentless"]
+from tests.keyboard import at_terminal
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +33,10 @@ def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 def screen(*words: str, columns: int) -> list[str]:
     """What stands on a terminal of so many columns, without the colours."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(
-        [*AGENTLESS, "usage", *words], stdout=slave, stderr=slave, env={**os.environ, "NO_COLOR": "1"}
-    ):
-        os.close(slave)
-        shown = b""
-        try:
-            while data := os.read(master, 65536):
-                shown += data
-        except OSError:  # Linux says EIO when the last writer has closed it
-            pass
-        os.close(master)
-    return shown.decode().replace("\r\n", "\n").splitlines()
+    env = {**os.environ, "NO_COLOR": "1"}
+    with at_terminal(["agentless", "usage", *words], env, size=(columns, 24)) as keyboard:
+        keyboard.ended()
+        return keyboard.shown().splitlines()
 
 
 def test_to_a_pipe_there_is_the_table_and_nothing_else(world):

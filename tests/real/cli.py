@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +19,7 @@ from typing import Any, TypeVar
 
 from agentless.client.client import Client
 from tests import ready
+from tests.keyboard import at_terminal
 from tests.lab import Lab, Node
 from tests.pauses import pauses
 
@@ -179,20 +176,10 @@ class Cli:
 
     def terminal(self, *words: str, columns: int = 80, typed: str = "") -> tuple[int, str]:
         """Run a command on a terminal of so many columns; gives its exit code and what stands on the screen."""
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = ready.Started(*words, env=self.env, cwd=self.lab.home, terminal=slave)
-        os.close(slave)
-        os.write(master, typed.encode())
-        screen = b""
-        try:
-            while data := os.read(master, 65536):
-                screen += data
-        except OSError:  # Linux says EIO when the last writer has closed it
-            pass
-        os.close(master)
-        code = process.wait()
-        text = _shown(screen.decode().replace("\r\n", "\n"))
+        with at_terminal(["agentless", *words], self.env, self.lab.home, (columns, 24)) as keyboard:
+            keyboard.type(typed.encode())
+            code = keyboard.process.wait()
+            text = _shown(keyboard.shown())
         assert "Traceback" not in text, text
         return code, text
 
