@@ -143,6 +143,7 @@ def test_what_was_created_just_now_is_started_without_asking_for_all_containers(
     first, full = (docker().launches([Launch(of, at, created=each)]).script for each in (created, ""))
     assert re.search(rf"^marked='.*\|{created}\|agentless-t1\|Created\|", first, re.MULTILINE)
     assert first.count(" ps --no-trunc ") < full.count(" ps --no-trunc ")
+    assert 'start "$unstarted" again &' in first  # it may have been started since, and have ended
     both = docker().launches([Launch(of, at, created=created), Launch(replace(of, id="t2"), at)]).script
     assert both.count(" ps --no-trunc ") == full.count(" ps --no-trunc ")  # of the second one it has to ask
 

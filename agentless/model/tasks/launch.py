@@ -15,9 +15,8 @@ class Launch:
     """A placed task. `prepared` is the image with its files, if any; `engine` are the latest facts of the engine.
 
     `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env. If `held`, its
-    container is created, which claims its GPUs, and not started; `created` is the id that it has then, when it is to be
-    started and nobody else can have started it. `labels` are those that are neither its claim nor its
-    spec.
+    container is created, which claims its GPUs, and not started; `created` is the id that it has got just now, if it is
+    to be started. `labels` are those that are neither its claim nor its spec.
     """
 
     task: Task

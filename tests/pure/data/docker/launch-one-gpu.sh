@@ -489,7 +489,7 @@ launch() {
     answer 75 "$said"
   else
     # One that is there was created by a launch that has died, or for a member of a gang, which starts now.
-    if [ -n "$unstarted" ]; then start "$unstarted" "$again" & else create & fi
+    if [ -n "$unstarted" ]; then start "$unstarted" again & else create & fi
     # Those behind it in this script have to see it.
     live="$live
 $name||Up|$claimed"
@@ -498,7 +498,6 @@ $name||Up|$claimed"
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
 held=''
-again=again
 launch 1 agentless-t2 1:1cc17c4bea11b01b037c1cba4bf161da52686e0634a3c9f86e32fb1b690f049d '' 1 0 0 GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a||||t2|me@here'
 exec 9<&-
 wait "$!"

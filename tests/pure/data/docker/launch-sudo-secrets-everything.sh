@@ -507,7 +507,7 @@ launch() {
     answer 75 "$said"
   else
     # One that is there was created by a launch that has died, or for a member of a gang, which starts now.
-    if [ -n "$unstarted" ]; then start "$unstarted" "$again" & else create & fi
+    if [ -n "$unstarted" ]; then start "$unstarted" again & else create & fi
     # Those behind it in this script have to see it.
     live="$live
 $name||Up|$claimed"
@@ -516,7 +516,6 @@ $name||Up|$claimed"
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
 held=''
-again=again
 launch 1 agentless-t3 1:ef006701df1b8363b5d14b7ca8a0159b49958f7b6905d751d1adad0077d97586 '' 1 0 0 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f' 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f||||t3|me@here'
 exec 9<&-
 wait "$!"

@@ -484,7 +484,7 @@ launch() {
     answer 75 "$said"
   else
     # One that is there was created by a launch that has died, or for a member of a gang, which starts now.
-    if [ -n "$unstarted" ]; then start "$unstarted" "$again" & else create & fi
+    if [ -n "$unstarted" ]; then start "$unstarted" again & else create & fi
     # Those behind it in this script have to see it.
     live="$live
 $name||Up|$claimed"
@@ -493,7 +493,6 @@ $name||Up|$claimed"
 # From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
 trap 'exec 9<&-; wait; exit 78' EXIT
 held=''
-again=again
 launch 1 agentless-t1 1:77b49b554efaea5933c045197ec2f4980066604bb217573f4d0fabf84650ee77 '' 1 0 0 '' '||||t1|me@here'
 exec 9<&-
 wait "$!"
