@@ -43,7 +43,7 @@ class Prerequisites:
         """How far what a requirement names is."""
         key = requirement.key
         if key not in self._standings:
-            self._standings[key] = self._batch(requirement.on) if requirement.batch else self._single(requirement.on)
+            self._standings[key] = self._read(requirement)
         return self._standings[key]
 
     def arriving(self, first: str) -> str | None:
@@ -59,13 +59,20 @@ class Prerequisites:
 
     # ------------------------------------------------------------------ inside
 
+    def _read(self, requirement: Requirement) -> Standing:
+        if requirement.batch:
+            return self._batch(requirement.on)
+        return self._single(requirement.on, self._tasks.find(requirement.on))
+
     def _changed(self, task: Task, *, live: bool) -> None:
         waiters, first = self._tasks.waiters, first_try(task.id)
         for key in task.waited_for_as:
             standing = self._standings.get(key)
             if standing is None:
                 if key in waiters and not live:
-                    self._touch(key)  # read when somebody looks
+                    if key == (False, first):
+                        self._standings[key] = self._single(first, task)
+                    self._touch(key)  # a batch is read when somebody looks
             elif not key[0] and first not in standing.ends:
                 continue  # only the first member says who is in its gang
             elif not live or standing.ends.get(first, "") is not None:
@@ -93,8 +100,8 @@ class Prerequisites:
             known[live] = None
         return max(known.items(), key=lambda each: attempt_of(each[0])) if known else None
 
-    def _single(self, first: str) -> Standing:
-        task = self._tasks.find(first)
+    def _single(self, first: str, task: Task | None) -> Standing:
+        """The standing of one task, or of the gang that it leads."""
         standing = standing_of(task) if task else Standing()
         gang = task.spec.gang if task and task.lead == first else None
         for each in gang.members if gang else (first,):
