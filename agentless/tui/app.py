@@ -50,7 +50,7 @@ from agentless.tui.screens.gpus import Gpus
 from agentless.tui.screens.keys import Keys
 from agentless.tui.screens.logs import LogScreen
 from agentless.tui.screens.nodes import Nodes
-from agentless.tui.screens.overview import Overview
+from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.palette import Palette
 from agentless.tui.screens.queue import Queue
 from agentless.tui.screens.submit import SubmitForm
@@ -62,7 +62,7 @@ from agentless.tui.screens.vps.view import AllVps
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.screens.workflows.view import Workflows
 from agentless.tui.widgets.bar import Bar, Summary
-from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
+from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, Plain, has_colours
 from agentless.tui.widgets.table import Table
 
 VIEWS = {
@@ -181,6 +181,10 @@ class Dashboard(App[None]):
         """The themes that this terminal can show: with few colours, only its own."""
         themes = super().available_themes
         return {name: themes[name] for name in themes if themes[name].ansi or not self._has_few_colours}
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The colours of ours that Textual's other themes lack."""
+        return COLOURS
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
@@ -414,7 +418,7 @@ class Dashboard(App[None]):
     def on_table_chosen(self) -> None:
         self._offer()
 
-    def on_tiles_chosen(self) -> None:
+    def on_cluster_map_chosen(self) -> None:
         self._offer()
 
     def on_table_opened(self) -> None:
@@ -430,7 +434,7 @@ class Dashboard(App[None]):
         elif view.about_node:
             self.push_screen(NodeDetails(self.cluster, view.about_node))
 
-    def on_tiles_opened(self) -> None:
+    def on_cluster_map_opened(self) -> None:
         if self.view.chosen:
             self.push_screen(GpuDetails(self.cluster, self.view.chosen))
 

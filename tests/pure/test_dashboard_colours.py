@@ -95,7 +95,7 @@ async def test_each_kind_of_state_has_a_look_of_its_own():
         for theme in CYCLE:
             eyes.app.theme = theme
             await eyes.pilot.pause()
-            looks = {kind: eyes.app.view.tiles._style(kind) for kind in KINDS}
+            looks = {kind: eyes.app.view.map._style(kind) for kind in KINDS}
             assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == [], theme
 
 

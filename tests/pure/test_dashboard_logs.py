@@ -13,6 +13,7 @@ from textual.app import App, ComposeResult
 from agentless.tui.data import log_text
 from agentless.tui.data.log_text import LogText
 from agentless.tui.widgets import log_lines
+from agentless.tui.widgets.colours import COLOURS
 from agentless.tui.widgets.log_lines import Log
 
 
@@ -89,6 +90,9 @@ def test_who_reads_is_let_go_when_the_screen_is_left(monkeypatch):
 
 class Shown(App[None]):
     """A log, and nothing else."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return COLOURS
 
     def compose(self) -> ComposeResult:
         yield Log()

@@ -103,22 +103,6 @@ def test_a_trend_is_as_wide_as_it_should_be_and_ends_with_the_newest(values, wid
         assert (text[-1] == " ") == (values[-1] is None)
 
 
-@given(st.lists(st.none() | st.floats(0, 100), min_size=1, max_size=500), st.integers(1, 80), st.integers(1, 8))
-def test_a_curve_fills_its_room_and_leaves_gaps_empty(values, width, rows):
-    lines = look.plot(values, width, rows, 100.0)
-    assert [len(line) for line in lines] == [width] * rows
-    if all(value is None for value in values):
-        assert set("".join(lines)) == {"\u2800"}
-    if all(value is not None for value in values):
-        assert "\u2800" not in lines[-1]
-
-
-def test_a_curve_goes_from_the_floor_to_the_top():
-    low, high = look.plot([0.0] * 4, 2, 2, 100.0), look.plot([100.0] * 4, 2, 2, 100.0)
-    assert low == ["\u2800\u2800", "⣀⣀"]
-    assert high == ["⣿⣿", "⣿⣿"]
-
-
 # ------------------------------------------------------------------------------- lines
 
 PIECES = st.lists(st.tuples(st.text("ab日", max_size=5), st.sampled_from(["", "good", "bad"])), max_size=6)

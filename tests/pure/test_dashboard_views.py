@@ -20,12 +20,12 @@ from agentless.rules.views.publish import timestamp
 from agentless.tui.app import Dashboard
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
-from agentless.tui.screens import overview
+from agentless.tui.screens.overview import news
+from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.screens.view import _sorted
 from agentless.tui.widgets.lines import Lines, fitted
-from agentless.tui.widgets.tiles import Tiles
 from tests.fleet.eyes import Eyes
 
 BOARD = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())
@@ -205,7 +205,7 @@ def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does
 
 async def test_the_overview_is_never_painted_in_a_layout_for_another_room(monkeypatch):
     painted, paint = set(), Lines.render_line
-    monkeypatch.setattr(Tiles, "render_line", lambda tiles, y: painted.add(str(tiles._lines)) or paint(tiles, y))
+    monkeypatch.setattr(ClusterMap, "render_line", lambda shown, y: painted.add(shown._form) or paint(shown, y))
     async with over(RECORDED) as eyes:
         await eyes.press("4")
         await eyes.pilot.pause()
@@ -213,7 +213,7 @@ async def test_the_overview_is_never_painted_in_a_layout_for_another_room(monkey
         await eyes.press("1")
         await eyes.pilot.pause()
         eyes.app.view.update()
-        eyes.app.view.tiles.refresh()
+        eyes.app.view.map.refresh()
         await eyes.pilot.pause()
         assert len(painted) == 1
 
@@ -227,14 +227,14 @@ async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
 
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
-    text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 24))
+    text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 26))
     assert ": 213 of b pending" in text
     assert text.count(WAITS["reason"]) == 2
 
 
 async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_says_so(monkeypatch):
     wrapped = []
-    monkeypatch.setattr(overview, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
+    monkeypatch.setattr(news, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1000)]
     async with over(tasks(*waits)) as eyes:
         await eyes.see("needs")
@@ -242,7 +242,7 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
         eyes.app.view.news.update()
         assert 0 < len(wrapped) < 100
         eyes.app.view.news.scroll_end(animate=False)
-        await eyes.see("press 5 for the whole queue")
+        await eyes.see("5 for the whole queue")
 
 
 async def test_the_news_are_scrolled_by_keys():

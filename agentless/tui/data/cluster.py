@@ -100,6 +100,11 @@ class ClusterState:
         gpus = [{**gpu, **dict.fromkeys(_NUMBERS)} if gpu["node"] in silent else gpu for gpu in self.gpus.values()]
         return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), parts_of(gpu_number(gpu))))
 
+    def whole_gpus(self) -> list[Row]:
+        """What can be given to a task: of a GPU that is divided, its slices."""
+        divided = {gpu.get("parent") for gpu in self.gpus.values()}
+        return [g for g in self.gpus.values() if g["state"] != "partitioned" and g["uuid"] not in divided]
+
     def is_silent(self, name: str | None) -> bool:
         """Whether a node does not answer, so that its present state is unknown."""
         node = self.nodes.get(name or "", {"state": "unknown"})

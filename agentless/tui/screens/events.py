@@ -22,8 +22,8 @@ class Events(View):
     def columns(self) -> Sequence[TableColumn]:
         return (
             TableColumn("TIME", _when, lambda event: event["at"]),
-            TableColumn("ABOUT", _about),
-            TableColumn("EVENT", _what),
+            TableColumn("ABOUT", event_about),
+            TableColumn("EVENT", event_words),
             TableColumn("WHERE", lambda event: where(event["task"]) if event.get("task") else "", rank=1),
             TableColumn("OWNER", lambda event: event["task"]["owner"] if event.get("task") else "", rank=2),
             TableColumn("CAUSE", lambda event: event.get("cause") or event.get("reason") or "", flexible=True),
@@ -52,11 +52,13 @@ def _when(event: Row) -> str:
     return datetime.fromtimestamp(event["at"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
 
 
-def _about(event: Row) -> str:
+def event_about(event: Row) -> str:
+    """The task or node of an event."""
     return str(event["task"]["id"] if event.get("task") else event.get("node") or event["kind"])
 
 
-def _what(event: Row) -> Piece:
+def event_words(event: Row) -> Piece:
+    """What has happened."""
     if event.get("task"):
         return happened(event), look.style_of(event["task"]["state"])
     return (event.get("event") or event["state"]).capitalize(), look.style_of(event.get("state", ""))

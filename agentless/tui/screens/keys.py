@@ -22,8 +22,9 @@ _LOOK = (
     ("Esc", "clear the filter; go back"),
     ("o O, click on a title", "sort by the next or previous column"),
     ("i", "reverse the order"),
-    ("[  ]", "scroll problems and queue of the overview"),
-    ("m  a", "show only your tasks; hide ended tasks"),
+    ("[  ]", "overview: scroll the problems and the queue"),
+    ("m  b", "heat map: another number; group nodes by a label"),
+    ("m  a", "tasks: show only your tasks; hide ended tasks"),
     (":  Ctrl+P", "find a command by name"),
     ("c", "colors: dark, light, or the terminal's own"),
     ("S", "start the stopped controller"),
@@ -43,13 +44,12 @@ _FILL = (
     ("Esc", "discard the form"),
 )
 _SIGNS = (
-    (f"{SIGNS['free']}  ▁ … █", "free; allocated (height: utilization)"),
+    (f"{SIGNS['free']}  00 … 99  ▁ … █", "free; allocated (utilization, or what m chose)"),
     (f"{UNMEASURED}", "allocated, utilization unknown"),
     (f"{SIGNS['foreign']}", "foreign: used by a process outside agentless"),
     (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or node unreachable"),
     (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained; reserved; excluded by the inventory"),
     (f"{SIGNS['partitioned']}", "in slices, which follow it"),
-    ("second column  ^", "memory in use; hot"),
 )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from textual.content import Content
 from textual.widgets import Static
 
 from agentless.client.words import WAITING
-from agentless.tui.data.cluster import ClusterState, count
-from agentless.tui.widgets.lines import content
+from agentless.model.units import counted
+from agentless.tui.data.cluster import ClusterState, Row, count
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece, content
 
+Words = list[str | Piece]
 _NAME = "agentless  "
 _SHORT = 4
 """Letters of a view's name where not all names fit."""
@@ -37,14 +40,21 @@ class Bar(Static):
         """Mark a view as the current one."""
         self._shown = name
         width = self.size.width
-        padded = sum(len(f" {at} {title} ") for at, title in enumerate(self._views.values(), 1))
-        pad = " " if width >= padded else ""
-        parts = [f"[b]{_NAME}[/b]"] if width >= padded + len(_NAME) else []
-        for at, (each, title) in enumerate(self._views.items(), 1):
+        titles = next((titles for titles in self._titles() if sum(map(len, titles)) + len(titles) <= width), [""])
+        pad = " " if sum(map(len, titles)) + 2 * len(titles) <= width else ""
+        parts = [f"[b]{_NAME}[/b]"] if width >= sum(map(len, titles)) + 2 * len(titles) + len(_NAME) else []
+        for each, title in zip(self._views, titles, strict=False):
             style = "reverse" if each == name else ""
-            whole = each == name or width >= padded - len(self._views)
-            parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title if whole else title[:_SHORT]}{pad}[/]")
+            parts.append(f"[{style} @click=app.view('{each}')]{pad}{title}{pad}[/]")
         self.update(Content.from_markup(("" if pad else " ").join(parts)))
+
+    def _titles(self) -> Iterator[list[str]]:
+        """The titles of the views, the longest first: all, shortened, and only that of the current one."""
+        for length in (None, _SHORT, 0):
+            yield [
+                f"{at} {title if each == self._shown else title[:length]}".strip()
+                for at, (each, title) in enumerate(self._views.items(), 1)
+            ]
 
 
 class Summary(Static):
@@ -57,26 +67,44 @@ class Summary(Static):
         self._cluster = cluster
 
     def update(self, *_: object) -> None:  # type: ignore[override]
-        words = self._words("GPUs ")
-        super().update(words if words.cell_length <= self.size.width else self._words(""))
+        """Show as many of the numbers as fit, the most important first."""
+        shown: list[str | Piece] = []
+        for forms in self._parts():
+            for form in forms:
+                longer = [*shown, " │ " if shown else " ", *form]
+                if not shown or content(*longer).cell_length <= self.size.width:
+                    shown = longer
+                    break
+        super().update(content(*shown))
 
-    def _words(self, noun: str) -> Content:
+    def _parts(self) -> Iterator[list[Words]]:
+        """Groups of words, the most important first, each in forms of which the longest that fits is shown."""
         if gone := self._cluster.gone:
             more = "; press S to start it" if self._cluster.stopped else ""
-            return content((f" {gone}{more} ", "$text-error reverse"))
-        rows, tasks = self._cluster.gpus.values(), self._cluster.tasks.values()
-        divided = {gpu.get("parent") for gpu in rows}  # their slices count, not they
-        gpus = [gpu for gpu in rows if gpu["state"] != "partitioned" and gpu["uuid"] not in divided]
-        parts: list[str | tuple[str, str]] = [" "]
+            yield [[(f" {gone}{more} ", "$text-error reverse")]]
+            return
         if self.app.read_only:  # type: ignore[attr-defined]
-            parts += [("read only", "dim"), " │ "]
+            yield [[("read only", "dim")]]
         if problems := len(self._cluster.problems()):
-            parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
+            yield [[(f"! {counted(problems, 'problem')}", "$text-error bold")]]
+        tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
-        parts += [(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]
-        free, foreign = count(gpus, "free"), count(gpus, "foreign")
-        parts += [" │ ", (f"{free}/{len(gpus)} {noun}free", "$text-success")]
-        parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
-        out = len(gpus) - free - foreign - count(gpus, "allocated")
-        parts += [" ", (f"{out} out", "$text-warning")] if out else []
-        return content(*parts)
+        yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
+        yield self._of_gpus(gpus)
+        for title, used, most, words in (
+            ("power", "power_w", "power_limit_w", look.kilowatts),
+            ("GPU memory", "memory_used_mib", "memory_total_mib", look.in_all),
+        ):
+            known = [(gpu[used], gpu[most]) for gpu in gpus if gpu[used] is not None and gpu[most]]
+            if known:
+                numbers = words(sum(each for each, _ in known), sum(most for _, most in known))
+                yield [[(f"{title} ", "dim"), numbers]]
+
+    def _of_gpus(self, gpus: Sequence[Row]) -> list[Words]:
+        free, used, foreign = count(gpus, "free"), count(gpus, "allocated"), count(gpus, "foreign")
+        out = len(gpus) - free - foreign - used
+        rest: Words = [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        rest += [" ", (f"{out} out", "$text-warning")] if out else []
+        share = (f"{free}/{len(gpus)}", "$text-success")
+        whole: Words = [share, (" GPUs free", "$text-success"), " ", (f"{used} in use", "$text-primary"), *rest]
+        return [whole, [share, (" free", "$text-success"), *rest], [share, (" free", "$text-success")]]

@@ -40,6 +40,10 @@ _ON_ANY_BACKGROUND = {
 
 
 _VIOLET = "#a66bff"
+COLOURS = {"utilization": "#2fc4b2", "memory": "#6f9fe8"}
+"""Of bars and curves, in themes that say nothing of them."""
+_ON_WHITE = {"utilization": "#00776d", "memory": "#2f5fb3"}
+_OF_16 = {"utilization": "ansi_cyan", "memory": "ansi_bright_blue"}
 
 
 def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:
@@ -49,9 +53,10 @@ def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:
 
 THEMES = (
     _changed("textual-dark", {"footer-key-foreground": "#ffa62b"}, accent=_VIOLET),
-    _changed("textual-light", {}, accent=_VIOLET),
-    _changed("ansi-dark", _ON_ANY_BACKGROUND, accent="ansi_magenta", primary="ansi_cyan"),  # its blue is hard to read
-    _changed("ansi-light", _ON_ANY_BACKGROUND),
+    _changed("textual-light", _ON_WHITE, accent=_VIOLET),
+    # Its blue is hard to read.
+    _changed("ansi-dark", _ON_ANY_BACKGROUND | _OF_16, accent="ansi_magenta", primary="ansi_cyan"),
+    _changed("ansi-light", _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"}),
 )
 """In place of Textual's own, which have the same colour for `foreign` and warnings (the first two), or for `foreign`
 and `free` (the third)."""

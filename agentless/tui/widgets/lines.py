@@ -22,6 +22,8 @@ class Lines(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "stderr", "note",
+        "util", "mem", "cool", "warm", "axis", "grid", "cursor",
+        "use0", "use1", "use2", "use3", "use4", "heat0", "heat1", "heat2", "heat3", "heat4",
     }  # fmt: skip
     DEFAULT_CSS = """
     Lines {
@@ -38,6 +40,32 @@ class Lines(ScrollView, can_focus=True):
         & > .found { background: $warning; color: $background; }
         & > .stderr { color: $text-warning; }
         & > .note { color: $text-muted; }
+        & > .util { color: $utilization; }
+        & > .mem { color: $memory; }
+        & > .cool { color: $text-muted; }
+        & > .warm { color: $text-warning; }
+        & > .axis { color: $text-muted; }
+        & > .grid { color: $text-disabled; }
+        & > .cursor { color: $text-warning; }
+        & > .use0 { background: $utilization 10%; }
+        & > .use1 { background: $utilization 25%; }
+        & > .use2 { background: $utilization 40%; }
+        & > .use3 { background: $utilization 55%; }
+        & > .use4 { background: $utilization 85%; color: $background; }
+        & > .heat0 { background: $utilization 12%; }
+        & > .heat1 { background: $utilization 30%; }
+        & > .heat2 { background: $warning 30%; }
+        & > .heat3 { background: $warning 65%; color: $background; }
+        & > .heat4 { background: $error 85%; color: $background; }
+        &:ansi > .use0, &:ansi > .heat0 { text-style: dim; background: ansi_default; }
+        &:ansi > .use1, &:ansi > .heat1 { background: ansi_default; }
+        &:ansi > .use2 { color: ansi_cyan; background: ansi_default; }
+        &:ansi > .use3 { color: ansi_cyan; text-style: bold; background: ansi_default; }
+        &:ansi > .use4 { color: ansi_cyan; text-style: bold reverse; background: ansi_default; }
+        &:ansi > .heat2 { color: ansi_yellow; background: ansi_default; }
+        &:ansi > .heat3 { color: ansi_yellow; text-style: bold; background: ansi_default; }
+        &:ansi > .heat4 { color: ansi_red; text-style: bold reverse; background: ansi_default; }
+        &:ansi > .axis, &:ansi > .grid, &:ansi > .cool { text-style: dim; }
         &:ansi > .dim, &:ansi > .note { text-style: dim; }
         &:ansi > .chosen { text-style: underline; }
         &:ansi:focus > .chosen { color: ansi_default; background: ansi_default; text-style: reverse; }
@@ -110,6 +138,20 @@ class Lines(ScrollView, can_focus=True):
 
     def _style(self, names: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - rich's Style, whatever Textual makes it
         return self.get_component_rich_style(*names.split()) if names else self.rich_style
+
+
+class GivenLines(Lines, can_focus=False):
+    """Lines that are made all at once."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.lines: list[list[Piece]] = []
+
+    def length(self) -> int:
+        return len(self.lines)
+
+    def draw(self, y: int) -> list[Piece]:
+        return self.lines[y] if y < len(self.lines) else []
 
 
 def content(*parts: str | Piece) -> Content:

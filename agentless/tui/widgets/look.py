@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agentless.client.plot import Series, dotted
 from agentless.client.words import command_line, gpu_reason, gpu_state, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
@@ -26,6 +27,8 @@ SIGNS = {
 UNMEASURED = "T"
 """The sign of a GPU that a task has and whose utilisation is unknown."""
 
+WARM = 70
+"""Degrees Celsius from which on a GPU is shown as warm."""
 HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
 
@@ -87,6 +90,16 @@ def in_gib(used: float | None, total: float | None) -> str:
     return gib(total) if used is None or total is None else f"{used / 1024:.0f}/{gib(total)}"
 
 
+def in_all(used: float, total: float) -> str:
+    """Memory of many GPUs in MiB: `183/760G`, `71/312T`."""
+    return f"{used / 2**20:.0f}/{total / 2**20:.0f}T" if total >= 10_000 << 10 else in_gib(used, total)
+
+
+def kilowatts(used: float, most: float) -> str:
+    """Power in watts: `1.2/4.5 kW`."""
+    return f"{used / 1000:.1f}/{most / 1000:.1f} kW"
+
+
 def memory(gpu: Row) -> str:
     """How much of the memory of a GPU is in use, as short as a tile needs it: `61.2/80G`."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
@@ -99,28 +112,37 @@ def memory_share(gpu: Row) -> float | None:
     return None if used is None or not total else used / total
 
 
+def power_share(gpu: Row) -> float | None:
+    """The share of its power limit that it draws."""
+    power, limit = gpu["power_w"], gpu["power_limit_w"]
+    return None if power is None or not limit else power / limit
+
+
+def heat_of(gpu: Row) -> str:
+    """The style of a temperature."""
+    degrees = gpu["temperature_c"] or 0
+    return "bad" if degrees >= HOT else "warm" if degrees >= WARM else "" if degrees >= WARM - 25 else "cool"
+
+
+def power_style(gpu: Row) -> str:
+    """The style of a power draw: a GPU at its limit may be slowed down."""
+    share = power_share(gpu)
+    return "cool" if share is None or share < 0.4 else "" if share < 0.95 else "warm"
+
+
+def level_style(share: float, *, warms: bool) -> str:
+    """The style of a cell of a heat map for a share from 0 to 1; `warms`: much of it is too much."""
+    level = max(0, min(4, int(share * 5)))
+    return f"{'heat' if warms else 'use'}{level}"
+
+
 def of(value: object, unit: str) -> str:
     """The value with its unit, `-` if it is unknown."""
     return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
-def plot(values: Sequence[float | None], width: int, rows: int, top: float) -> list[str]:
-    """A curve from 0 to `top`, two dots a column and four a row, as lines from the top; gaps stay empty."""
-    dots = [[0] * width for _ in range(rows)]
-    bits = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))  # the dots of a Braille pattern, from below
-    for x, value in enumerate(_spread(values, width * 2)):
-        if value is not None and top > 0:
-            level = round(max(0.0, min(1.0, value / top)) * (rows * 4 - 1))
-            for below in range(level + 1):
-                dots[rows - 1 - below // 4][x // 2] |= bits[below % 4][x % 2]
-    return ["".join(chr(0x2800 + dot) for dot in line) for line in dots]
-
-
-def _spread(values: Sequence[float | None], count: int) -> list[float | None]:
-    """The values as `count` means."""
-    found: list[float | None] = []
-    for at in range(count):
-        first = at * len(values) // count
-        part = [value for value in values[first : max(first + 1, (at + 1) * len(values) // count)] if value is not None]
-        found.append(sum(part) / len(part) if part else None)
-    return found
+def curve(values: Iterable[float | None], width: int, rows: int) -> list[str]:
+    """The last percentages as a filled curve, two a column, as lines from the top; gaps stay empty."""
+    last = list(values)[-2 * width :]
+    shown = [Series("", [*[None] * (2 * width - len(last)), *last], "curve")]
+    return ["".join(text for text, _ in line) for line in dotted(shown, width, rows, 100.0, filled=True)]

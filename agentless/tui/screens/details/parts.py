@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from agentless.client.plot import Series, dotted
 from agentless.client.words import explained as explanations
 from agentless.model.nodes.node import all_named
 from agentless.model.text import printable
@@ -42,7 +43,8 @@ def curves(found: Row, shown: Iterable[Curve], width: int) -> list[Part]:
         values = found[field]
         last = next((value for value in reversed(values) if value is not None), None)
         parts.append((f"\n{title}, last hour, 0 to {words(top)}; now {words(last)}\n", "bold"))
-        parts += [(line + "\n", "$text-primary") for line in look.plot(values, width, 4, top)]
+        lines = dotted([Series(title, values, "")], width, 4, top, filled=True)
+        parts += [("".join(text for text, _ in line) + "\n", "$text-primary") for line in lines]
     return parts
 
 

@@ -1,0 +1,191 @@
+"""A GPU as it is drawn: a tile, a row, or a cell of a heat map."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from agentless.client.words import command_line, gpu_number, ran, unix_time
+from agentless.model.units import short_duration
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece, fitted
+
+LABELS = 60
+"""The least width of a row with labels before its bars."""
+CURVE = 100
+"""The least width of a row with a curve."""
+FIGURE = 9
+"""The width of the number behind a bar: `100.1/141G`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What the cells of a heat map show: a number of two digits, and a share from 0 to 1 for its colour.
+
+    `warms`: much of it is too much.
+    """
+
+    name: str
+    unit: str
+    number: Callable[[Row], float | None]
+    share: Callable[[Row], float | None]
+    warms: bool = False
+
+    def style(self, share: float | None) -> str:
+        """The style of a sign as high as a share."""
+        if not self.warms or share is None:
+            return "util"
+        return "bad" if share >= look.HOT / 100 else "warm" if share >= look.WARM / 100 else "util"
+
+
+def _percent(share: Callable[[Row], float | None]) -> Callable[[Row], float | None]:
+    return lambda gpu: None if (found := share(gpu)) is None else found * 100
+
+
+def _of_100(field: str) -> Callable[[Row], float | None]:
+    return lambda gpu: None if gpu[field] is None else gpu[field] / 100
+
+
+METRICS = (
+    Metric("utilization", "%", lambda gpu: gpu["utilization_pct"], _of_100("utilization_pct")),
+    Metric("memory", "%", _percent(look.memory_share), look.memory_share),
+    Metric("temperature", "C", lambda gpu: gpu["temperature_c"], _of_100("temperature_c"), warms=True),
+    Metric("power", "% of its limit", _percent(look.power_share), look.power_share, warms=True),
+)
+
+
+class GpuPainter:
+    """Draws the GPUs of a cluster."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+
+    def tile(self, gpu: Row, part: int, width: int, height: int, chosen: str) -> list[Piece]:
+        """A line of a tile: state, utilization, memory, a curve in what is left, and who has it."""
+        state, style = look.state_of(gpu, self._cluster)
+        wide = width - 1
+        if part == 0:
+            hot, power = look.of(gpu["temperature_c"], "C"), look.of(gpu["power_w"], "W")
+            left = fitted(f"{gpu_number(gpu)} {state}", max(0, wide - len(hot) - len(power) - 1))
+            return [
+                (left, f"strong {style}{chosen}"),
+                (hot, look.heat_of(gpu) + chosen),
+                (f" {power}", look.power_style(gpu) + chosen),
+                (" ", ""),
+            ]
+        if part == 1:
+            return [*self._meter("gpu", gpu, wide), (" ", "")]
+        if part == 2:
+            return [*self._meter("mem", gpu, wide), (" ", "")]
+        if part < height - 1:
+            return [(look.curve(self._trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
+        return [*self._holder(gpu, wide), (" ", "")]
+
+    def row(self, gpu: Row, width: int, chosen: str) -> list[Piece]:
+        """A line for a GPU."""
+        state, style = look.state_of(gpu, self._cluster)
+        used, share = gpu["utilization_pct"], look.memory_share(gpu)
+        labels, bar = width >= LABELS, max(4, min(16, (width - 50) // 4))
+        numbers = f"{look.of(gpu['temperature_c'], 'C'):>4}"
+        pieces: list[Piece] = [
+            (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
+            *([("gpu ", "dim")] if labels else []),
+            *look.bar(None if used is None else used / 100, bar, "util"),
+            (f"{look.of(used, '%'):>5} ", ""),
+            *([("mem ", "dim")] if labels else []),
+            *look.bar(share, bar, "mem"),
+            (f"{look.memory(gpu):>10}", ""),
+            (f" {numbers}", look.heat_of(gpu)),
+            *([(f" {look.of(gpu['power_w'], 'W'):>5}", look.power_style(gpu))] if labels else []),
+            *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
+            ("  ", ""),
+        ]
+        rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
+        if gpu["state"] in ("allocated", "foreign"):
+            return [*pieces, *self._holder(gpu, rest), (" ", "")]
+        words = look.who(gpu, self._cluster.holders(gpu))
+        return [*pieces, (fitted(f"{state}: {words}" if words else state, rest), style), (" ", "")]
+
+    def cell(self, gpu: Row, metric: Metric, width: int, chosen: str) -> list[Piece]:
+        """A cell of a heat map: a number on its colour, or a sign."""
+        silent = self._cluster.is_silent(gpu["node"])
+        style, share = look.state_of(gpu, self._cluster)[1], metric.share(gpu)
+        sign = look.SIGNS["unknown"] if silent else look.SIGNS.get(gpu["state"], "")
+        if width == 1:
+            height = look.UNMEASURED if share is None else look.height(share * 100)
+            return [(sign or height, (style if sign else metric.style(share)) + chosen)]
+        if not sign and share is not None:
+            style = look.level_style(share, warms=metric.warms)
+        number = metric.number(gpu)
+        text = sign.rjust(width - 1) if sign or number is None else f"{min(99, round(number)):>{width - 1}}"
+        return [(text if text.strip() else look.UNMEASURED.rjust(width - 1), style + chosen), (" ", "")]
+
+    # ------------------------------------------------------------------ pieces
+
+    def _trend(self, gpu: Row) -> Sequence[float | None]:
+        """Its utilization in the last minutes."""
+        return list(self._cluster.trends.get((gpu["node"], gpu["uuid"]), ()))
+
+    def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
+        used = gpu["utilization_pct"]
+        share, words = (
+            (None if used is None else used / 100, look.of(used, "%"))
+            if label == "gpu"
+            else (look.memory_share(gpu), look.memory(gpu))
+        )
+        style = "util" if label == "gpu" else "mem"
+        figure = max(FIGURE, len(words) + 1)
+        return [
+            (f"{label} ", "dim"),
+            *look.bar(share, max(0, width - 4 - figure), style),
+            (fitted(words, min(figure, max(0, width - 4)), right=True), ""),
+        ]
+
+    def _holder(self, gpu: Row, width: int) -> list[Piece]:
+        """Who has it, with what, and how long still; or why it is not free."""
+        tasks = self._cluster.holders(gpu)
+        if gpu["state"] != "allocated" or not tasks:
+            return [(fitted(look.who(gpu, tasks), width), "" if gpu["state"] != "unhealthy" else "bad")]
+        if len(tasks) > 1 or gpu["idle_since"]:
+            return [(fitted(look.who(gpu, tasks), width), "")]
+        task = tasks[0]
+        time_left = left(task)
+        when = f" {time_left}" if len(time_left) + 12 < width else ""
+        owner = task["owner"].partition("@")[0]
+        words = fitted(f"{owner} {task['name'] or command_line(task)}", width - len(when))
+        return [(words[: len(owner)], "held"), (words[len(owner) :], ""), (when, "dim")]
+
+
+def left(task: Row) -> str:
+    """How long a task may still run: `3h10m left`; without a limit how long it has run: `2h`."""
+    if task["time_limit"] and task["started_at"]:
+        end = unix_time(task["started_at"]) + task["time_limit"]
+        return f"{short_duration(end - time.time())} left"
+    return ran(task) if task["started_at"] is None else short_duration(time.time() - unix_time(task["started_at"]))
+
+
+def legend(metric: Metric, states: Collection[str], cell: int) -> list[Piece]:
+    """What the colours and signs of a heat map mean: those of the states that there are."""
+    pieces: list[Piece] = [(f"{metric.name} {metric.unit} ", "strong")]
+    for level in range(5):
+        if cell == 1:
+            share = level / 5 + 0.1
+            pieces += [(look.height(share * 100), metric.style(share)), (f"{level * 20} ", "dim")]
+        else:
+            pieces += [(f"{level * 20:>2}", look.level_style(level / 5 + 0.1, warms=metric.warms)), (" ", "")]
+    for state, sign in look.SIGNS.items():
+        if state in states:
+            pieces += [(f" {sign}", look.style_of(state)), (f" {state}", "dim")]
+    return [*pieces, ("  m: other number  b: group", "dim")]
+
+
+def grouped(nodes: Iterable[Row], label: str) -> Mapping[str, list[Row]]:
+    """The nodes by the value of a label; those without it come last."""
+    found: dict[str, list[Row]] = {}
+    for node in sorted(nodes, key=lambda node: label not in node["labels"]):
+        found.setdefault(str(node["labels"].get(label, "")), []).append(node)
+    return found

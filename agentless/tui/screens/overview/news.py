@@ -1,0 +1,159 @@
+"""What is wrong, what waits, who uses most, and what runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from textwrap import wrap
+
+from rich.cells import cell_len
+from textual.geometry import Size
+
+from agentless.client.words import command_line, rank, starts, where
+from agentless.model.text import printable
+from agentless.model.units import short_duration
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.screens.events import event_about, event_words
+from agentless.tui.screens.overview.gpu import left
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import GivenLines, Piece, fitted
+
+MOST = 3
+"""The most lines of one piece of news."""
+LINES = 200
+"""The most lines of all news; the views of tasks and of the queue have every one."""
+RECENT = 40
+"""The most events."""
+OWNERS = 5
+"""The most owners whose GPUs are counted."""
+HEADED = 8
+"""The least height for headings."""
+RUNNING = ("running", "assigning", "paused")
+
+
+class News(GivenLines, can_focus=False):
+    """Problems with what mends them, pending tasks with when they start, owners, and running tasks."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def update(self) -> None:
+        """Show what is known now; a hidden widget has no width to wrap for."""
+        if not self.size.width:
+            return
+        before, self.lines = len(self.lines), self._wrapped(self.scrollable_content_region.width)
+        if self.size.height < HEADED:
+            self.lines = [line for line in self.lines if not _is_heading(line)]
+        if before != len(self.lines):
+            self.refresh(layout=True)
+        if (more := len(self.lines) - self.size.height) > 0 and _is_heading(self.lines[0]):
+            self._say_more(f" {more} more lines (press ])")
+        self.redraw()
+
+    def on_resize(self) -> None:
+        """Wrap for this width."""
+        self.update()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+        """The number of lines at this width."""
+        return len(self._wrapped(width))
+
+    def _say_more(self, words: str) -> None:
+        """At the right of the first heading."""
+        title, (rule, style) = self.lines[0][0], self.lines[0][-1]
+        if cell_len(rule) > len(words):
+            self.lines[0] = [title, (rule[: -len(words)], style), (words, "dim")]
+
+    def _wrapped(self, width: int) -> list[list[Piece]]:
+        lines = list(islice(self._all(max(20, width)), LINES + 1))
+        if len(lines) > LINES:
+            lines[LINES] = [("… and more; press 4 for all tasks, 5 for the whole queue", "dim")]
+        return lines
+
+    def _all(self, width: int) -> Iterator[list[Piece]]:
+        """The lines, wrapped only as far as they are asked for."""
+        problems, queue = self._cluster.problems(), self._cluster.queue()
+        runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
+        yield from self._of_problems(problems, width)
+        if queue:
+            yield _heading("Waiting", len(queue), width)
+            yield from self._of_queue(queue, width)
+        if runs:
+            yield _heading("Running", len(runs), width)
+            yield from self._of_owners(width)
+            yield from self._of_tasks(runs, width)
+        if not (queue or runs):
+            yield [(fitted("No tasks. To submit one, press n, or run:", width), "dim")]
+            yield [(fitted("agentless submit 1x -- nvidia-smi", width), "")]
+        if self._cluster.events:
+            yield _heading("Recently", 0, width)
+            yield from self._of_events(width)
+
+    def _of_problems(self, problems: list[tuple[str, str]], width: int) -> Iterator[list[Piece]]:
+        if problems:
+            yield _heading("Problems", len(problems), width)
+        alike: dict[str, list[str]] = {}
+        for about, words in problems:
+            alike.setdefault(words, []).append(about)
+        for words, names in alike.items():
+            sign: Piece = ("! ", "bad")
+            about = f"{names[0]} and {len(names) - 1} more:" if len(names) > 1 else names[0]
+            for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
+                yield [sign, (line, "")]
+                sign = ("  ", "")
+
+    def _of_queue(self, queue: list[Row], width: int) -> Iterator[list[Piece]]:
+        waiting: dict[tuple[str, str], list[Row]] = {}
+        for task in queue:
+            waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
+        for (batch, reason), (task, *others) in waiting.items():
+            place, when = look.of(task["position"], ""), starts(task) or ""
+            wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
+            head = fitted(f"{place:>2} {task['owner']}{wants}", width - len(when) - 1)
+            yield [(head, "warn"), (f" {when}", "strong")]
+            for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):
+                yield [("   " + line, "dim")]
+
+    def _of_owners(self, width: int) -> Iterator[list[Piece]]:
+        """Who holds how many GPUs, if it is more than one."""
+        owners = Counter(task["owner"] for gpu in self._cluster.gpus.values() for task in self._cluster.holders(gpu))
+        total = len(self._cluster.gpus)
+        if len(owners) < 2:
+            return
+        names = min(max(map(len, owners)), max(8, width // 3))
+        for owner, count in owners.most_common(OWNERS):
+            words = f" {count} GPU{'s' * (count != 1)}"
+            yield [
+                (fitted(owner, names) + " ", "held"),
+                *look.bar(count / total, max(0, width - names - 10), "held"),
+                (fitted(words, 9), ""),
+            ]
+
+    def _of_tasks(self, runs: list[Row], width: int) -> Iterator[list[Piece]]:
+        for task in sorted(runs, key=lambda task: task["started_at"] or "", reverse=True):
+            place, time_left = where(task), left(task) if task["state"] == "running" else task["state"]
+            room = max(0, width - 14 - 1 - len(time_left) - 1)
+            what = f"{rank(task)} {task['owner'].partition('@')[0]} {task['name'] or command_line(task)}".strip()
+            yield [(fitted(place, 14) + " ", "held"), (fitted(what, room), ""), (f" {time_left}", "dim")]
+
+    def _of_events(self, width: int) -> Iterator[list[Piece]]:
+        """The newest events first."""
+        for event in islice(reversed(self._cluster.events), RECENT):
+            about, (what, style) = event_about(event), event_words(event)
+            if event.get("task"):
+                about += f" {event['task']['owner'].partition('@')[0]}"
+            when = short_duration(self._cluster.now - event["at"])
+            room = max(0, width - len(when) - 5)
+            words = fitted(f"{about} ", min(len(about) + 1, room))
+            yield [(words, ""), (fitted(what, room - len(words)), style), (f" {when} ago", "dim")]
+
+
+def _heading(title: str, count: int, width: int) -> list[Piece]:
+    words = f"{title} {count}" if count else title
+    return [(words, "strong"), (" " + "─" * max(0, width - len(words) - 1), "axis")]
+
+
+def _is_heading(line: list[Piece]) -> bool:
+    return line[-1][1] == "axis"

@@ -1,0 +1,156 @@
+"""A node as it is drawn: the frame of its panel, its heading, or its strip in a heat map."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+from agentless.client.words import cores_in_use, gpu_model
+from agentless.model.text import printable
+from agentless.model.units import counted, format_size
+from agentless.tui.data.cluster import ClusterState, Row, is_bad
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece, fitted
+
+METER = 8
+"""The width of a bar of a machine."""
+_FREE = 6
+"""The width of how many GPUs are free."""
+_OWNERS = 30
+"""The width of the owners before the load."""
+_UNKNOWN: Row = {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0, "tasks": None}
+
+
+class NodePainter:
+    """Draws the nodes of a cluster."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+
+    def top(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
+        """The upper edge of a panel, with the name and state of the node, and what is free of it."""
+        node, style = self._node(name)
+        state = f"{node['state']}: {node['reason']}" if node["reason"] else str(node["state"])
+        right = f" {self._free(node, gpus)} " if node["gpus"] else ""
+        left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
+        room = width - 5 - cell_len(left)
+        words = fitted(printable(state), min(cell_len(printable(state)), max(0, room - 1)))
+        if cell_len(words) + cell_len(right) + 2 > room:
+            right = f" {node['gpus_free']}/{node['gpus']} " if node["gpus"] else ""
+        if cell_len(words) + cell_len(right) + 2 > room:
+            right = ""
+        line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right) - 1)
+        return [
+            ("┌ ", "dim"), (left, "strong"), (" ", ""), (words, style), (" ", ""),
+            ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
+        ]  # fmt: skip
+
+    def bottom(self, width: int) -> list[Piece]:
+        """The lower edge of a panel."""
+        return [("└" + "─" * max(0, width - 2) + "┘", "dim")]
+
+    def machine(self, name: str, width: int) -> list[Piece]:
+        """How busy the machine is, in as many words as fit."""
+        node, _ = self._node(name)
+        pieces: list[Piece] = []
+        room = width
+        for words, share in self._loads(node) if not self._cluster.is_silent(name) else ():
+            meter = share is not None and width > 50
+            wide = cell_len(words[0]) + cell_len(words[1]) + 1 + (METER + 1) * meter
+            if wide + 2 > room:
+                continue
+            room -= wide + 2
+            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held"), (" " * meter, "")]
+            pieces += [(f"{words[1]}  ", "")]
+        return [*pieces, (" " * room, "")]
+
+    def heading(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
+        """A line with as much of what is known of the node as fits."""
+        node, style = self._node(name)
+        words = [self._free(node, gpus)] if node["gpus"] else []
+        words += [counted(node["tasks"], "task")] if node["tasks"] else []
+        if not (node["reason"] or self._cluster.is_silent(name)):
+            words += [" ".join(each) for each, _ in self._loads(node)]
+        title = printable(name)
+        room = width - cell_len(title) - len(node["state"]) - 1
+        about = ""
+        for each in words:
+            if cell_len(about) + cell_len(each) + 3 > room:
+                break
+            about += (" · " if about else "  ") + each
+        reason = f"  {printable(node['reason'])}" if node["reason"] else ""
+        return [
+            (title, "strong"),
+            (" ", ""),
+            (node["state"], style),
+            (about, "dim"),
+            (fitted(reason, max(0, room - cell_len(about))), style),
+        ]
+
+    def strip(self, name: str, gpus: Sequence[Row], width: int, *, alone: bool) -> list[Piece]:
+        """What is beside the GPUs of a node in a heat map: how many are free, and who has the others.
+
+        `alone`: no line below says how busy the machine is.
+        """
+        node, style = self._node(name)
+        if width < _FREE:
+            return [(" " * width, "")]
+        free = f"{node['gpus_free']}/{node['gpus']}" if node["gpus"] else "no GPU"
+        owners = Counter(task["owner"] for gpu in gpus for task in self._cluster.holders(gpu))
+        words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
+        is_well = node["state"] == "online"
+        if not is_well:
+            words = f"{node['state']}: {node['reason']}" if node["reason"] else str(node["state"])
+        rest = width - _FREE
+        room = min(rest, _OWNERS) if alone and is_well else rest
+        return [
+            (f"{free:>5} ", "good" if node["gpus_free"] else "dim"),
+            (fitted(f" {words}", room), "" if is_well else style),
+            *(self.machine(name, rest - room) if rest > room else []),
+        ]
+
+    def name(self, name: str, width: int) -> Piece:
+        """The name before a strip."""
+        node, style = self._node(name)
+        return (fitted(printable(name), width) + " ", style if is_bad(node) else "strong")
+
+    # ------------------------------------------------------------------ inside
+
+    def _node(self, name: str) -> tuple[Row, str]:
+        node = self._cluster.nodes.get(name, _UNKNOWN)
+        return node, look.style_of(node["state"])
+
+    def _free(self, node: Row, gpus: Sequence[Row]) -> str:
+        """`4 of 8 free · 8 × A100`."""
+        models = Counter(map(gpu_model, gpus))
+        words = [f"{node['gpus_free']} of {node['gpus']} free"]
+        return " · ".join([*words, *(f"{count} × {printable(model)}" for model, count in models.items())])
+
+    def _loads(self, node: Row) -> list[tuple[tuple[str, str], float | None]]:
+        """What is known of the load, the most important first: a label, a number, and a share from 0 to 1."""
+        found: list[tuple[tuple[str, str], float | None]] = []
+        if node.get("cores_busy") is not None:
+            found.append((("cpu", cores_in_use(node)), node["cores_busy"] / (node["cores"] or 1)))
+        if node.get("memory_used_mib") is not None:
+            share = node["memory_used_mib"] / (node["memory_mib"] or 1)
+            found.append((("mem", look.in_gib(node["memory_used_mib"], node["memory_mib"])), share))
+        aside = [f"{node['cores_set_aside']:g} cores"] if node.get("cores_set_aside") else []
+        aside += [look.gib(node["memory_set_aside_mib"])] if node.get("memory_set_aside_mib") else []
+        found += [(("set aside", " ".join(aside)), None)] if aside else []
+        if node.get("load_1m") is not None:
+            found.append((("load", f"{node['load_1m']:.1f}"), None))
+        received, sent = node.get("network_in_bytes_per_second"), node.get("network_out_bytes_per_second")
+        if received is not None and sent is not None:
+            found.append((("net", f"↓{_rate(received)} ↑{_rate(sent)}"), None))
+        if node.get("disk_used_mib") is not None and node["disk_total_mib"]:
+            found.append((("disk", f"{100 * node['disk_used_mib'] / node['disk_total_mib']:.0f}%"), None))
+        if node.get("temperature_c") is not None:
+            found.append((("temp", f"{node['temperature_c']}C"), None))
+        return found
+
+
+def _rate(bytes_per_second: float) -> str:
+    """As short as a panel needs it: `1.2M`."""
+    return format_size(int(bytes_per_second)).replace(" ", "").replace("iB", "").replace("B", "")

@@ -1,0 +1,175 @@
+"""The overview: all nodes and GPUs, how much was used, and the news."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.widget import Widget
+
+from agentless.client.words import gpu_model, gpu_place
+from agentless.errors import AgentlessError
+from agentless.model.text import printable
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
+from agentless.tui.screens.overview.gpu import legend
+from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.news import News
+from agentless.tui.screens.overview.use import SPAN, Use, use_of
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import GivenLines
+
+WIDE = 150
+"""The least width for the news beside the GPUs; else they are below."""
+BESIDE = 100
+"""The least width for the curve beside the news that are below."""
+NEWS = (5, 14)
+"""The least and the most lines of news below the GPUs."""
+CURVE = 6
+"""The least lines of the curve."""
+POINTS = 180
+MOST_POINTS = 100_000
+"""Points of the curve of a GPU, and of all together: what takes longer to read than anybody waits for."""
+AGAIN = 20.0
+"""Seconds until the last hour is asked for again."""
+
+
+class Overview(Container):
+    """Nodes and GPUs at the left or on top, the news beside or below, the curve where there is space left."""
+
+    KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "news(-1)", "News", show=False, key_display="[", tooltip="scroll the news up"),
+        Binding("right_square_bracket", "news(1)", "News", show=False, key_display="]", tooltip="scroll the news down"),
+    ]
+    DEFAULT_CSS = """
+    Overview { layout: vertical; }
+    Overview > #left { height: 1fr; }
+    Overview > #right { height: auto; layout: horizontal; }
+    Overview > #right > News { width: 1fr; height: 100%; border-title-color: $text-muted; }
+    Overview > #right > Use { width: 46; margin: 0 0 0 1; }
+    Overview > #left > GivenLines { height: 2; }
+    Overview > #left > Use { height: 1fr; }
+    Overview.-wide { layout: horizontal; }
+    Overview.-wide > #right { height: 100%; layout: vertical; padding: 0 0 0 1; }
+    Overview.-wide > #right > News { width: 100%; height: 1fr; }
+    Overview.-wide > #right > Use { width: 100%; height: 10; margin: 0; }
+    """
+
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.cluster = cluster
+        self.map = ClusterMap(cluster)
+        self.news = News(cluster)
+        self._below, self._beside = Use(), Use()
+        self._legend = GivenLines()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="left"):
+            yield self.map
+            yield self._legend
+            yield self._below
+        with Container(id="right"):
+            yield self._beside
+            yield self.news
+
+    def on_mount(self) -> None:
+        """Ask for the last hour from time to time."""
+        self.set_interval(AGAIN, self.ask)
+
+    @property
+    def about_task(self) -> Row | None:
+        """The task of the chosen GPU."""
+        gpu = self.map.chosen
+        return next(iter(self.cluster.holders(gpu)), None) if gpu else None
+
+    @property
+    def about_node(self) -> str | None:
+        return str(self.map.chosen["node"]) if self.map.chosen else None
+
+    @property
+    def chosen(self) -> Row | None:
+        return self.map.chosen
+
+    @property
+    def starting_focus(self) -> Widget:
+        return self.map
+
+    def update(self) -> None:
+        """Show what is known now: each part gets the space that the others leave."""
+        width, height = self.size.width, self.size.height
+        if not width or not height:
+            return
+        is_wide = width >= WIDE
+        self.set_class(is_wide, "-wide")
+        news = max(46, min(72, width * 3 // 10)) if is_wide else 0
+        right = self.query_one("#right")
+        if is_wide:
+            right.styles.width, right.styles.height = news + 1, "100%"
+            left = height
+        else:
+            free = height - self.map.height_of_rows(width)
+            band = max(NEWS[0], min(NEWS[1], free, height // 3 if free < NEWS[0] else free))
+            right.styles.width, right.styles.height = "100%", band
+            left = height - band
+        wide = width - news - (1 if is_wide else 0)
+        used = self.map.take(wide, left)
+        below = 2 if self.map.cell else 0
+        if below:
+            used = self.map.take(wide, left - below) + below
+        self._legend.display = bool(below)
+        self.map.styles.height = used - below
+        self._below.display = left - used >= CURVE
+        if not is_wide and not self._below.display:
+            right.styles.height = height - used
+        self._beside.display = not self._below.display and (height >= 30 if is_wide else width >= BESIDE)
+        self.news.update()
+        self._describe()
+
+    def on_show(self) -> None:
+        """Ask for what has not been asked for while other views were shown."""
+        self.ask()
+
+    def on_resize(self, _: events.Resize) -> None:
+        self.update()
+
+    def on_cluster_map_chosen(self) -> None:
+        """Describe the chosen GPU."""
+        self._describe()
+
+    def action_news(self, by: int) -> None:
+        """Scroll the news by a page."""
+        self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
+
+    def ask(self) -> None:
+        """Ask for the last hour of all GPUs."""
+        if self.size and self.cluster.gpus:
+            points = max(10, min(POINTS, MOST_POINTS // len(self.cluster.gpus)))
+            self.run_worker(partial(self._ask, points), thread=True, exclusive=True)
+
+    def _ask(self, points: int) -> None:
+        with contextlib.suppress(AgentlessError):
+            in_app(self.app, self._show, self.app.client.get("/v1/history", since=SPAN, points=points))  # type: ignore[attr-defined]
+
+    def _show(self, history: Any) -> None:
+        totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}
+        series = use_of(history["gpus"], totals)
+        self._below.show(series)
+        self._beside.show(series)
+
+    def _describe(self) -> None:
+        gpu = self.map.chosen
+        if gpu is None or not self.map.cell:
+            return
+        numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
+        about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
+        states = {gpu["state"] for gpu in self.cluster.gpus.values()}
+        states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
+        self._legend.lines = [legend(self.map.metric, states, self.map.cell), [(printable(about), "dim")]]
+        self._legend.redraw()
