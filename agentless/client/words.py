@@ -14,7 +14,7 @@ from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import program_of
-from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size
+from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size, short_duration
 
 WAITING = ("pending", "scheduled", "blocked")
 """The states of a task that has not started."""
@@ -285,6 +285,14 @@ def ran(task: dict[str, Any]) -> str:
         return "-"
     ended = unix_time(task["ended_at"]) if task["ended_at"] else time.time()
     return format_duration(ended - unix_time(began))
+
+
+def left(task: dict[str, Any]) -> str:
+    """How long a running task may still run: `3h10m left`; without a limit how long it has run: `2h`."""
+    if task["started_at"] is None:
+        return ran(task)
+    runs = time.time() - unix_time(task["started_at"])
+    return f"{short_duration(task['time_limit'] - runs)} left" if task["time_limit"] else short_duration(runs)
 
 
 def lasted(workflow: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ from agentless.tui.data.forwards import Forwards, browse, from_elsewhere, offere
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
+from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
@@ -53,6 +54,10 @@ from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.palette import Palette
 from agentless.tui.screens.queue import Queue
+from agentless.tui.screens.reports.base import Report
+from agentless.tui.screens.reports.envs import EnvReport
+from agentless.tui.screens.reports.timeline import Timeline
+from agentless.tui.screens.reports.usage import UsageReport
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.screens.vps.create import VpsForm
@@ -73,7 +78,19 @@ _MAKERS: dict[str, Any] = {
     "overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events,
     "vps": AllVps, "workflows": Workflows,
 }  # fmt: skip
-_SCREENS = {"logs": LogScreen, "describe": TaskDetails, "snapshots": Snapshots, "workflow": WorkflowScreen}
+_REPORTS = {
+    "timeline": ("t", "Timeline", "show who starts when, who ends when, and what is reserved"),
+    "usage": ("u", "Usage", "show GPU-hours by owner, node or batch"),
+    "envs": ("e", "Envs", "show envs, their versions, and where these are"),
+}
+_REPORT_SCREENS: dict[str, type[Report]] = {"timeline": Timeline, "usage": UsageReport, "envs": EnvReport}
+_SCREENS = {
+    "logs": LogScreen,
+    "describe": TaskDetails,
+    "snapshots": Snapshots,
+    "workflow": WorkflowScreen,
+    "batch": BatchScreen,
+}
 """The screens that actions open: the same one is not opened twice on top of itself."""
 
 
@@ -90,6 +107,10 @@ class Dashboard(App[None]):
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
         *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTIONS),
+        *(
+            Binding(key, f"report('{name}')", title, show=False, tooltip=tooltip)
+            for name, (key, title, tooltip) in _REPORTS.items()
+        ),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the stopped controller"),
@@ -249,6 +270,8 @@ class Dashboard(App[None]):
             return self.cluster.stopped
         if action == "view":
             return parameters[0] in self.views and self._front is self.screen_stack[0]
+        if action == "report":
+            return self._front is self.screen_stack[0] and len(self.views) > 1
         if action != "act":
             return True
         act = next(act for act in ACTIONS if act.name == parameters[0])
@@ -258,6 +281,9 @@ class Dashboard(App[None]):
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
             return False
         return applies(act.name, self.target)
+
+    def action_report(self, name: str) -> None:
+        self.push_screen(_REPORT_SCREENS[name](self.cluster))
 
     def action_act(self, name: str) -> None:
         """Perform an action, after a question if it needs one."""
@@ -276,6 +302,8 @@ class Dashboard(App[None]):
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.cluster, target.task))
+            case "batch" if target.task:
+                self.push_screen(BatchScreen(self.cluster, target.task["batch"], self.client))
             case "workflow" if target.task:
                 self.push_screen(WorkflowScreen(self.cluster, target.task["workflow"]))
             case "snapshots" if target.task:

@@ -451,13 +451,18 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.press("4")
         await eyes.see(runs, waits)
         await eyes.press("end", "enter")
-        await eyes.see("Why it is pending", f"held by task {runs}")
+        await eyes.see("Why it waits")
+        await eyes.press("right")
+        await eyes.see(f"held by task {runs}")
         await eyes.press("escape", "home", "d")
-        await eyes.see("Started", "SEED")
+        await eyes.see("SEED")
+        await eyes.press("right", "right")
+        await eyes.see("Started")
+        await eyes.press("right", "right")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script
         lines = [f"│ {line}" for line in script.splitlines() if line]
-        await eyes.see(lambda: all(line in str(eyes.app.screen.query_one("#asked").content) for line in lines))
+        await eyes.see(lambda: all(line in str(eyes.app.screen.query_one("#shown").content) for line in lines))
 
 
 @pytest.mark.slow

@@ -207,9 +207,13 @@ async def test_the_dashboard_shows_it_as_plain_words(world):
             await look("enter", see="Checks")
             await look("escape", "down")
         await look("4", see="evil")
-        keys = {"enter": "Script run on", "l": "Search", "K": "Kill (y)"}
+        keys = {"l": "Search", "K": "Kill (y)"}
         for task, more in {IDS[0]: {"N": "Variables"}, IDS[2]: {}}.items():
             app.view.table.choose(task)
+            await look("enter", see="Summary")
+            for tab in ("Log", "Events", "Files", "Script"):
+                await look("right", see=tab)
+            await look("escape")
             for key, words in (keys | more).items():
                 await look(key, see=words)
                 await look("escape")

@@ -94,6 +94,7 @@ ACTIONS = (
         "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
+    Action("batch", "b", "Batch", "show all tasks of its batch, with their values", changes=False, shown=False),
     Action("workflow", "w", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
     Action(
         "stop_workflow",
@@ -144,6 +145,9 @@ def applies(act: str, target: Target) -> bool:
     if target.workflow is not None and act in ("stop", "kill", "retry", "remove"):
         return False  # these keys mean the whole workflow
     match act:
+        case "batch":
+            task = target.task
+            return task is not None and bool(task["parameters"] or task["batch"] != task["id"])
         case "workflow":
             return target.task is not None and bool(target.task.get("workflow"))
         case "stop_workflow":

@@ -25,6 +25,8 @@ _LOOK = (
     ("[  ]", "overview: scroll the problems and the queue"),
     ("m  b", "heat map: another number; group nodes by a label"),
     ("m  a", "tasks: show only your tasks; hide ended tasks"),
+    ("t  u  e", "timeline; usage; envs"),
+    ("← → 1 … 6", "details of a task: another tab"),
     (":  Ctrl+P", "find a command by name"),
     ("c", "colors: dark, light, or the terminal's own"),
     ("S", "start the stopped controller"),

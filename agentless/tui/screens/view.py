@@ -129,6 +129,11 @@ class View(Vertical):
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a filter leaves out rows."""
+        return bool(self._words)
+
     def set_filter(self, text: str) -> None:
         """Show only rows that contain all these words."""
         self._words = text.lower().split()

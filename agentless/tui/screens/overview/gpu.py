@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from agentless.client.words import command_line, gpu_number, ran, unix_time
-from agentless.model.units import short_duration
+from agentless.client.words import command_line, gpu_number, left
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
@@ -158,14 +156,6 @@ class GpuPainter:
         owner = task["owner"].partition("@")[0]
         words = fitted(f"{owner} {task['name'] or command_line(task)}", width - len(when))
         return [(words[: len(owner)], "held"), (words[len(owner) :], ""), (when, "dim")]
-
-
-def left(task: Row) -> str:
-    """How long a task may still run: `3h10m left`; without a limit how long it has run: `2h`."""
-    if task["time_limit"] and task["started_at"]:
-        end = unix_time(task["started_at"]) + task["time_limit"]
-        return f"{short_duration(end - time.time())} left"
-    return ran(task) if task["started_at"] is None else short_duration(time.time() - unix_time(task["started_at"]))
 
 
 def legend(metric: Metric, states: Collection[str], cell: int) -> list[Piece]:

@@ -10,12 +10,11 @@ from textwrap import wrap
 from rich.cells import cell_len
 from textual.geometry import Size
 
-from agentless.client.words import command_line, rank, starts, where
+from agentless.client.words import command_line, left, rank, starts, where
 from agentless.model.text import printable
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.events import event_about, event_words
-from agentless.tui.screens.overview.gpu import left
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted
 

@@ -1,0 +1,1 @@
+"""Screens that show an answer of the controller: usage, the timeline, envs."""

@@ -1,0 +1,109 @@
+"""What the reports share: they ask, draw the answer line by line, and ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from agentless.client.client import Breaker, BrokenOff
+from agentless.errors import AgentlessError
+from agentless.tui.data.cluster import ClusterState
+from agentless.tui.widgets.lines import GivenLines, Piece
+
+AGAIN = 30.0
+"""Seconds until the controller is asked again."""
+
+
+class ReportLines(GivenLines, can_focus=True):
+    """The lines, scrolled by keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", show=False),
+        Binding("k,up", "scroll_up", show=False),
+    ]
+
+
+class Report(Screen[None]):
+    """A screen that shows an answer of the controller."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
+    ]
+    about_task = about_node = None
+
+    def __init__(self, cluster: ClusterState) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.body = ReportLines()
+        self._breaker = Breaker()
+        self._found: Any = None
+
+    def compose(self) -> ComposeResult:
+        yield self.body
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        """Ask, and again from time to time."""
+        self.set_focus(self.body)
+        self.set_interval(AGAIN, self.ask)
+        self.ask()
+
+    def on_unmount(self) -> None:
+        self._breaker.break_off()
+
+    def on_resize(self) -> None:
+        self.show()
+
+    def cluster_changed(self, changed: set[str]) -> None:
+        """Draw again: some of it is in the state of the cluster."""
+        if changed & {"tasks", "nodes"} and self.is_mounted:
+            self.show()
+
+    def ask(self) -> None:
+        """Ask the controller; an earlier request is broken off."""
+        self._breaker.break_off()
+        self._breaker = Breaker()
+        self.run_worker(partial(self._ask, self._breaker), thread=True)
+
+    def show(self) -> None:
+        """Draw what is known now, for the present width."""
+        width = self.body.scrollable_content_region.width
+        if not width or not self.is_mounted:
+            return
+        if self._found is None or isinstance(self._found, str):
+            self.body.lines = [[(self._found or "Loading …", "dim")]]
+        else:
+            self.body.lines = [list(line) for line in self.drawn(self._found, width)]
+        self.body.redraw()
+
+    def fetch(self) -> Any:
+        """The answer of the controller; called in a thread."""
+        raise NotImplementedError
+
+    def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
+        """The lines of an answer."""
+        raise NotImplementedError
+
+    def get(self, path: str, **query: object) -> Any:
+        return self.app.client.get(path, **query)  # type: ignore[attr-defined]
+
+    def _ask(self, breaker: Breaker) -> None:
+        try:
+            with breaker.watching():
+                found = self.fetch()
+        except BrokenOff:
+            return
+        except AgentlessError as error:
+            found = str(error)
+        if breaker is self._breaker:
+            self.app.call_from_thread(self._keep, found)
+
+    def _keep(self, found: Any) -> None:
+        self._found = found
+        self.show()

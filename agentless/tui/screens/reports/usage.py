@@ -1,0 +1,101 @@
+"""Usage by owner, node or batch as bars, and over time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from agentless.client.plot import Series, plot
+from agentless.client.words import or_dash
+from agentless.model.units import counted
+from agentless.model.usage.figures import BY
+from agentless.rules.usage.periods import periods
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.screens.reports.base import Report
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece, fitted
+
+SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
+NUMBERS = 42
+"""The width of the numbers behind a bar."""
+HEIGHT = 10
+"""The lines of the plot."""
+
+
+class UsageReport(Report):
+    """GPU-hours by owner, node or batch."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "by", "Owner, node, batch", tooltip="group by another field"),
+        Binding("less_than_sign", "span(-1)", "Shorter", key_display="<", tooltip="show a shorter time"),
+        Binding("greater_than_sign", "span(1)", "Longer", key_display=">", tooltip="show a longer time"),
+    ]
+
+    def __init__(self, cluster: ClusterState) -> None:
+        super().__init__(cluster)
+        self._by, self._span = BY[0], "7 days"
+
+    def action_by(self) -> None:
+        """Group by the next field."""
+        self._by = BY[(BY.index(self._by) + 1) % len(BY)]
+        self.ask()
+
+    def action_span(self, by: int) -> None:
+        names = list(SPANS)
+        self._span = names[max(0, min(names.index(self._span) + by, len(names) - 1))]
+        self.ask()
+
+    def fetch(self) -> Any:
+        now = time.time()
+        return self.get("/v1/usage", edge=periods(now - SPANS[self._span], now), by=self._by)
+
+    def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
+        total, rows = found["total"], found["rows"]
+        share = or_dash(None if total["share"] is None else f"{100 * total['share']:.1f}", "%")
+        lines: list[Sequence[Piece]] = [
+            [
+                (f"Usage by {self._by}, last {self._span}: ", "strong"),
+                (f"{total['gpu_hours']:,.1f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
+            ],
+            [],
+        ]
+        if not rows:
+            return [*lines, [("No tasks ran since then", "dim")]]
+        names = min(max(len(row["name"]) for row in rows), max(10, width // 3))
+        bar = max(4, width - names - NUMBERS - 2)
+        heading = f"{'GPU-HOURS':>12}{'SHARE':>8}{'TASKS':>8}{'UTIL':>6}{'LENT':>8}"
+        lines.append([(fitted(self._by.upper(), names + bar + 2), "dim"), (heading, "dim")])
+        most = rows[0]["gpu_hours"] or 1.0
+        lines += [self._row(row, names, bar, most) for row in rows]
+        if found["more"]:
+            lines.append([(f"{found['more']:,} more with fewer GPU-hours", "dim")])
+        return [*lines, [], [("GPU-hours over time", "strong")], *_over_time(found["periods"], width)]
+
+    def _row(self, row: Row, names: int, bar: int, most: float) -> list[Piece]:
+        share = or_dash(None if row["share"] is None else f"{100 * row['share']:.1f}", "%")
+        lent = f"{row['lent_gpu_hours']:,.1f}" if row.get("lent_gpu_hours") else ""
+        return [
+            (fitted(row["name"], names) + " ", "held"),
+            *look.bar(row["gpu_hours"] / most, bar, "util"),
+            (f" {row['gpu_hours']:>12,.1f}{share:>8}{row['tasks']:>8,}", ""),
+            (f"{or_dash(row['utilization_pct'], '%'):>6}{lent:>8}", "dim"),
+        ]
+
+
+def _over_time(parts: Sequence[Row], width: int) -> Sequence[Sequence[Piece]]:
+    """The GPU-hours of each period as a curve."""
+    values = [each["gpu_hours"] for each in parts]
+    if len(values) < 2:
+        return []
+    top = max(values) or 1.0
+    first, last = (datetime.fromisoformat(parts[at]["begins_at"]).timestamp() for at in (0, -1))
+
+    def at(place: float) -> str:
+        return f"{datetime.fromtimestamp(first + (last - first) * place).astimezone():%m-%d %H:%M}"
+
+    series = [Series("GPU-hours", values, "util")]
+    return plot(series, width - 1, HEIGHT, top=top, words=lambda value: f"{value:,.0f}", times=at, filled=True)
