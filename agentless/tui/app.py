@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.command import CommandPalette
 from textual.filter import LineFilter
+from textual.markup import escape
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.theme import Theme
@@ -25,6 +26,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.tui.data.actions import (
     ACTIONS,
+    MANY,
     Action,
     Target,
     about,
@@ -33,8 +35,10 @@ from agentless.tui.data.actions import (
     outcome,
     path_of,
     path_of_vps,
-    perform,
+    perform_all,
+    question,
     started,
+    undone,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.form import fields_of, fields_of_vps
@@ -52,7 +56,7 @@ from agentless.tui.screens.keys import Keys
 from agentless.tui.screens.logs import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview.view import Overview
-from agentless.tui.screens.palette import Palette
+from agentless.tui.screens.palette import Everything, Palette
 from agentless.tui.screens.queue import Queue
 from agentless.tui.screens.reports.base import Report
 from agentless.tui.screens.reports.envs import EnvReport
@@ -99,6 +103,7 @@ class Dashboard(App[None]):
 
     TITLE = "agentless"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = App.COMMANDS | {Everything}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(at), f"view('{name}')", title, show=False, tooltip="show this view")
@@ -113,6 +118,7 @@ class Dashboard(App[None]):
         ),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
+        Binding("Z", "undo", "Undo", show=False, tooltip="undo the last drain, resume, pause or move"),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the stopped controller"),
         Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks keep running"),
         Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks keep running"),
@@ -146,6 +152,7 @@ class Dashboard(App[None]):
         self.incoming = Incoming(self, client, self.cluster, self._show)
         self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
         self._offered: list[str] = []
+        self._undo: Callable[[Client], str] | None = None
         self._breakers: set[Breaker] = set()  # of the requests under way
 
     # ------------------------------------------------------------------ screen
@@ -235,7 +242,7 @@ class Dashboard(App[None]):
             binding = found[-1].binding
             yield SystemCommand(
                 f"{binding.description}: {binding.tooltip}",
-                printable(f"Key {keys}{named}"),
+                escape(printable(f"Key {keys}{named}")),  # Textual takes it for markup
                 partial(self._run, screen, found[-1]),
             )
         if not self.no_color:
@@ -313,17 +320,26 @@ class Dashboard(App[None]):
             case "forward" if target.task:
                 self._ask_for_port(act, target, target.task)
             case _ if act.effect:
-                self._ask(act, target, act.effect)
+                self._ask(act, self._targets(act), act.effect)
             case _:
-                self._perform(act, target)
+                self._perform(act, self._targets(act))
 
-    def _ask(self, act: Action, target: Target, effect: str) -> None:
+    def _targets(self, act: Action) -> list[Target]:
+        """What an action applies to: all marked tasks, or else what is chosen."""
+        table = getattr(self.view, "table", None)
+        if act.name in MANY and isinstance(table, Table) and self.screen is self.screen_stack[0]:
+            marked = [Target(self.view.task_of(row), None) for row in table.body.marked]
+            if found := [target for target in marked if applies(act.name, target)]:
+                return found
+        return [self.target]
+
+    def _ask(self, act: Action, targets: list[Target], effect: str) -> None:
         """Ask before an action."""
-        verb = act.title.partition(" ")[0]
+        words, more = question(act, targets)
         text = "Reason (optional, shown to everybody)" if act.reason else ""
-        question = Ask(f"{verb} {about(act, target)}?", details(act, target), effect=effect, verb=verb, text=text)
+        asked = Ask(words, more, effect=effect, verb=act.title.partition(" ")[0], text=text)
         self.clear_notifications()  # they could cover it
-        self.push_screen(question, lambda reason: self._answered(act, target, reason))
+        self.push_screen(asked, lambda reason: self._answered(act, targets, reason))
 
     def _ask_for_port(self, act: Action, target: Target, task: Row) -> None:
         ports = offered(task)
@@ -413,15 +429,27 @@ class Dashboard(App[None]):
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
         return {"target": gpu_place(gpu)} if gpu and gpu["state"] == "free" else {}
 
-    def _answered(self, act: Action, target: Target, reason: str | None) -> None:
+    def _answered(self, act: Action, targets: list[Target], reason: str | None) -> None:
         if reason is not None:
-            self._perform(act, target, reason)
+            self._perform(act, targets, reason)
 
-    def _perform(self, act: Action, target: Target, reason: str = "") -> None:
+    def _perform(self, act: Action, targets: list[Target], reason: str = "") -> None:
         def work() -> None:
-            in_app(self, self._say, perform(self.client, act.name, target, reason))
+            words = perform_all(self.client, act, targets, reason)
+            self._undo = undone(act.name, targets[0]) if len(targets) == 1 else None
+            in_app(self, self._say, f"{words} (press Z to undo)" if self._undo else words)
 
+        if table := getattr(self.view, "table", None):
+            table.body.clear_marks()
         self._do(work)
+
+    def action_undo(self) -> None:
+        """Take back the last action, if it can be."""
+        undo, self._undo = self._undo, None
+        if undo is None:
+            self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
+        else:
+            self._do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""

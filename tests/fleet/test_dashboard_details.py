@@ -62,7 +62,7 @@ async def test_curves_take_the_room_that_there_is(monkeypatch):
         await eyes.see("Power, last hour")
         await eyes.pilot.resize_terminal(50, 50)
         await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
-        assert len(re.findall("[\u2800-\u28ff]+", eyes.text)) == 16
+        assert len(re.findall("[\u2800-\u28ff]+", eyes.text)) == 4
 
 
 async def test_how_busy_a_node_is_and_was_is_in_its_details(monkeypatch):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
 from agentless.client.words import WAITING, command_line, running, state, where
 from agentless.client.workflow_graph import counts_in_words
+from agentless.errors import AgentlessError
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import numbered
+from agentless.model.units import counted
 from agentless.tui.data.cluster import Row, is_vps
 
 
@@ -131,6 +133,12 @@ ACTIONS = (
 )
 
 
+MANY = ("stop", "kill", "pause", "retry", "remove", "top")
+"""The actions that apply to all marked tasks."""
+_NAMED = 5
+"""The most tasks that a question names."""
+
+
 def _may_retry(workflow: Row | None) -> bool:
     if workflow is None or workflow["state"] == "stopping":
         return False
@@ -214,6 +222,50 @@ def details(act: Action, target: Target) -> list[str]:
     place = f" on {where(task)}" if task["node"] else ""
     what = command_line(task) or f"image {task['image']}"
     return [f"{state(task)}{place}, owner {task['owner']}", what]
+
+
+def question(act: Action, targets: Sequence[Target]) -> tuple[str, list[str]]:
+    """What to ask before an action, and more about what it applies to."""
+    verb = act.title.partition(" ")[0]
+    if len(targets) == 1:
+        return f"{verb} {about(act, targets[0])}?", details(act, targets[0])
+    named = [f"{about(act, target)}, {details(act, target)[0]}" for target in targets[:_NAMED]]
+    more = [f"and {len(targets) - _NAMED} more"] if len(targets) > _NAMED else []
+    return f"{verb} {len(targets)} tasks?", named + more
+
+
+def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> str:
+    """Do it to each, and say what came of it; raises the error if there is one target, or if none was done."""
+    if len(targets) == 1:
+        return perform(client, act.name, targets[0], reason)
+    failures: dict[str, AgentlessError] = {}
+    for target in targets:
+        try:
+            perform(client, act.name, target, reason)
+        except AgentlessError as error:
+            failures[about(act, target)] = error
+    if len(failures) == len(targets):
+        raise next(iter(failures.values()))
+    done = f"{act.title}: done for {counted(len(targets) - len(failures), 'task')}"
+    return "\n".join([done, *(f"{name}: {error}" for name, error in failures.items())])
+
+
+def undone(act: str, target: Target) -> Callable[[Client], str] | None:
+    """What takes an action back; None if nothing does."""
+    task, node = target.task, target.node
+    match act:
+        case "drain" if node:
+            return lambda client: perform(client, "resume_node", target)
+        case "resume_node" if node and node["drained"]:
+            return lambda client: perform(client, "drain", target, node["reason"].partition(" (by ")[0])
+        case "pause" if task:
+            after = "running" if task["state"] == "paused" else "paused"
+            return lambda client: perform(client, "pause", Target({**task, "state": after}, None))
+        case "top" if task and task["position"]:
+            where_it_was = {"position": task["position"]}
+            return lambda client: outcome(client.post(f"{path_of(task)}/move", where_it_was))
+        case _:
+            return None
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -11,7 +14,11 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from agentless.model.text import printable
+from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.export import as_text
+from agentless.tui.screens.ask import Ask
 from agentless.tui.widgets.table import Table, TableColumn
 
 
@@ -37,7 +44,8 @@ class View(Vertical):
         Binding("o", "sort(1)", "Sort", show=False, tooltip="sort by the next column"),
         Binding("O", "sort(-1)", "Sort", show=False, tooltip="sort by the previous column"),
         Binding("i", "reverse", "Reverse", show=False, tooltip="reverse the order"),
-        Binding("escape", "clear", "All rows", show=False, tooltip="clear the filter"),
+        Binding("escape", "clear", "All rows", show=False, tooltip="clear the marks, then the filter"),
+        Binding("X", "export", "Export", show=False, tooltip="write the rows to a CSV or JSON file"),
     ]
     DEFAULT_CSS = """
     View > Input { dock: bottom; display: none; height: 1; border: none; padding: 0; background: $panel; }
@@ -125,7 +133,9 @@ class View(Vertical):
         """Show which rows and columns are left out."""
         hidden = self.table.hidden
         columns = f"hidden columns: {', '.join(hidden)} (press Enter for details)" if hidden else ""
-        words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
+        marked = len(self.table.body.marked)
+        marks = f"{counted(marked, 'row')} marked: actions apply to all (press Esc to unmark)" if marked else ""
+        words = " · ".join(filter(None, (marks, self._matches, *self.notes(), columns)))
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")
 
@@ -145,11 +155,46 @@ class View(Vertical):
         self.screen.set_focus(line)
 
     def action_clear(self) -> None:
+        """Unmark all rows; without marks, clear the filter."""
+        if self.table.body.marks:
+            self.table.body.clear_marks()
+            self._describe()
+            return
         line = self.query_one(Input)
         line.value = ""
         line.remove_class("-open")
         self.set_filter("")
         self.screen.set_focus(self.table.body)
+
+    def action_export(self) -> None:
+        """Ask for a path, and write the rows that are shown, or the marked ones; a browser asks for it itself."""
+        rows = self.table.body.marked or list(self.table.rows)
+        if self.app.is_web:
+            text = io.StringIO(as_text(rows, self.table.columns, "csv"))
+            self.app.deliver_text(text, save_filename=f"{self.id}.csv")
+            return
+        question = Ask(
+            f"Export {counted(len(rows), 'row')}?",
+            effect="A name that ends with .json has all fields of each row, any other the columns as CSV.",
+            verb="Write",
+            text="FILE.csv or FILE.json",
+            given=f"{self.id}.csv",
+        )
+        self.app.push_screen(question, partial(self._write, rows))
+
+    def _write(self, rows: Sequence[Row], name: str | None) -> None:
+        if not name:
+            return
+        try:
+            path = Path(name).expanduser().absolute()
+            with path.open("x", encoding="utf-8") as file:
+                file.write(as_text(rows, self.table.columns, path.suffix[1:]))
+        except FileExistsError:
+            self.notify(printable(f"{name} already exists; choose another name"), severity="error", markup=False)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.notify(printable(f"{name} cannot be written: {error}"), severity="error", markup=False)
+        else:
+            self.notify(printable(f"Written to {path}: {counted(len(rows), 'row')}"), markup=False)
 
     def action_sort(self, by: int) -> None:
         """Sort by the next column; after the last one, in the default order."""

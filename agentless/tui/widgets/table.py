@@ -19,6 +19,8 @@ from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 GAP = 2
+MARK = "● "
+"""Before a marked row."""
 LEAST = 26
 """The least width of the flexible column; other columns are hidden before it gets less."""
 
@@ -143,7 +145,7 @@ class Table(Vertical):
     def _layout(self) -> list[tuple[int, int]]:
         """Choose the columns that are shown, and their widths."""
         shown = [at for at, column in enumerate(self.columns) if self._widths[at] or column.flexible]
-        limit = self.size.width - 1
+        limit = self.size.width - 1 - len(MARK) * bool(self.body.marks)
 
         def needed() -> int:
             fixed = (LEAST if self.columns[at].flexible else self._widths[at] for at in shown)
@@ -174,7 +176,8 @@ class Titles(Widget):
 
     def render(self) -> str:
         marked = self._table.sorted_by
-        return (" " * GAP).join(
+        before = " " * len(MARK) if self._table.body.marks else ""
+        return before + (" " * GAP).join(
             fitted(f"{title}{marked[0]}" if marked[1:] == title else title, width, right=column.right)
             for (title, width), column in zip(self._table.heading(), self._shown(), strict=True)
         )
@@ -184,7 +187,7 @@ class Titles(Widget):
         return [column for column in self._table.columns if column.title in titles]
 
     def on_click(self, event: events.Click) -> None:
-        x = 0
+        x = len(MARK) * bool(self._table.body.marks)
         for title, width in self._table.heading():
             x += width + GAP
             if event.x < x:
@@ -199,7 +202,8 @@ class Body(Lines):
         Binding("up,k", "move(-1)", "Up", show=False),
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("space", "mark", "Mark", show=False, tooltip="mark the row; actions apply to all marked ones"),
         Binding("home,g", "move(-1000000000)", "First", show=False),
         Binding("end,G", "move(1000000000)", "Last", show=False),
         Binding("enter", "open", "Details", tooltip="show details of the selected row"),
@@ -211,6 +215,7 @@ class Body(Lines):
         self.rows: Sequence[Row] = ()
         self.cursor = 0
         self.held = False
+        self.marks: dict[object, None] = {}  # names of rows
         self._chosen: object = None  # the name of the chosen row; None: none is chosen
         self._awaited: object = None
 
@@ -225,7 +230,21 @@ class Body(Lines):
     def draw(self, y: int) -> list[Piece]:
         if y >= len(self.rows):
             return []
-        return self._table.pieces(self.rows[y], "chosen" if y == self.cursor and self._chosen is not None else "")
+        style = "chosen" if y == self.cursor and self._chosen is not None else ""
+        pieces = self._table.pieces(self.rows[y], style)
+        if not self.marks:
+            return pieces
+        is_marked = self._table.name_of(self.rows[y]) in self.marks
+        return [(MARK if is_marked else " " * len(MARK), f"warn {style}".strip()), *pieces]
+
+    @property
+    def marked(self) -> list[Row]:
+        """The marked rows that are shown."""
+        return [row for row in self.rows if self._table.name_of(row) in self.marks] if self.marks else []
+
+    def clear_marks(self) -> None:
+        self.marks.clear()
+        self._table.repaint()
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows. The cursor follows its row, and moves to no other one when that is gone.
@@ -278,6 +297,18 @@ class Body(Lines):
     def action_page(self, by: int) -> None:
         """Move the cursor by pages."""
         self._choose(self.cursor + by * max(1, self.size.height - 1))
+
+    def action_mark(self) -> None:
+        """Mark the chosen row, or no longer, and go to the next one."""
+        if self.chosen is None:
+            return
+        name = self._table.name_of(self.chosen)
+        if name in self.marks:
+            del self.marks[name]
+        else:
+            self.marks[name] = None
+        self._table.repaint()
+        self.action_move(1)
 
     def action_open(self) -> None:
         if self.rows:

@@ -44,6 +44,7 @@ class Overview(Container):
 
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "app.command_palette", "Search", key_display="/", tooltip="search everything by its words"),
         Binding("left_square_bracket", "news(-1)", "News", show=False, key_display="[", tooltip="scroll the news up"),
         Binding("right_square_bracket", "news(1)", "News", show=False, key_display="]", tooltip="scroll the news down"),
     ]

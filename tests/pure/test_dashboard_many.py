@@ -1,0 +1,138 @@
+"""Many rows at once: marks, exports, the search over everything, and what can be undone."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.errors import Refused
+from agentless.tui.data.actions import ACTIONS, Target, undone
+from agentless.tui.data.export import FORMULA, as_text
+from agentless.tui.screens.details.node import NodeDetails
+from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.widgets.table import TableColumn
+from tests.fleet.eyes import Eyes
+from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, tasks  # noqa: F401 - for all
+
+SOME = [{**RUNS, "id": f"2mz{at}", "name": f"run-{at}"} for at in range(4)]
+
+
+@contextlib.asynccontextmanager
+async def acting(line: dict, refuses: str = "") -> AsyncIterator[tuple[Eyes, list[tuple[str, object]]]]:
+    """A dashboard, and what its controller is asked to do; it refuses paths with this in them."""
+    done: list[tuple[str, object]] = []
+    async with over(line) as eyes:
+
+        def post(path: str, body: object = None, **_: object) -> object:
+            if refuses and refuses in path:
+                raise Refused("no")
+            done.append((path, body))
+            return {**RUNS, "state": "stopped", "tasks": 0, "lifted": []}
+
+        eyes.app.client.post = post
+        yield eyes, done
+
+
+async def test_an_action_applies_to_all_marked_tasks():
+    async with acting(tasks(*SOME), refuses="2mz2") as (eyes, done):
+        await eyes.press("4", "space", "space")
+        await eyes.see("2 rows marked", "● 2mz3", "● 2mz2", "  2mz1")
+        await eyes.press("T")
+        await eyes.see("Stop 2 tasks?", "task 2mz3 (run-3)", "task 2mz2 (run-2)")
+        await eyes.press("y")
+        await eyes.see(lambda: len(done) == 1 and "●" not in eyes.text)
+    assert [path for path, _ in done] == ["/v1/tasks/2mz3-1/stop"]
+
+
+async def test_marks_are_cleared_before_the_filter():
+    async with acting(tasks(*SOME)) as (eyes, _):
+        await eyes.press("4", "slash", *"run-1", "enter", "space")
+        await eyes.see("1 row marked")
+        await eyes.press("escape")
+        await eyes.see(lambda: "marked" not in eyes.text and "2mz3" not in eyes.text)
+        await eyes.press("escape")
+        await eyes.see("2mz3")
+
+
+async def test_an_action_without_marks_applies_to_the_chosen_task():
+    async with acting(tasks(*SOME)) as (eyes, done):
+        await eyes.press("4", "down", "T")
+        await eyes.see("Stop task 2mz2 (run-2)?")
+        await eyes.press("y")
+        await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
+    file = tmp_path / f"tasks.{kind}"
+    async with acting(tasks(*SOME)) as (eyes, _):
+        await eyes.press("4", "space", "space", "X")
+        await eyes.see("Export 2 rows?")
+        await eyes.press("ctrl+u", str(file), "enter")
+        await eyes.see(file.exists)
+        ids = ["2mz3", "2mz2"]
+        if kind == "json":
+            assert [row["id"] for row in json.loads(file.read_text())] == ids
+        else:
+            assert [row["id"] for row in csv.DictReader(io.StringIO(file.read_text()))] == ids
+        await eyes.press("X", "ctrl+u", str(file), "enter")
+        await eyes.see(lambda: any("already exists" in each.message for each in eyes.app._notifications))
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=3))
+def test_a_spreadsheet_runs_nothing_that_others_wrote(texts):
+    columns = [TableColumn(f"C{at}", lambda row, at=at: row["texts"][at]) for at in range(len(texts))]
+    (_, line) = csv.reader(io.StringIO(as_text([{"texts": texts}], columns, "csv")))
+    for cell in line:
+        with contextlib.suppress(ValueError):
+            float(cell)
+            continue
+        assert cell == "-" or not cell.startswith(FORMULA)
+
+
+async def test_everything_is_found_by_its_words():
+    async with over(RECORDED) as eyes:
+        await eyes.press("slash")
+        await eyes.pilot.pause()
+        await eyes.press(*"ann pretrain-b")
+        await eyes.see("pretrain-b")
+        await eyes.press("down", "enter")
+        await eyes.see(lambda: isinstance(eyes.app.screen, TaskDetails) and "pretrain-b" in eyes.text)
+        await eyes.press("escape", "slash", *"node, drained", "down", "enter")
+        await eyes.see(lambda: isinstance(eyes.app.screen, NodeDetails) and "node3" in eyes.text)
+
+
+async def test_what_others_wrote_is_no_markup_where_it_is_found():
+    hostile = {**RUNS, "name": "[@click=app.quit]evil[/]", "owner": "[bold]mallory[/]"}
+    async with over(tasks(hostile)) as eyes:
+        await eyes.press("4", "colon")
+        await eyes.pilot.pause()
+        await eyes.press(*"evil")
+        await eyes.see("[@click=app.quit]evil[/]", "[bold]mallory[/]")
+        await eyes.press("ctrl+u", *"Stop")
+        await eyes.see("[@click=app.quit]evil[/]")
+
+
+async def test_what_can_be_undone_is_undone_by_a_key():
+    async with acting(tasks(WAITS, {**WAITS, "id": "other", "position": 1})) as (eyes, done):
+        eyes.app.cluster.tasks[WAITS["id"]]["position"] = 2
+        await eyes.press("5", "end", "U")
+        await eyes.see(lambda: len(done) == 1 and eyes.app._undo)
+        await eyes.press("Z")
+        await eyes.see(lambda: len(done) == 2)
+        assert [body for _, body in done] == [{"position": 1}, {"position": 2}]
+        await eyes.press("Z")
+        await eyes.see(lambda: any("Nothing to undo" in each.message for each in eyes.app._notifications))
+
+
+def test_nothing_takes_back_what_has_no_way_back():
+    targets = Target(RUNS, RECORDED["nodes"][0])
+    names = {act.name for act in ACTIONS if undone(act.name, targets)}
+    assert names == {"pause", "drain"}
