@@ -78,6 +78,8 @@ VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
     "vps": "VPS", "workflows": "Workflows",
 }  # fmt: skip
+SEEN = "dashboard-seen"
+"""A file in the config folder: the dashboard was opened before."""
 _MAKERS: dict[str, Any] = {
     "overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events,
     "vps": AllVps, "workflows": Workflows,
@@ -174,6 +176,8 @@ class Dashboard(App[None]):
             self.mutate_reactive(App.theme)  # it was set before there were widgets
         else:  # a theme for few colours is not for other terminals
             self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
+        if overview := self.query(Overview):
+            overview.first().news.is_new = not (paths.config_dir() / SEEN).exists()
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
         self.incoming.start(events="events" in self.views)
@@ -181,6 +185,9 @@ class Dashboard(App[None]):
     def on_unmount(self) -> None:
         self.incoming.close()
         self.forwards.close()
+        with contextlib.suppress(OSError):
+            paths.config_dir().mkdir(parents=True, exist_ok=True)
+            (paths.config_dir() / SEEN).touch()
         for breaker in self._breakers.copy():
             breaker.break_off()
 

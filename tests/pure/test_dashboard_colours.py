@@ -8,6 +8,7 @@ import sys
 from itertools import combinations
 
 import pytest
+from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from agentless import paths
@@ -100,7 +101,33 @@ async def test_each_kind_of_state_has_a_look_of_its_own():
 
 
 def test_what_is_changed_of_textuals_themes_is_there():
-    assert {theme.name for theme in THEMES} <= BUILTIN_THEMES.keys()
+    assert {theme.name for theme in THEMES} - {"high-contrast"} <= BUILTIN_THEMES.keys()
+
+
+TEXTS = ("good", "warn", "bad", "odd", "held", "dim", "util", "mem", "warm", "axis", "chosen",
+         *(f"{kind}{level}" for kind in ("use", "heat") for level in range(5)))  # fmt: skip
+
+
+@pytest.mark.parametrize(("theme", "least"), [("high-contrast", 7.0), ("textual-dark", 4.5), ("textual-light", 4.5)])
+async def test_texts_can_be_read_on_their_background(theme, least):
+    """The contrast of WCAG 2: 4.5 is level AA, 7 is AAA."""
+    async with over(RECORDED) as eyes:
+        eyes.app.theme = theme
+        await eyes.pilot.pause()
+        styles = {kind: eyes.app.view.map._style(kind) for kind in TEXTS}
+        pairs = {kind: [Color.from_rich_color(each) for each in (s.color, s.bgcolor)] for kind, s in styles.items()}
+        cells = {"use", "heat"}
+        asked = {kind: 4.5 if kind[:-1] in cells else least for kind in pairs}
+        assert {kind: pair for kind, pair in pairs.items() if contrast(*pair) < asked[kind]} == {}
+
+
+def contrast(one: Color, other: Color) -> float:
+    def luminance(colour: Color) -> float:
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
 
 
 WHETHER = [

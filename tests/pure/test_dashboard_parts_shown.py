@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentless.tui.app import SEEN
 from agentless.tui.data.actions import ACTIONS, Target, about, details
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.log_lines import Log
@@ -53,6 +54,12 @@ async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
 async def test_the_newest_of_very_many_ended_tasks_are_said_to_be_these():
     text = await drawn(tasks(*({**FAILED, "id": f"t{at}"} for at in range(1000))), "4")
     assert "last 1,000 ended tasks (older: agentless ps --all --limit N)" in text
+
+
+async def test_who_is_new_here_is_told_the_keys_once(tmp_path):
+    (tmp_path / "agentless" / SEEN).unlink()
+    assert "New here?" in await drawn(RECORDED)
+    assert "New here?" not in await drawn(RECORDED)
 
 
 async def test_news_that_do_not_fit_are_counted():

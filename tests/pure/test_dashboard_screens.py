@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 
 import agentless.client.words
 from agentless.client.client import Client
-from agentless.tui.app import VIEWS, Dashboard
+from agentless.tui.app import SEEN, VIEWS, Dashboard
 from agentless.tui.data.feed import Feed
 from agentless.tui.data.incoming import Incoming
 from tests.browser import ALONE, CHROMIUM
@@ -39,6 +39,8 @@ def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Incoming, "tick", lambda _: None)
     monkeypatch.setattr(agentless.client.words.time, "time", lambda: RECORDED["line"]["now"])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "agentless").mkdir()
+    (tmp_path / "agentless" / SEEN).touch()
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from agentless.client.client import Client
 from agentless.rules.views.publish import timestamp
-from agentless.tui.app import Dashboard
+from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
 from agentless.tui.screens.overview import news
@@ -39,6 +39,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No controller is asked."""
     monkeypatch.setattr(Feed, "start", lambda _: None)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "agentless").mkdir()
+    (tmp_path / "agentless" / SEEN).touch()
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ try:
 except ImportError:  # Python can be built without it
     curses = None
 
-CYCLE = ("textual-dark", "textual-light", "ansi-dark", "ansi-light")
+CYCLE = ("textual-dark", "textual-light", "high-contrast", "ansi-dark", "ansi-light")
 """The themes that a key goes through; the last two have the terminal's own 16 colours."""
 TERMINAL = "ansi-dark"
 """The theme of a terminal with 16 colours or fewer."""
@@ -42,7 +42,13 @@ _ON_ANY_BACKGROUND = {
 _VIOLET = "#a66bff"
 COLOURS = {"utilization": "#2fc4b2", "memory": "#6f9fe8"}
 """Of bars and curves, in themes that say nothing of them."""
-_ON_WHITE = {"utilization": "#00776d", "memory": "#2f5fb3"}
+_ON_WHITE = {
+    "utilization": "#00665d", "memory": "#2f5fb3", "text-success": "#1f6a37", "text-warning": "#7d4e0a",
+    "block-cursor-background": "#0067b8", "block-cursor-foreground": "#ffffff",
+}  # fmt: skip
+_ON_BLACK = {
+    "footer-key-foreground": "#ffa62b", "block-cursor-background": "#0067b8", "block-cursor-foreground": "#ffffff",
+}  # fmt: skip
 _OF_16 = {"utilization": "ansi_cyan", "memory": "ansi_bright_blue"}
 
 
@@ -51,15 +57,42 @@ def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:
     return replace(theme, variables=theme.variables | variables, **colours)
 
 
+_CONTRAST = Theme(
+    name="high-contrast",
+    primary="#55aaff",
+    secondary="#00e5ff",
+    accent="#ff9dff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#1c1c1c",
+    success="#5dff5d",
+    warning="#ffd700",
+    error="#ff7070",
+    dark=True,
+    variables={
+        "text-muted": "#d0d0d0",
+        "text-disabled": "#b0b0b0",
+        "block-cursor-background": "#ffff00",
+        "block-cursor-foreground": "#000000",
+        "footer-key-foreground": "#ffff00",
+        "utilization": "#00dcb8",
+        "memory": "#8fb8ff",
+    },
+)
+"""Each text at least 7 to 1 on its background, as WCAG 2 asks for at level AAA."""
 THEMES = (
-    _changed("textual-dark", {"footer-key-foreground": "#ffa62b"}, accent=_VIOLET),
+    _changed("textual-dark", _ON_BLACK, accent=_VIOLET),
     _changed("textual-light", _ON_WHITE, accent=_VIOLET),
     # Its blue is hard to read.
     _changed("ansi-dark", _ON_ANY_BACKGROUND | _OF_16, accent="ansi_magenta", primary="ansi_cyan"),
     _changed("ansi-light", _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"}),
+    _CONTRAST,
 )
-"""In place of Textual's own, which have the same colour for `foreign` and warnings (the first two), or for `foreign`
-and `free` (the third)."""
+"""In place of Textual's own, and one more.
+
+Textual's have the same colour for `foreign` and warnings (the first two), or for `foreign` and `free` (the third).
+"""
 
 
 def has_colours(environ: Mapping[str, str]) -> bool:

@@ -50,13 +50,13 @@ class Lines(ScrollView, can_focus=True):
         & > .use0 { background: $utilization 10%; }
         & > .use1 { background: $utilization 25%; }
         & > .use2 { background: $utilization 40%; }
-        & > .use3 { background: $utilization 55%; }
-        & > .use4 { background: $utilization 85%; color: $background; }
+        & > .use3 { background: $utilization 55%; color: auto; }
+        & > .use4 { background: $utilization; color: auto; }
         & > .heat0 { background: $utilization 12%; }
         & > .heat1 { background: $utilization 30%; }
         & > .heat2 { background: $warning 30%; }
-        & > .heat3 { background: $warning 65%; color: $background; }
-        & > .heat4 { background: $error 85%; color: $background; }
+        & > .heat3 { background: $warning; color: auto; }
+        & > .heat4 { background: $error; color: auto; }
         &:ansi > .use0, &:ansi > .heat0 { text-style: dim; background: ansi_default; }
         &:ansi > .use1, &:ansi > .heat1 { background: ansi_default; }
         &:ansi > .use2 { color: ansi_cyan; background: ansi_default; }

@@ -22,6 +22,7 @@ MOST = 3
 """The most lines of one piece of news."""
 LINES = 200
 """The most lines of all news; the views of tasks and of the queue have every one."""
+HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
 OWNERS = 5
@@ -32,10 +33,14 @@ RUNNING = ("running", "assigning", "paused")
 
 
 class News(GivenLines, can_focus=False):
-    """Problems with what mends them, pending tasks with when they start, owners, and running tasks."""
+    """Problems with what mends them, pending tasks with when they start, owners, and running tasks.
+
+    `is_new`: somebody sees the dashboard for the first time.
+    """
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
+        self.is_new = False
         self._cluster = cluster
 
     def update(self) -> None:
@@ -73,6 +78,9 @@ class News(GivenLines, can_focus=False):
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped only as far as they are asked for."""
+        if self.is_new:
+            for line in wrap(HINT, width):
+                yield [(line, "held")]
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
         yield from self._of_problems(problems, width)
