@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from agentless.api.shown import tasks_line, tasks_table
 from agentless.api.task import Task
 from agentless.api.verb import Verb
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task import FAILED
+from agentless.model.units import counted
 from agentless.rules.submit.kinds import parse_seconds
 
 _AT_ONCE = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """The result of a submit to several targets: its tasks, and an error for each target that got none.
 
@@ -27,6 +29,14 @@ class Batch:
 
     tasks: tuple[Task, ...]
     errors: tuple[AgentlessError, ...]
+
+    def __repr__(self) -> str:
+        failed = f" and {counted(len(self.errors), 'error')}" if self.errors else ""
+        return tasks_line("Batch", self.tasks).removesuffix(">") + f"{failed}>"
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook."""
+        return tasks_table(self.tasks)
 
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Batch:

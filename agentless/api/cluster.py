@@ -14,16 +14,18 @@ from typing import Any, Unpack
 from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
+from agentless.api.shown import gpus_table
 from agentless.api.task import Task, future_moment, moment, task
+from agentless.api.usage import Usage
 from agentless.api.verb import StreamVerb, Verb
 from agentless.api.vps import AllVps
 from agentless.api.workflow import Workflow, workflow
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
-from agentless.errors import NotFound, Refused, UsageError, error_named
+from agentless.errors import AgentlessError, NotFound, Refused, UsageError, error_named
 from agentless.model.owner import owner_of
 from agentless.model.tasks.workload import WorkloadName
-from agentless.model.usage.figures import By, UsageView
+from agentless.model.usage.figures import By
 from agentless.model.view import (
     CheckView,
     ControllerView,
@@ -71,6 +73,16 @@ class Cluster:
         check_arguments(self.__init__, (inventory,), {})  # type: ignore[misc]
         self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
         self.vps = AllVps(self._client, _asked)
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self._client.state_and_inventory[1] or 'without an inventory'}>"
+
+    def _repr_html_(self) -> str | None:
+        """The GPUs as a table for a notebook, if a controller is running: to look at a value starts nothing."""
+        try:
+            return gpus_table(self.gpus()) if self._client.is_running() else None
+        except AgentlessError:
+            return None
 
     @Verb
     def submit(self, *command: str, target: str | None = None, **options: Unpack[PythonOptions]) -> Task:
@@ -190,10 +202,10 @@ class Cluster:
         return [parse(ShareView, each) for each in self._client.get("/v1/shares")]
 
     @Verb
-    def usage(self, since: float | str | datetime | timedelta = "7d", *, by: By = "owner") -> UsageView:
+    def usage(self, since: float | str | datetime | timedelta = "7d", *, by: By = "owner") -> Usage:
         """GPU-hours since then, and how busy the GPUs were, by `owner`, `node` or `batch`."""
         edges = periods(moment(since), time.time())
-        return parse(UsageView, self._client.get("/v1/usage", edge=edges, by=by))
+        return parse(Usage, self._client.get("/v1/usage", edge=edges, by=by))
 
     @Verb
     def explain(self, target: str | None = None, **options: Unpack[PythonOptions]) -> ExplainView:

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentless.api.lines import lines
 from agentless.api.parse import parse
+from agentless.api.shown import task_line, tasks_table
 from agentless.api.verb import StreamVerb, Verb
 from agentless.client.client import Client
 from agentless.client.ssh.forwarded_port import ForwardedPort, forward_port
@@ -24,7 +25,7 @@ from agentless.rules.submit.kinds import parse_seconds
 _log = logging.getLogger("agentless")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Task(TaskView):
     """A task. Its fields are those at the time of the request; methods that act return it anew.
 
@@ -38,6 +39,13 @@ class Task(TaskView):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __repr__(self) -> str:
+        return task_line(self)
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook."""
+        return tasks_table([self])
 
     @Verb
     def refresh(self) -> Task:
