@@ -16,14 +16,16 @@ TILE_LINES = 4
 """The lines of a tile without its curve: state, utilization, memory, holder."""
 MOST_CURVE = 6
 """The most lines of the curve in a tile."""
-ROW = 68
-"""The least width of the row of a GPU where two are beside each other, with the gap."""
+ROW = 46
+"""The least width of the row of a GPU, with the gap."""
+WIDE_ROW = 68
+"""The width from which on nothing is left out of a row."""
 FRAME = 3
 """The lines of the panel of a node around its tiles: the frame, and one about the machine."""
 WIDE, NARROW = 3, 1
 """The width of a GPU in a heat map: with a number, or as a sign."""
-MOST_STRIP = 3
-"""The most lines of a node in a heat map."""
+STRIP = 2
+"""The lines of a node in a heat map where there is space: its GPUs, and its load."""
 BESIDE = {WIDE: 6, NARROW: 1}
 """The columns behind the GPUs of a node in a heat map: for how many are free, or only for a gap."""
 
@@ -76,16 +78,17 @@ def arranged(nodes: Sequence[Group], width: int, height: int, names: int) -> For
     tiles = _tiles(nodes, width, height)
     if tiles is not None:
         return Form("tiles", tuple(tiles), _by_line(tiles))
-    rows = list(_rows(nodes, width))
-    if sum(panel.height for panel in rows) <= height:
-        return Form("rows", tuple(rows), _by_line(rows))
+    for across in range(1, max(1, width // ROW) + 1):
+        rows = list(_rows(nodes, width, across))
+        if sum(panel.height for panel in rows) <= height:
+            return Form("rows", tuple(rows), _by_line(rows))
     strips, cell = _strips(nodes, width, height, names)
     return Form("strips", tuple(strips), _by_line(strips), cell)
 
 
 def height_of_rows(nodes: Sequence[Group], width: int) -> int:
-    """The lines that rows take."""
-    return sum(panel.height for panel in _rows(nodes, width))
+    """The lines that rows take of which nothing is left out."""
+    return sum(panel.height for panel in _rows(nodes, width, max(1, width // WIDE_ROW)))
 
 
 def _by_line(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], ...]:
@@ -152,9 +155,8 @@ def _cells(gpus: int, across: int, x: int, y: int, width: int, height: int) -> I
 # ---------------------------------------------------------------------- rows
 
 
-def _rows(nodes: Sequence[Group], width: int) -> Iterator[Panel]:
-    """A heading for each node, and a line for each GPU."""
-    across = max(1, min(width // ROW, max((node.gpus for node in nodes), default=1)))
+def _rows(nodes: Sequence[Group], width: int, across: int) -> Iterator[Panel]:
+    """A heading for each node, and below it rows of GPUs, so many beside each other."""
     y = 0
     for node in nodes:
         height = 1 + -(-node.gpus // across)
@@ -176,12 +178,16 @@ def _strips(nodes: Sequence[Group], width: int, height: int, names: int) -> tupl
     fits = {cell: width // (names + 1 + most * cell + BESIDE[cell]) for cell in (WIDE, NARROW)}
     cell = WIDE if fits[WIDE] * height >= len(items) else NARROW
     across = max(1, min(fits[cell], -(-len(items) // max(1, height))))
-    tall = max(1, min(MOST_STRIP, height // max(1, len(items)))) if cell == WIDE else 1
+    tall = STRIP if across == 1 and len(items) + len(nodes) <= height else 1
     down = -(-len(items) // across)
     panels: list[Panel] = []
+    y = 0
     for at, item in enumerate(items):
-        x, y = width * (at // down) // across, at % down * tall
-        right = width * (at // down + 1) // across - (across > 1)
+        column, row = divmod(at, down)
+        y = 0 if not row else y
+        x, right = width * column // across, width * (column + 1) // across - (across > 1)
+        high = tall if item.node else 1
         cells = tuple(Cell(gpu, x + names + 1 + gpu * cell, y, cell, 1) for gpu in range(item.gpus))
-        panels.append(Panel(item.node, x, y, right - x, tall, cells, "" if item.node else item.heading))
+        panels.append(Panel(item.node, x, y, right - x, high, cells, "" if item.node else item.heading))
+        y += high
     return panels, cell

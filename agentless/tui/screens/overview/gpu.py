@@ -158,19 +158,22 @@ class GpuPainter:
         return [(words[: len(owner)], "held"), (words[len(owner) :], ""), (when, "dim")]
 
 
-def legend(metric: Metric, states: Collection[str], cell: int) -> list[Piece]:
-    """What the colours and signs of a heat map mean: those of the states that there are."""
-    pieces: list[Piece] = [(f"{metric.name} {metric.unit} ", "strong")]
+def legend(metric: Metric, states: Collection[str], cell: int, width: int) -> list[Piece]:
+    """What the colours and signs of a heat map mean: those of the states that there are, and fit."""
+    pieces: list[Piece] = [(f"{metric.name} {metric.unit} (m) ", "strong")]
     for level in range(5):
         if cell == 1:
             share = level / 5 + 0.1
             pieces += [(look.height(share * 100), metric.style(share)), (f"{level * 20} ", "dim")]
         else:
             pieces += [(f"{level * 20:>2}", look.level_style(level / 5 + 0.1, warms=metric.warms)), (" ", "")]
-    for state, sign in look.SIGNS.items():
-        if state in states:
-            pieces += [(f" {sign}", look.style_of(state)), (f" {state}", "dim")]
-    return [*pieces, ("  m: other number  b: group", "dim")]
+    left = width - sum(cell_len(text) for text, _ in pieces)
+    signs = [(sign, state) for state, sign in look.SIGNS.items() if state in states]
+    for sign, words, style in [*((sign, state, look.style_of(state)) for sign, state in signs), ("b", "group", "dim")]:
+        if len(words) + 3 <= left:
+            pieces += [(f" {sign}", style), (f" {words}", "dim")]
+            left -= len(words) + 3
+    return pieces
 
 
 def grouped(nodes: Iterable[Row], label: str) -> Mapping[str, list[Row]]:

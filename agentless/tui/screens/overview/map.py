@@ -39,6 +39,9 @@ class ClusterMap(Lines):
     class Chosen(Message):
         """Another GPU has the cursor, or the heat map shows something else."""
 
+    class Grouped(Message):
+        """The nodes are to be grouped by another label."""
+
     class Opened(Message):
         """A GPU was opened."""
 
@@ -49,7 +52,6 @@ class ClusterMap(Lines):
         self._gpus: dict[str, list[Row]] = {}
         self._form = Form("tiles", (), ())
         self._cursor: tuple[str, int] | None = None  # the node, and the GPU's number there
-        self._room = (0, 0)
         self.metric = METRICS[0]
         self.label = ""
 
@@ -66,7 +68,6 @@ class ClusterMap(Lines):
     def take(self, width: int, height: int) -> int:
         """Arrange everything in this space; returns how many lines of it are used."""
         before = self.chosen
-        self._room = (width, height)
         groups = self._groups()
         names = min(max(map(cell_len, self._gpus), default=8), NAMES)
         self._form = arranged(groups, width, height, names)
@@ -96,7 +97,7 @@ class ClusterMap(Lines):
         name, width = panel.node, panel.width
         gpus = self._gpus.get(name, [])
         if not name:
-            return [(fitted(panel.heading if not y else "", width), "strong")]
+            return [(fitted(panel.heading, width), "strong")]
         if self._form.kind == "tiles":
             if y in (0, panel.height - 1):
                 return self._machines.top(name, gpus, width) if not y else self._machines.bottom(width)
@@ -191,8 +192,7 @@ class ClusterMap(Lines):
         """Group the nodes by the next label; after the last one, not at all."""
         labels = ["", *sorted({key for node in self._cluster.nodes.values() for key in node["labels"]})]
         self.label = labels[(labels.index(self.label) + 1) % len(labels)] if self.label in labels else ""
-        self.take(*self._room)
-        self.post_message(self.Chosen())
+        self.post_message(self.Grouped())
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked GPU; a double click opens it."""

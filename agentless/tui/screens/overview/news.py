@@ -8,7 +8,6 @@ from itertools import islice
 from textwrap import wrap
 
 from rich.cells import cell_len
-from textual.geometry import Size
 
 from agentless.client.words import command_line, left, rank, starts, where
 from agentless.model.text import printable
@@ -60,7 +59,7 @@ class News(GivenLines, can_focus=False):
         """Wrap for this width."""
         self.update()
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+    def wanted(self, width: int) -> int:
         """The number of lines at this width."""
         return len(self._wrapped(width))
 

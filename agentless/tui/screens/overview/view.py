@@ -108,27 +108,17 @@ class Overview(Container):
             return
         is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
-        news = max(46, min(72, width * 3 // 10)) if is_wide else 0
-        right = self.query_one("#right")
-        if is_wide:
-            right.styles.width, right.styles.height = news + 1, "100%"
-            left = height
-        else:
-            free = height - self.map.height_of_rows(width)
-            band = max(NEWS[0], min(NEWS[1], free, height // 3 if free < NEWS[0] else free))
-            right.styles.width, right.styles.height = "100%", band
-            left = height - band
-        wide = width - news - (1 if is_wide else 0)
-        used = self.map.take(wide, left)
-        below = 2 if self.map.cell else 0
-        if below:
-            used = self.map.take(wide, left - below) + below
-        self._legend.display = bool(below)
-        self.map.styles.height = used - below
-        self._below.display = left - used >= CURVE
-        if not is_wide and not self._below.display:
-            right.styles.height = height - used
+        beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
+        band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width)))
+        used = self._arrange(width - beside, height - band)
+        if not is_wide:  # first the news have what the GPUs leave, then the curve
+            band += max(0, min(height - band - used, self.news.wanted(width) - band))
+        self._below.display = height - band - used >= CURVE
+        if not (is_wide or self._below.display):
+            band = height - used
         self._beside.display = not self._below.display and (height >= 30 if is_wide else width >= BESIDE)
+        right = self.query_one("#right")
+        right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
         self._describe()
 
@@ -143,6 +133,10 @@ class Overview(Container):
         """Describe the chosen GPU."""
         self._describe()
 
+    def on_cluster_map_grouped(self) -> None:
+        """Arrange all anew."""
+        self.update()
+
     def action_news(self, by: int) -> None:
         """Scroll the news by a page."""
         self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
@@ -156,6 +150,16 @@ class Overview(Container):
     def _ask(self, points: int) -> None:
         with contextlib.suppress(AgentlessError):
             in_app(self.app, self._show, self.app.client.get("/v1/history", since=SPAN, points=points))  # type: ignore[attr-defined]
+
+    def _arrange(self, width: int, height: int) -> int:
+        """Arrange the nodes, with a legend below a heat map; returns how many lines that takes."""
+        used = self.map.take(width, height)
+        legend = 2 if self.map.cell else 0
+        if legend:
+            used = self.map.take(width, height - legend)
+        self._legend.display = bool(legend)
+        self.map.styles.height = used
+        return used + legend
 
     def _show(self, history: Any) -> None:
         totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}
@@ -172,5 +176,8 @@ class Overview(Container):
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
-        self._legend.lines = [legend(self.map.metric, states, self.map.cell), [(printable(about), "dim")]]
+        self._legend.lines = [
+            legend(self.map.metric, states, self.map.cell, self._legend.size.width),
+            [(printable(about), "dim")],
+        ]
         self._legend.redraw()
