@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.parts import Part
+from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.lines import content
 
 
@@ -37,8 +39,10 @@ class Details(Screen[None]):
         self._breaker = Breaker()
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
+        curves = list(self.curves())
+        with VerticalScroll(can_focus=not curves):  # else a click beside the curves took their keys away
             yield Static(id="known")
+            yield from curves
             yield Static(id="asked")
         yield Footer(compact=True)
 
@@ -63,6 +67,10 @@ class Details(Screen[None]):
 
     def action_scroll(self, by: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def curves(self) -> Iterable[Curves]:
+        """What is drawn between the parts that are known and those that are asked for."""
+        return ()
 
     def known(self) -> list[Part]:
         """The parts that are in the state of the cluster."""

@@ -1,0 +1,128 @@
+"""The answers of `GET /v1/history` as plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from agentless.client.panels import Curve, Plot, Shown
+from agentless.client.words import gpu_number, rate
+
+Row = Mapping[str, Any]
+
+
+def shown(found: Row, points: int, plots: Sequence[Plot]) -> Shown:
+    """The plots of an answer with so many points."""
+    return Shown(found["at"] - found["step"] * points, found["at"], plots)
+
+
+def between(
+    found: Row, points: int, begin: float, end: float | None, plots: Callable[[dict[str, Any]], Sequence[Plot]]
+) -> Shown:
+    """The plots of only what was between two moments; without an end, of all since the first one."""
+    step = found["step"]
+    first = found["at"] - step * points
+    low, high = (max(0, min(points, round((at - first) / step))) for at in (begin, end or found["at"]))
+    low = min(low, max(0, high - 1))
+    gpus = [
+        {name: value[low:high] if isinstance(value, list) else value for name, value in gpu.items()}
+        for gpu in found["gpus"]
+    ]
+    return Shown(first + low * step, first + high * step, plots({"gpus": gpus}), is_live=end is None)
+
+
+def of_gpu(found: Row, gpu: Row) -> list[Plot]:
+    """The plots of one GPU: `found` is its part of the answer, `gpu` has its limits."""
+    total = gpu["memory_total_mib"]
+    share = [None if value is None or not total else 100 * value / total for value in found["memory_used_mib"]]
+    return [
+        Plot(
+            "Load", [Curve("u", "utilization", found["utilization_pct"]), Curve("m", "memory", share)], 100.0, percent
+        ),
+        Plot("Temperature", [Curve("", "", found["temperature_c"])], 100.0, degrees),
+        Plot("Power", [Curve("", "", found["power_w"])], _top([found["power_w"]], gpu["power_limit_w"]), watts),
+    ]
+
+
+def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
+    """The plots of several GPUs of a node, each with a curve for each of them; `gpus` have their limits."""
+    if not found:
+        return []
+    known = list(gpus)
+
+    def plot(title: str, field: str, limit: str, words: Any) -> Plot:
+        values = [each[field] for each in found]
+        curves = [Curve(str(gpu_number(dict(each))), "", each[field]) for each in found]
+        top = _top(values, max((gpu[limit] or 0 for gpu in known), default=0)) if limit else 100.0
+        return Plot(f"GPU {title}", curves, top, words)
+
+    return [
+        plot("utilization", "utilization_pct", "", percent),
+        plot("memory", "memory_used_mib", "memory_total_mib", gib),
+        plot("temperature", "temperature_c", "", degrees),
+        plot("power", "power_w", "power_limit_w", watts),
+    ]
+
+
+def of_node(found: Row, node: Row) -> list[Plot]:
+    """How busy a machine was, as far as that is known: `found` is its part of the answer, `node` has its limits."""
+    network = [found[f"network_{way}_bytes_per_second"] for way in ("in", "out")]
+    plots = [
+        Plot("Cores busy", [Curve("", "", found["cores_busy"])], _top([found["cores_busy"]], node["cores"]), plain),
+        Plot(
+            "Memory",
+            [Curve("", "", found["memory_used_mib"])],
+            _top([found["memory_used_mib"]], node["memory_mib"]),
+            gib,
+        ),
+        Plot(
+            "Disk", [Curve("", "", found["disk_used_mib"])], _top([found["disk_used_mib"]], node["disk_total_mib"]), gib
+        ),
+        Plot("Network", [Curve("i", "in", network[0]), Curve("o", "out", network[1])], _doubled(network), rate),
+        Plot("Temperature", [Curve("", "", found["temperature_c"])], 100.0, degrees),
+    ]
+    return [plot for plot in plots if any(value is not None for curve in plot.curves for value in curve.values)]
+
+
+def percent(value: float | None) -> str:
+    return _of(value, "%")
+
+
+def degrees(value: float | None) -> str:
+    return _of(value, "C")
+
+
+def watts(value: float | None) -> str:
+    return _of(value, " W")
+
+
+def plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}".removesuffix(".0")
+
+
+def gib(mib: float | None) -> str:
+    """Memory in MiB as short as a plot needs it: `61G`, `0.5G`."""
+    if mib is None:
+        return "-"
+    size = mib / 1024
+    return f"{size:.0f}G" if size >= 10 or not size else f"{size:.1f}G"
+
+
+# ---------------------------------------------------------------------- inside
+
+
+def _of(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.0f}{unit}"
+
+
+def _top(curves: Iterable[Sequence[float | None]], limit: float | None) -> float:
+    """The limit, or the largest value if that is unknown or was passed."""
+    return max([limit or 0.0, *(value for curve in curves for value in curve if value is not None)]) or 1.0
+
+
+def _doubled(curves: Iterable[Sequence[float | None]]) -> float:
+    """The least power of two, from 1024 on, that no value passes: an axis with even values that seldom changes."""
+    most, top = _top(curves, None), 1024.0
+    while top < most:
+        top *= 2
+    return top
