@@ -10,6 +10,9 @@ from agentless.client.words import gpu_number, rate
 
 Row = Mapping[str, Any]
 
+_MEMORY, _HEAT, _POWER, _DISK = 1, 2, 6, 7
+"""The colours of single curves."""
+
 
 def shown(found: Row, points: int, plots: Sequence[Plot]) -> Shown:
     """The plots of an answer with so many points."""
@@ -35,12 +38,11 @@ def of_gpu(found: Row, gpu: Row) -> list[Plot]:
     """The plots of one GPU: `found` is its part of the answer, `gpu` has its limits."""
     total = gpu["memory_total_mib"]
     share = [None if value is None or not total else 100 * value / total for value in found["memory_used_mib"]]
+    load = [Curve("u", "utilization", found["utilization_pct"]), Curve("m", "memory", share)]
     return [
-        Plot(
-            "Load", [Curve("u", "utilization", found["utilization_pct"]), Curve("m", "memory", share)], 100.0, percent
-        ),
-        Plot("Temperature", [Curve("", "", found["temperature_c"])], 100.0, degrees),
-        Plot("Power", [Curve("", "", found["power_w"])], _top([found["power_w"]], gpu["power_limit_w"]), watts),
+        Plot("Load", load, 100.0, percent),
+        _one("Temperature", found["temperature_c"], 100.0, degrees, _HEAT),
+        _one("Power", found["power_w"], gpu["power_limit_w"], watts, _POWER),
     ]
 
 
@@ -50,17 +52,18 @@ def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
         return []
     known = list(gpus)
 
-    def plot(title: str, field: str, limit: str, words: Any) -> Plot:
+    def plot(title: str, field: str, limit: str, words: Callable[[float | None], str], colour: int = 0) -> Plot:
         values = [each[field] for each in found]
-        curves = [Curve(str(gpu_number(dict(each))), "", each[field]) for each in found]
+        marks = [str(gpu_number(dict(each))) for each in found]
         top = _top(values, max((gpu[limit] or 0 for gpu in known), default=0)) if limit else 100.0
+        curves = [Curve(mark, "", each, colour) for mark, each in zip(marks, values, strict=True)]
         return Plot(f"GPU {title}", curves, top, words)
 
     return [
         plot("utilization", "utilization_pct", "", percent),
-        plot("memory", "memory_used_mib", "memory_total_mib", gib),
-        plot("temperature", "temperature_c", "", degrees),
-        plot("power", "power_w", "power_limit_w", watts),
+        plot("memory", "memory_used_mib", "memory_total_mib", gib, _MEMORY),
+        plot("temperature", "temperature_c", "", degrees, _HEAT),
+        plot("power", "power_w", "power_limit_w", watts, _POWER),
     ]
 
 
@@ -68,18 +71,11 @@ def of_node(found: Row, node: Row) -> list[Plot]:
     """How busy a machine was, as far as that is known: `found` is its part of the answer, `node` has its limits."""
     network = [found[f"network_{way}_bytes_per_second"] for way in ("in", "out")]
     plots = [
-        Plot("Cores busy", [Curve("", "", found["cores_busy"])], _top([found["cores_busy"]], node["cores"]), plain),
-        Plot(
-            "Memory",
-            [Curve("", "", found["memory_used_mib"])],
-            _top([found["memory_used_mib"]], node["memory_mib"]),
-            gib,
-        ),
-        Plot(
-            "Disk", [Curve("", "", found["disk_used_mib"])], _top([found["disk_used_mib"]], node["disk_total_mib"]), gib
-        ),
+        _one("Cores busy", found["cores_busy"], node["cores"], plain),
+        _one("Memory", found["memory_used_mib"], node["memory_mib"], gib, _MEMORY),
+        _one("Disk", found["disk_used_mib"], node["disk_total_mib"], gib, _DISK),
         Plot("Network", [Curve("i", "in", network[0]), Curve("o", "out", network[1])], _doubled(network), rate),
-        Plot("Temperature", [Curve("", "", found["temperature_c"])], 100.0, degrees),
+        _one("Temperature", found["temperature_c"], 100.0, degrees, _HEAT),
     ]
     return [plot for plot in plots if any(value is not None for curve in plot.curves for value in curve.values)]
 
@@ -101,11 +97,11 @@ def plain(value: float | None) -> str:
 
 
 def gib(mib: float | None) -> str:
-    """Memory in MiB as short as a plot needs it: `61G`, `0.5G`."""
+    """Memory in MiB as short as a plot needs it: `61G`, `0.5G`, `1.8T`."""
     if mib is None:
         return "-"
-    size = mib / 1024
-    return f"{size:.0f}G" if size >= 10 or not size else f"{size:.1f}G"
+    size, unit = (mib / 1024, "G") if mib < 1000 * 1024 else (mib / 1024**2, "T")
+    return f"{size:.1f}{unit}" if 0 < size < 10 else f"{size:.0f}{unit}"
 
 
 # ---------------------------------------------------------------------- inside
@@ -113,6 +109,16 @@ def gib(mib: float | None) -> str:
 
 def _of(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:.0f}{unit}"
+
+
+def _one(
+    title: str,
+    values: Sequence[float | None],
+    limit: float | None,
+    words: Callable[[float | None], str],
+    colour: int = 0,
+) -> Plot:
+    return Plot(title, [Curve("", "", values, colour)], _top([values], limit), words)
 
 
 def _top(curves: Iterable[Sequence[float | None]], limit: float | None) -> float:

@@ -1,11 +1,12 @@
 """Several plots over the same time, for a screen or a command: how they share the space, and their legends.
 
-The styles of texts are those of `plot`, `s0` to `s7` of curves, `strong` of titles, and `dim`.
+The styles of texts are those of `plot`, `s0` to `s7` of curves, `f0` to `f7` of the space below them, `strong` and
+`dim`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentless.client.plot import Frame, Series, Text, clock_ticks, framed, label_width, value_at
@@ -15,6 +16,8 @@ STYLES = 8
 
 _LEAST = 5
 """The least lines of a plot below its legend, with the axis of times."""
+_HIGH = 16
+"""The lines of a plot from which on fewer are drawn beside each other."""
 _GAP = 2
 _NARROW, _WIDE = 64, 150
 """The least columns for two plots, and for three, beside each other."""
@@ -24,21 +27,35 @@ _NOW = 7
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve: what is written at its end, its name in the legend, and evenly spaced values."""
+    """A curve: what is written at its end, its name in the legend, and evenly spaced values.
+
+    `colour` is the number of its style if it is alone.
+    """
 
     mark: str
     name: str
     values: Sequence[float | None]
+    colour: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Curves from 0 to `top`. `words` writes a value."""
+    """Curves from 0 to `top`. `words` writes a value. A single curve is filled, and needs no mark and no name."""
 
     title: str
     curves: Sequence[Curve]
     top: float
     words: Callable[[float | None], str]
+
+    @property
+    def series(self) -> list[Series]:
+        """The curves with their styles."""
+        if len(self.curves) == 1:
+            (curve,) = self.curves
+            return [Series("", curve.values, f"s{curve.colour}", below=f"f{curve.colour}")]
+        return [
+            Series(each.name, each.values, f"s{number % STYLES}", each.mark) for number, each in enumerate(self.curves)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +90,7 @@ class Area:
 
 def least_height(shown: Shown, width: int) -> int:
     """The lines that these plots need at this width."""
-    return sum(_legend_height(row, width) + _LEAST for row in _rows(shown.plots, width))
+    return sum(_legend_height(row, width) + _LEAST for row in _rows(shown.plots, _beside(width)))
 
 
 def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tuple[list[list[Text]], list[Area]]:
@@ -81,8 +98,8 @@ def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tup
 
     The lines are as many as `height`, or as many as they need at least. Each is `width` columns wide.
     """
-    rows = _rows(shown.plots, width)
-    spare = max(0, height - least_height(shown, width))
+    rows = _comfortable(shown.plots, width, height)
+    spare = max(0, height - sum(_legend_height(row, width) + _LEAST for row in rows))
     lines: list[list[Text]] = []
     areas: list[Area] = []
     for number, row in enumerate(rows):
@@ -96,11 +113,22 @@ def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tup
 # ---------------------------------------------------------------------- inside
 
 
-def _rows(plots: Sequence[Plot], width: int) -> list[Sequence[Plot]]:
-    """The plots by rows: as many beside each other as are readable, and fewer in the first row if some are over."""
-    beside = 1 if width < _NARROW else 2 if width < _WIDE else 3
+def _beside(width: int) -> int:
+    """How many plots beside each other are readable."""
+    return 1 if width < _NARROW else 2 if width < _WIDE else 3
+
+
+def _rows(plots: Sequence[Plot], beside: int) -> list[Sequence[Plot]]:
+    """The plots by rows: so many in each, and fewer in the first one if some are over."""
     first = len(plots) % beside or beside
     return [plots[:first], *(plots[at : at + beside] for at in range(first, len(plots), beside))] if plots else []
+
+
+def _comfortable(plots: Sequence[Plot], width: int, height: int) -> list[Sequence[Plot]]:
+    """The plots by rows, as few in each as leave all of them high enough."""
+    most = _beside(width)
+    beside = next((each for each in range(1, most) if height >= _HIGH * len(_rows(plots, each))), most)
+    return _rows(plots, beside)
 
 
 def _widths(count: int, width: int) -> list[int]:
@@ -126,13 +154,18 @@ def _row(
         frame = Frame(left, right, _ticks(shown, wide - left - right))
         columns = frame.columns(wide)
         cursor = shown.column(at, columns)
-        series = [
-            Series(each.name, each.values, f"s{number % STYLES}", each.mark if len(plot.curves) > 1 else "")
-            for number, each in enumerate(plot.curves)
-        ]
         texts = _legend(plot, wide, None if cursor is None else (cursor, columns))
         texts += [[(" " * wide, "")]] * (legend - len(texts))
-        texts += framed(series, wide, height - legend, frame, top=plot.top, words=plot.words, cursor=cursor)
+        texts += framed(
+            plot.series,
+            wide,
+            height - legend,
+            frame,
+            top=plot.top,
+            words=plot.words,
+            filled=len(plot.curves) == 1,
+            cursor=cursor,
+        )
         for y, text in enumerate(texts):
             lines[y] += [(" " * _GAP, ""), *text] if x else text
         areas.append(Area(x + frame.left, legend, columns, height - legend - 1))
@@ -161,9 +194,9 @@ def _legend(plot: Plot, width: int, cursor: tuple[int, int] | None) -> list[list
     longest = len(plot.words(plot.top))
     lines: list[list[Text]] = [[(plot.title[:width], "strong")]]
     used = len(plot.title[:width])
-    for number, curve in enumerate(plot.curves):
-        value = plot.words(_last(curve.values) if cursor is None else value_at(curve.values, cursor[1], cursor[0]))
-        entry = _entry(plot, number, value.ljust(longest))
+    for series in plot.series:
+        value = plot.words(_last(series.values) if cursor is None else value_at(series.values, cursor[1], cursor[0]))
+        entry = _entry(series, value.ljust(longest))
         length = sum(len(text) for text, _ in entry)
         if used + length > width and used:
             lines[-1].append((" " * (width - used), ""))
@@ -175,12 +208,11 @@ def _legend(plot: Plot, width: int, cursor: tuple[int, int] | None) -> list[list
     return lines
 
 
-def _entry(plot: Plot, number: int, value: str) -> Iterable[Text]:
-    if len(plot.curves) == 1:
-        return [("  ", ""), (value, "s0")]
-    curve, style = plot.curves[number], f"s{number % STYLES}"
-    name = f"{curve.name} " if curve.name else ""
-    return [("  ", ""), (f"━{curve.mark} ", style), (name, "dim"), (value, "")]
+def _entry(series: Series, value: str) -> list[Text]:
+    if not series.mark:
+        return [("  ", ""), (value, series.style)]
+    name = f"{series.name} " if series.name else ""
+    return [("  ", ""), (f"━{series.mark} ", series.style), (name, "dim"), (value, "")]
 
 
 def _last(values: Sequence[float | None]) -> float | None:

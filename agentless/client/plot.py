@@ -35,13 +35,14 @@ _STEPS = (
 class Series:
     """A curve: evenly spaced values, None where nothing is known. `style` names its colour.
 
-    `mark` is written at its right end, to tell it apart without colours.
+    `mark` is written at its right end, to tell it apart without colours. `below` is the style of a filled space.
     """
 
     name: str
     values: Sequence[float | None]
     style: str
     mark: str = ""
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def clock_ticks(begin: float, end: float, columns: int) -> list[Tick]:
     """Times of the clock between two moments, as far apart as so many columns need; dates at midnight."""
     if end <= begin:
         return []
-    step = next((step for step in _STEPS if (end - begin) / step * _APART <= columns), _STEPS[-1])
+    parts = (step for step in _STEPS if (end - begin) / step * (_APART if step >= 60 else _APART + 3) <= columns)
+    step = next(parts, _STEPS[-1])
     zone = datetime.fromtimestamp(end, UTC).astimezone().utcoffset()
     shift = zone.total_seconds() if zone else 0.0
     first = -int(-(begin + shift) // step)
@@ -190,7 +192,8 @@ def _draw(series: Series, dots: list[list[int]], styles: list[list[str]], top: f
         last = level if filled or before is None else max(level, before - (before > level))
         for y in range(first, last + 1):
             dots[rows - 1 - y // 4][x // 2] |= _BITS[y % 4][x % 2]
-            styles[rows - 1 - y // 4][x // 2] = series.style
+            is_below = series.below and y // 4 < level // 4
+            styles[rows - 1 - y // 4][x // 2] = series.below if is_below else series.style
         before = level
 
 
@@ -198,8 +201,9 @@ def _row(
     dots: list[int], styles: list[str], *, is_grid: bool, upright: Collection[int], cursor: int | None
 ) -> list[Text]:
     """A line of the plot area, as few texts as possible."""
+    level = {x for x in range(1, len(dots), 2) if not {x - 1, x + 1} & set(upright)} if is_grid else set()
     cells = [
-        (chr(0x2800 + bits), style) if bits else ("·" if (is_grid and x % 2) or x in upright else " ", "grid")
+        (chr(0x2800 + bits), style) if bits else ("·" if x in upright or x in level else " ", "grid")
         for x, (bits, style) in enumerate(zip(dots, styles, strict=True))
     ]
     if cursor is not None and cursor < len(cells):

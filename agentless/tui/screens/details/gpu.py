@@ -79,4 +79,4 @@ class GpuDetails(Details):
                 printable(f"{task['id']}  {task['owner']}  {command_line(task)}") + "\n",
             ]
         parts += processes(gpu["processes"], width)
-        return [*parts, "\n"]
+        return parts

@@ -60,14 +60,16 @@ class NodeDetails(Details):
             ],
             max(10, self.size.width - 3),
         )
-        for gpu in self.cluster.gpus_of(self.about_node):
+        gpus = self.cluster.gpus_of(self.about_node)
+        parts += ["\n"] if gpus else []
+        for gpu in gpus:
             parts += [
                 f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  ",
                 (f"{gpu_state(gpu):10}", colour_of(gpu["state"])),
                 f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  ",
                 f"{printable(gpu_reason(gpu))}\n",
             ]
-        return [*parts, "\n"]
+        return parts
 
     def on_resize(self) -> None:
         """Draw for the new width."""

@@ -16,8 +16,8 @@ from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import fitted
 
 Part = str | tuple[str, str]
-_FIELD = 39
-"""The least columns of a field beside another one."""
+_FIELD, _WIDE_FIELD = 38, 58
+"""The least columns of a field beside another one, on a narrow and on a wide screen."""
 
 _COLOURS: dict[str, str] = {
     "good": "$text-success", "warn": "$text-warning", "bad": "$text-error", "odd": "$text-accent",
@@ -41,7 +41,7 @@ def labelled(fields: Iterable[tuple[str, object]]) -> list[Part]:
 
 def beside(fields: Iterable[tuple[str, object]], width: int) -> list[Part]:
     """The fields that have a value, as many beside each other as fit; a long one takes the place of several."""
-    columns = max(1, width // _FIELD)
+    columns = max(1, width // _FIELD if width < 2 * _WIDE_FIELD else width // _WIDE_FIELD)
     wide = width // columns
     parts: list[Part] = []
     used = 0
