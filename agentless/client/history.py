@@ -101,7 +101,7 @@ def gib(mib: float | None) -> str:
     if mib is None:
         return "-"
     size, unit = (mib / 1024, "G") if mib < 1000 * 1024 else (mib / 1024**2, "T")
-    return f"{size:.1f}{unit}" if 0 < size < 10 else f"{size:.0f}{unit}"
+    return f"{size:.1f}{unit}" if 0.05 <= size < 9.95 else f"{size:.0f}{unit}"
 
 
 # ---------------------------------------------------------------------- inside

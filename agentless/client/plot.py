@@ -77,7 +77,7 @@ def framed(
     rows, columns = max(1, height - 1), frame.columns(width)
     labels = _labels(rows, top, words)
     marks = _marks(series, rows, top, frame.right - 1)
-    upright = {round((columns - 1) * place) for place, _ in frame.ticks if frame.upright and 0 < place < 1}
+    upright = {round((columns - 1) * place) for place, _ in frame.ticks if frame.upright} - {0, columns - 1}
     gridded = {row for row in labels if row < rows - 1}
     drawn = dotted(series, columns, rows, top, filled=filled, grid=gridded, upright=upright, cursor=cursor)
     lines: list[list[Text]] = []
