@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agentless.client.panels import Curve, Plot, Shown
-from agentless.client.words import gpu_number, rate
+from agentless.client.words import gpu_number
 
 Row = Mapping[str, Any]
 
+_SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _MEMORY, _HEAT, _POWER, _DISK = 1, 2, 6, 7
 """The colours of single curves."""
 
@@ -74,7 +75,7 @@ def of_node(found: Row, node: Row) -> list[Plot]:
         _one("Cores busy", found["cores_busy"], node["cores"], plain),
         _one("Memory", found["memory_used_mib"], node["memory_mib"], gib, _MEMORY),
         _one("Disk", found["disk_used_mib"], node["disk_total_mib"], gib, _DISK),
-        Plot("Network", [Curve("i", "in", network[0]), Curve("o", "out", network[1])], _doubled(network), rate),
+        Plot("Network", [Curve("i", "in", network[0]), Curve("o", "out", network[1])], _doubled(network), speed),
         _one("Temperature", found["temperature_c"], 100.0, degrees, _HEAT),
     ]
     return [plot for plot in plots if any(value is not None for curve in plot.curves for value in curve.values)]
@@ -102,6 +103,15 @@ def gib(mib: float | None) -> str:
         return "-"
     size, unit = (mib / 1024, "G") if mib < 1000 * 1024 else (mib / 1024**2, "T")
     return f"{size:.1f}{unit}" if 0.05 <= size < 9.95 else f"{size:.0f}{unit}"
+
+
+def speed(rate: float | None) -> str:
+    """Bytes per second as short as a plot needs them: `293K/s`, `4.9M/s`."""
+    if rate is None:
+        return "-"
+    unit = next((unit for unit in "BKM" if rate < 1000 * _SIZES[unit]), "G")
+    size = rate / _SIZES[unit]
+    return f"{size:.1f}{unit}/s" if 0.05 <= size < 9.95 and unit != "B" else f"{size:.0f}{unit}/s"
 
 
 # ---------------------------------------------------------------------- inside

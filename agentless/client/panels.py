@@ -138,37 +138,41 @@ def _widths(count: int, width: int) -> list[int]:
 
 def _legend_height(row: Sequence[Plot], width: int) -> int:
     widths = _widths(len(row), width)
-    return max(len(_legend(plot, wide, None)) for plot, wide in zip(row, widths, strict=True))
+    return max(len(_legend(plot, wide, None, 1)) for plot, wide in zip(row, widths, strict=True))
 
 
 def _row(
     shown: Shown, row: Sequence[Plot], width: int, height: int, at: float | None
 ) -> tuple[list[list[Text]], list[Area]]:
     """Plots beside each other: their lines, and where they are."""
-    legend = _legend_height(row, width)
+    left = max(label_width(height - _LEAST, plot.top, plot.words) for plot in shown.plots)
+    right = max(_right(plot) for plot in shown.plots)
+    cells = [
+        (plot, wide, Frame(left, right, _ticks(shown, wide - left - right)))
+        for plot, wide in zip(row, _widths(len(row), width), strict=True)
+    ]
+    legends = [
+        _legend(plot, wide, shown.column(at, columns := frame.columns(wide)), columns) for plot, wide, frame in cells
+    ]
+    above = max(_legend_height(row, width), *map(len, legends))
     lines: list[list[Text]] = [[] for _ in range(height)]
     areas, x = [], 0
-    left = max(label_width(height - legend, plot.top, plot.words) for plot in shown.plots)
-    right = max(_right(plot) for plot in shown.plots)
-    for plot, wide in zip(row, _widths(len(row), width), strict=True):
-        frame = Frame(left, right, _ticks(shown, wide - left - right))
+    for (plot, wide, frame), legend in zip(cells, legends, strict=True):
         columns = frame.columns(wide)
-        cursor = shown.column(at, columns)
-        texts = _legend(plot, wide, None if cursor is None else (cursor, columns))
-        texts += [[(" " * wide, "")]] * (legend - len(texts))
-        texts += framed(
+        curves = framed(
             plot.series,
             wide,
-            height - legend,
+            height - above,
             frame,
             top=plot.top,
             words=plot.words,
             filled=len(plot.curves) == 1,
-            cursor=cursor,
+            cursor=shown.column(at, columns),
         )
-        for y, text in enumerate(texts):
+        blank: list[list[Text]] = [[(" " * wide, "")]] * (above - len(legend))
+        for y, text in enumerate([*legend, *blank, *curves]):
             lines[y] += [(" " * _GAP, ""), *text] if x else text
-        areas.append(Area(x + frame.left, legend, columns, height - legend - 1))
+        areas.append(Area(x + frame.left, above, columns, height - above - 1))
         x += wide + _GAP
     return lines, areas
 
@@ -189,21 +193,22 @@ def _ticks(shown: Shown, columns: int) -> list[tuple[float, str]]:
     return [(place, word) for place, word in ticks if place * columns < columns - _NOW] + [(1.0, "now")]
 
 
-def _legend(plot: Plot, width: int, cursor: tuple[int, int] | None) -> list[list[Text]]:
-    """The title and the value of each curve, in as many lines as they need."""
+def _legend(plot: Plot, width: int, cursor: int | None, columns: int) -> list[list[Text]]:
+    """The title and the value of each curve at the cursor, in as many lines as they need."""
     longest = len(plot.words(plot.top))
     lines: list[list[Text]] = [[(plot.title[:width], "strong")]]
     used = len(plot.title[:width])
     for series in plot.series:
-        value = plot.words(_last(series.values) if cursor is None else value_at(series.values, cursor[1], cursor[0]))
-        entry = _entry(series, value.ljust(longest))
+        value = plot.words(_last(series.values) if cursor is None else value_at(series.values, columns, cursor))
+        entry = _entry(series, value)
         length = sum(len(text) for text, _ in entry)
         if used + length > width and used:
             lines[-1].append((" " * (width - used), ""))
             lines.append([])
             used = 0
-        lines[-1] += entry
-        used += length
+        spaces = min(max(0, longest - len(value)), width - used - length)
+        lines[-1] += [*entry, (" " * spaces, "")]
+        used += length + spaces
     lines[-1].append((" " * (width - used), ""))
     return lines
 
