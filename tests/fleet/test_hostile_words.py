@@ -200,7 +200,7 @@ async def test_the_dashboard_shows_it_as_plain_words(world):
             await look(key, see="agentless")
         await look("2", see="[bold]y[/bold]")
         for _ in range(2):
-            await look("enter", see="last hour")
+            await look("enter", see="[10 min]")
             await look("escape", "down")
         await look("3", see="n2")
         for _ in range(3):

@@ -28,7 +28,7 @@ class Details(Screen[None]):
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
     ]
-    CSS = """
+    DEFAULT_CSS = """
     Details VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
     """
     KINDS: ClassVar[frozenset[str]] = frozenset({"tasks", "gpus", "nodes"})
@@ -43,7 +43,9 @@ class Details(Screen[None]):
         with VerticalScroll(can_focus=not curves):  # else a click beside the curves took their keys away
             yield Static(id="known")
             yield from curves
-            yield Static(id="asked")
+            asked = Static(id="asked")
+            asked.display = False  # an empty text took a line
+            yield asked
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -91,7 +93,9 @@ class Details(Screen[None]):
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:
-            self.query_one("#asked", Static).update(content(*parts))
+            asked = self.query_one("#asked", Static)
+            asked.display = bool(parts)
+            asked.update(content(*parts))
 
     def get(self, path: str, **query: object) -> Any:
         """The answer to a request, or the sentence why there is none."""
