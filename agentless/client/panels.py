@@ -147,17 +147,14 @@ def _row(
     """Plots beside each other: their lines, and where they are."""
     left = max(label_width(height - _LEAST, plot.top, plot.words) for plot in shown.plots)
     right = max(_right(plot) for plot in shown.plots)
-    cells = [
-        (plot, wide, Frame(left, right, _ticks(shown, wide - left - right)))
-        for plot, wide in zip(row, _widths(len(row), width), strict=True)
-    ]
-    legends = [
-        _legend(plot, wide, shown.column(at, columns := frame.columns(wide)), columns) for plot, wide, frame in cells
-    ]
+    widths = _widths(len(row), width)
+    frame = Frame(left, right, _ticks(shown, min(widths) - left - right))
+    cells = list(zip(row, widths, strict=True))
+    legends = [_legend(plot, wide, shown.column(at, columns := frame.columns(wide)), columns) for plot, wide in cells]
     above = max(_legend_height(row, width), *map(len, legends))
     lines: list[list[Text]] = [[] for _ in range(height)]
     areas, x = [], 0
-    for (plot, wide, frame), legend in zip(cells, legends, strict=True):
+    for (plot, wide), legend in zip(cells, legends, strict=True):
         columns = frame.columns(wide)
         curves = framed(
             plot.series,

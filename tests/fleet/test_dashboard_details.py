@@ -95,10 +95,15 @@ async def test_curves_take_the_room_that_there_is(monkeypatch):
         await eyes.app.push_screen(GpuDetails(eyes.app.cluster, gpu(eyes, 3)))
         await eyes.see("Load  ━u utilization 30%", "━m memory 0%", "Temperature  30C", "Power  30 W")
         curves = eyes.app.screen.query_one(Curves)
-        for height in (50, 60):  # without the footer, the ranges, two legends and two axes of times
+
+        def rows() -> int:
+            """All but the line of ranges, and for each row of plots a legend and an axis of times."""
+            return curves.size.height - 1 - 2 * len({area.y for area in curves._areas})
+
+        for height in (50, 60):
             await eyes.pilot.resize_terminal(120, height)
             await eyes.see(lambda height=height: curves.region.bottom == height - 1)
-            await eyes.see(lambda: len(plots_of(eyes)) == curves.size.height - 5)
+            await eyes.see(lambda: len(plots_of(eyes)) == rows())
         await eyes.pilot.resize_terminal(50, 60)
         await eyes.see(lambda: all(len(line) <= 50 for line in eyes.text.splitlines()), "Power  30 W")
 
@@ -143,8 +148,9 @@ async def test_a_node_has_its_gpus_in_one_plot_each_with_its_number(monkeypatch)
     async with dashboard(Remembering(), monkeypatch, 200) as eyes:
         await eyes.app.push_screen(NodeDetails(eyes.app.cluster, "node1"))
         await eyes.see("GPU utilization  ━0 0%", "━3 30%", "━7 70%", "Cores busy  1", "Disk  ", "Network  ━i in 1B/s")
-        right = eyes.app.screen.query_one(Curves)._areas[0]
-        ends = "".join(line[right.x + right.columns :][:8] for line in plots_of(eyes)[: right.rows])
+        curves = eyes.app.screen.query_one(Curves)
+        right = curves._areas[0]
+        ends = "".join(line[curves.region.x + right.x + right.columns :][:8] for line in plots_of(eyes)[: right.rows])
         assert sorted(ends.replace(" ", "").replace(",", "")) == [*"01234567"], ends
 
 
