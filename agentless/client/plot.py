@@ -219,7 +219,7 @@ def _ticked(columns: int, frame: Frame, width: int) -> str:
     text = [" "] * width
     end = -1
     for place, word in frame.ticks:
-        at = frame.left + round((columns - 1) * place) - (len(word) // 2 if place else 1)
+        at = frame.left + round((columns - 1) * place) - (len(word) // 2 if place else 0)
         at = max(0, min(at, width - len(word)))
         if at > end and len(word) <= width:
             text[at : at + len(word)] = word
