@@ -9,23 +9,108 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 
+from agentless.model.units import format_indices
+
 Text = tuple[str, str]
+Tick = tuple[float, str]
+"""A place on the axis of times, from 0 (the left edge) to 1, and its words."""
 
 _BITS = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))
 """The dots of a braille pattern, from the lowest row."""
+_APART = 9
+"""The least columns between two times of the clock."""
 _BETWEEN = 16
 """The least columns between two times on the axis."""
+_STEPS = (
+    *(5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200),
+    *(86400 * days for days in (1, 2, 3, 5, 7, 14)),
+)
+"""Seconds between two times on the axis: what a clock and a calendar make easy to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve: evenly spaced values, None where nothing is known. `style` names its colour."""
+    """A curve: evenly spaced values, None where nothing is known. `style` names its colour.
+
+    `mark` is written at its right end, to tell it apart without colours. `below` is the style of a filled space.
+    """
 
     name: str
     values: Sequence[float | None]
     style: str
+    mark: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is around the curves: columns for the values at the left, and for the marks at the right.
+
+    `ticks` are the times below; `upright`: a dotted line stands on each.
+    """
+
+    left: int
+    right: int
+    ticks: Sequence[Tick]
+    upright: bool = True
+
+    def columns(self, width: int) -> int:
+        """The columns of the curves in a plot of this width."""
+        return max(1, width - self.left - self.right)
+
+
+def framed(
+    series: Sequence[Series],
+    width: int,
+    height: int,
+    frame: Frame,
+    *,
+    top: float,
+    words: Callable[[float], str],
+    filled: bool = False,
+    cursor: int | None = None,
+) -> list[list[Text]]:
+    """The lines of a plot like `plot`, in a frame that several may share, so that they are aligned."""
+    rows, columns = max(1, height - 1), frame.columns(width)
+    labels = _labels(rows, top, words)
+    marks = _marks(series, rows, top, frame.right - 1)
+    upright = {round((columns - 1) * place) for place, _ in frame.ticks if frame.upright} - {0, columns - 1}
+    gridded = {row for row in labels if row < rows - 1}
+    drawn = dotted(series, columns, rows, top, filled=filled, grid=gridded, upright=upright, cursor=cursor)
+    lines: list[list[Text]] = []
+    for row, line in enumerate(drawn):
+        edge = "┤" if row in labels else "│"
+        lines.append([(labels.get(row, "").rjust(frame.left - 1) + edge, "axis"), *line])
+        if frame.right:
+            text, style = marks.get(row, ("", ""))
+            lines[-1].append((" " + text.ljust(frame.right - 1), style))
+    return [*lines, [(_ticked(columns, frame, width), "axis")]]
+
+
+def label_width(height: int, top: float, words: Callable[[float], str]) -> int:
+    """The columns that the values at the left of a plot of this height take."""
+    return max(map(len, _labels(max(1, height - 1), top, words).values())) + 1
+
+
+def clock_ticks(begin: float, end: float, columns: int) -> list[Tick]:
+    """Times of the clock between two moments, as far apart as so many columns need; dates at midnight."""
+    if end <= begin:
+        return []
+    parts = (step for step in _STEPS if (end - begin) / step * (_APART if step >= 60 else _APART + 3) <= columns)
+    step = next(parts, _STEPS[-1])
+    zone = datetime.fromtimestamp(end, UTC).astimezone().utcoffset()
+    shift = zone.total_seconds() if zone else 0.0
+    first = -int(-(begin + shift) // step)
+    times = [number * step - shift for number in range(first, int((end + shift) // step) + 1)]
+    return [((at - begin) / (end - begin), _clock(at, step)) for at in times]
+
+
+def value_at(values: Sequence[float | None], columns: int, column: int) -> float | None:
+    """The value of a curve in a column of those that it is drawn on."""
+    return spread(values, columns)[column]
 
 
 def plot(
@@ -44,16 +129,10 @@ def plot(
     `words` writes a value, `times` a place from 0 (the left edge) to 1. `filled` fills the space below each curve.
     `cursor` is a column of the plot area that is marked.
     """
-    rows = max(1, height - 1)
-    labels = _labels(rows, top, words)
-    margin = max(map(len, labels.values()), default=0) + 1
-    columns = max(1, width - margin)
-    gridded = {row for row in labels if row < rows - 1}
-    lines = []
-    for row, line in enumerate(dotted(series, columns, rows, top, filled=filled, grid=gridded, cursor=cursor)):
-        edge = "┤" if row in labels else "│"
-        lines.append([(labels.get(row, "").rjust(margin - 1) + edge, "axis"), *line])
-    return [*lines, [(_axis(columns, margin, times), "axis")]]
+    left = label_width(height, top, words)
+    parts = max(1, min(6, (width - left) // _BETWEEN))
+    frame = Frame(left, 0, [(part / parts, times(part / parts)) for part in range(parts + 1)], upright=False)
+    return framed(series, width, height, frame, top=top, words=words, filled=filled, cursor=cursor)
 
 
 def dotted(
@@ -64,15 +143,16 @@ def dotted(
     *,
     filled: bool = False,
     grid: Collection[int] = (),
+    upright: Collection[int] = (),
     cursor: int | None = None,
 ) -> list[list[Text]]:
-    """Only the curves, as `rows` lines; those in `grid` are dotted."""
+    """Only the curves, as `rows` lines; those in `grid` are dotted, and so are the `upright` columns."""
     dots = [[0] * columns for _ in range(rows)]
     styles = [[""] * columns for _ in range(rows)]
     for each in series:
         _draw(each, dots, styles, top, filled=filled)
     return [
-        _row(bits, names, is_grid=row in grid, cursor=cursor)
+        _row(bits, names, is_grid=row in grid, upright=upright, cursor=cursor)
         for row, (bits, names) in enumerate(zip(dots, styles, strict=True))
     ]
 
@@ -112,14 +192,18 @@ def _draw(series: Series, dots: list[list[int]], styles: list[list[str]], top: f
         last = level if filled or before is None else max(level, before - (before > level))
         for y in range(first, last + 1):
             dots[rows - 1 - y // 4][x // 2] |= _BITS[y % 4][x % 2]
-            styles[rows - 1 - y // 4][x // 2] = series.style
+            is_below = series.below and y // 4 < level // 4
+            styles[rows - 1 - y // 4][x // 2] = series.below if is_below else series.style
         before = level
 
 
-def _row(dots: list[int], styles: list[str], *, is_grid: bool, cursor: int | None) -> list[Text]:
+def _row(
+    dots: list[int], styles: list[str], *, is_grid: bool, upright: Collection[int], cursor: int | None
+) -> list[Text]:
     """A line of the plot area, as few texts as possible."""
+    level = {x for x in range(1, len(dots), 2) if not {x - 1, x + 1} & set(upright)} if is_grid else set()
     cells = [
-        (chr(0x2800 + bits), style) if bits else ("·" if is_grid and x % 2 else " ", "grid")
+        (chr(0x2800 + bits), style) if bits else ("·" if x in upright or x in level else " ", "grid")
         for x, (bits, style) in enumerate(zip(dots, styles, strict=True))
     ]
     if cursor is not None and cursor < len(cells):
@@ -127,16 +211,41 @@ def _row(dots: list[int], styles: list[str], *, is_grid: bool, cursor: int | Non
     return [("".join(text for text, _ in alike), style) for style, alike in groupby(cells, key=lambda cell: cell[1])]
 
 
-def _axis(columns: int, margin: int, times: Callable[[float], str]) -> str:
-    """The times below the plot, the first at its left edge and the last at its right edge."""
-    parts = max(1, min(6, columns // _BETWEEN))
-    text = [" "] * (margin + columns)
+def _ticked(columns: int, frame: Frame, width: int) -> str:
+    """The times below a plot, each centred below its column, the first and the last one within the plot.
+
+    One that would touch the one before it is left out.
+    """
+    text = [" "] * width
     end = -1
-    for part in range(parts + 1):
-        word = times(part / parts)
-        at = margin + round((columns - 1) * part / parts) - (0 if not part else len(word) // 2)
-        at = max(margin - 1 if not part else 0, min(at, margin + columns - len(word)))
-        if at > end:
+    for place, word in frame.ticks:
+        at = frame.left + round((columns - 1) * place) - (len(word) // 2 if place else 0)
+        at = max(0, min(at, width - len(word)))
+        if at > end and len(word) <= width:
             text[at : at + len(word)] = word
             end = at + len(word)
-    return "".join(text)[: margin + columns]
+    return "".join(text)
+
+
+def _clock(at: float, step: int) -> str:
+    then = datetime.fromtimestamp(at, UTC).astimezone()
+    if step >= 86400 or (then.hour, then.minute, then.second) == (0, 0, 0):
+        return f"{then:%m-%d}"
+    return f"{then:%H:%M:%S}" if step < 60 else f"{then:%H:%M}"
+
+
+def _marks(series: Sequence[Series], rows: int, top: float, room: int) -> dict[int, Text]:
+    """What is written at the right ends of the curves, by row: the marks of all that end there, as far as they fit."""
+    ends: dict[int, list[Series]] = {}
+    for each in series:
+        last = next((value for value in reversed(each.values) if value is not None), None)
+        if each.mark and last is not None and top > 0:
+            level = round(max(0.0, min(1.0, last / top)) * (rows * 4 - 1))
+            ends.setdefault(rows - 1 - level // 4, []).append(each)
+    return {row: (_joined(found, room), found[-1].style) for row, found in ends.items()}
+
+
+def _joined(found: Sequence[Series], room: int) -> str:
+    marks = [each.mark for each in found]
+    text = format_indices(map(int, marks)) if all(map(str.isdecimal, marks)) else ",".join(marks)
+    return text if len(text) <= room else f"×{len(marks)}"

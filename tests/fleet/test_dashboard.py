@@ -456,9 +456,9 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.see(f"held by task {runs}")
         await eyes.press("escape", "home", "d")
         await eyes.see("SEED")
-        await eyes.press("right", "right")
+        await eyes.press("4")
         await eyes.see("Started")
-        await eyes.press("right", "right")
+        await eyes.press("6")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script
         lines = [f"│ {line}" for line in script.splitlines() if line]

@@ -12,6 +12,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from agentless import paths
+from agentless.client.panels import STYLES
 from agentless.tui.widgets import look
 from agentless.tui.widgets.colours import CYCLE, THEMES
 from agentless.tui.widgets.lines import Lines
@@ -98,6 +99,14 @@ async def test_each_kind_of_state_has_a_look_of_its_own():
             await eyes.pilot.pause()
             looks = {kind: eyes.app.view.map._style(kind) for kind in KINDS}
             assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == [], theme
+
+
+async def test_each_curve_of_a_plot_has_a_colour_of_its_own():
+    async with over(RECORDED) as eyes:
+        for theme in CYCLE:
+            eyes.app.theme = theme
+            await eyes.pilot.pause()
+            assert len({eyes.app.view.map._style(f"s{number}").color for number in range(STYLES)}) == STYLES, theme
 
 
 def test_what_is_changed_of_textuals_themes_is_there():

@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
-from agentless.cli.formats import Kind, Output
+from agentless.cli.formats import Format, Kind, Output
 from agentless.cli.output import say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
@@ -25,6 +25,8 @@ from agentless.client.words import (
     or_dash,
     process_words,
 )
+from agentless.errors import NotFound, UsageError
+from agentless.model.scheduling.needs import Needs, parse_target
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,26 +35,76 @@ def add_to(app: typer.Typer) -> None:
 
 def gpus(
     context: typer.Context,
-    node: Annotated[
-        str | None,
-        typer.Argument(metavar="[NODE]", help="Node name (default: all nodes)", autocompletion=complete.nodes),
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NODE[::GPU]]...",
+            help="Nodes, or GPUs such as node1::0,1 (default: all GPUs)",
+            autocompletion=complete.targets,
+        ),
     ] = None,
     free: Annotated[bool, typer.Option("--free", help="List free GPUs only")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the list until Ctrl-C")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Plot utilization and memory over time")] = False,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start of the plot: 10min, 7d or 2026-05-01 (default: 1h)")
+    ] = None,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """List all GPUs, and who uses them."""
+    """List all GPUs, and who uses them, or plot how busy they were."""
     style = GPUS.format(as_json, output)
-    served = client(context)
+    if plot and watch:
+        raise UsageError(
+            "--plot and --watch cannot be combined; the dashboard has plots that move: agentless dashboard"
+        )
+    if since and not plot:
+        raise UsageError("--since is for --plot; add --plot")
+    served, wanted = client(context), list(map(_parsed, targets or ()))
     if watch:
-        _watch_gpus(served, node, free=free)
-    found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
+        _watch_gpus(served, wanted, free=free)
+    found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
+    if plot and found:
+        _plot(served, found, since or "1h", style, are_all=not wanted and not free)
+        return
     nodes = served.get("/v1/nodes") if style.is_table else []
     with paged():
         style.show(found, GPU_COLUMNS, "No free GPUs" if free else "No GPUs")
         if style.is_table:
-            _say_notes(found, [each for each in nodes if node in (None, each["name"])])
+            names = {needs.node for needs in wanted}
+            _say_notes(found, [each for each in nodes if not names or each["name"] in names])
+
+
+def _parsed(text: str) -> Needs:
+    needs = parse_target(text)
+    if needs.node is None:
+        raise UsageError(f"{text!r} is not a GPU; use node1::0, or node1 for all its GPUs")
+    return needs
+
+
+def _chosen(served: Client, wanted: list[Needs]) -> list[dict[str, Any]]:
+    """The GPUs that are wanted, all without any. Raises NotFound for one that is not there."""
+    if not wanted:
+        return list(served.get("/v1/gpus"))
+    found = {}
+    for needs in wanted:
+        there = {gpu_number(gpu): gpu for gpu in served.get("/v1/gpus", node=needs.node)}
+        for number in needs.indices or there:
+            if number not in there:
+                raise NotFound(f"{needs.node} has no GPU {number}; to list its GPUs, run: agentless gpus {needs.node}")
+            found[needs.node, number] = there[number]
+    return list(found.values())
+
+
+def _plot(served: Client, gpus: list[dict[str, Any]], since: str, style: Format, *, are_all: bool) -> None:
+    from agentless.cli.usage.plots import print_gpus, readings
+
+    found = readings(served, gpus, since, are_all=are_all)
+    with paged():
+        if style.is_table:
+            print_gpus(found, gpus)
+        else:
+            style.print(found)
 
 
 def _say_notes(found: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
@@ -69,16 +121,21 @@ def _say_notes(found: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None
         say(f"To use unhealthy GPUs of {ill} again: agentless nodes resume {ill} [--gpu N]")
 
 
-def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
+def _watch_gpus(served: Client, wanted: list[Needs], *, free: bool) -> None:
     from agentless.cli.nodes.watch import watch
 
-    if node is not None:
-        served.get(f"/v1/nodes/{node}")  # raises NotFound if there is none
+    _chosen(served, wanted)  # raises NotFound if one is not there
+
+    def is_wanted(gpu: dict[str, Any]) -> bool:
+        return not wanted or any(
+            gpu["node"] == needs.node and (not needs.indices or gpu_number(gpu) in needs.indices) for needs in wanted
+        )
+
     watch(
         served,
         lambda cluster: show(
             GPU_COLUMNS,
-            [g for g in cluster.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
+            [g for g in cluster.ordered_gpus() if is_wanted(g) and (g["state"] == "free" or not free)],
         ),
     )
 

@@ -32,6 +32,7 @@ def usage(
     context: typer.Context,
     since: Annotated[str, typer.Option(metavar="TIME", help="Start: 12h, 7d or 2026-05-01")] = "7d",
     by: Annotated[str, typer.Option(metavar="|".join(BY), help="Group by")] = "owner",
+    plot: Annotated[bool, typer.Option("--plot", help="Plot how many GPUs were allocated over time")] = False,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
@@ -43,7 +44,12 @@ def usage(
         raise UsageError(f"--by {by!r}: use one of {', '.join(BY)}")
     style = _ROWS.format(as_json, output)
     begin, now = moment(since, "--since"), time.time()
-    found = client(context).get("/v1/usage", edge=periods(begin, now), by=by)
+    edges = periods(begin, now)  # raises UsageError
+    if plot:
+        from agentless.cli.usage.plots import fine_edges, print_usage
+
+        edges = fine_edges(begin, now)
+    found = client(context).get("/v1/usage", edge=edges, by=by)
     with paged():
         if style.word in ("json", "yaml"):
             style.print(found)
@@ -51,7 +57,10 @@ def usage(
         style.show(found["rows"], _columns(by, found["rows"]), "No tasks ran since then")
         if style.is_table and found["rows"]:
             _print_total(found)
-            if sys.stdout.isatty():
+            if plot:
+                print_line("")
+                print_usage(found, edges)
+            elif sys.stdout.isatty():
                 _draw(found, period_of(begin, now))
 
 

@@ -27,6 +27,8 @@ _LOOK = (
     ("o O, click on a title", "sort by the next or previous column"),
     ("i", "reverse the order"),
     ("[  ]", "overview: scroll the problems and the queue"),
+    ("<  >", "details: plots of a shorter or longer time"),
+    ("←  →, click", "details: values of the plots at a moment"),
     ("m  b", "heat map: another number; group nodes by a label"),
     ("m  a", "tasks: show only your tasks; hide ended tasks"),
     ("t  u  e", "timeline; usage; envs"),

@@ -40,16 +40,32 @@ _ON_ANY_BACKGROUND = {
 
 
 _VIOLET = "#a66bff"
-COLOURS = {"utilization": "#2fc4b2", "memory": "#6f9fe8"}
+
+
+def _curves(*colours: str) -> dict[str, str]:
+    """The colours of a plot beside those of utilization and memory, which are the first two."""
+    return {f"curve-{number}": colour for number, colour in enumerate(colours, 2)}
+
+
+COLOURS = {
+    "utilization": "#2fc4b2",
+    "memory": "#6f9fe8",
+    **_curves("#f0a04b", "#d879c9", "#9ccc50", "#f26d6d", "#e8d44d", "#b59bff"),
+}
 """Of bars and curves, in themes that say nothing of them."""
 _ON_WHITE = {
     "utilization": "#00665d", "memory": "#2f5fb3", "text-success": "#1f6a37", "text-warning": "#7d4e0a",
     "block-cursor-background": "#0067b8", "block-cursor-foreground": "#ffffff",
+    **_curves("#b35900", "#a3318f", "#4d7a00", "#c0262d", "#8a7000", "#6a3fd0"),
 }  # fmt: skip
 _ON_BLACK = {
     "footer-key-foreground": "#ffa62b", "block-cursor-background": "#0067b8", "block-cursor-foreground": "#ffffff",
 }  # fmt: skip
-_OF_16 = {"utilization": "ansi_cyan", "memory": "ansi_bright_blue"}
+_OF_16 = {
+    "utilization": "ansi_cyan",
+    "memory": "ansi_bright_blue",
+    **_curves("ansi_yellow", "ansi_magenta", "ansi_green", "ansi_red", "ansi_bright_cyan", "ansi_bright_magenta"),
+}
 
 
 def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:

@@ -24,6 +24,8 @@ class Lines(ScrollView, can_focus=True):
         "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "stderr", "note",
         "util", "mem", "cool", "warm", "axis", "grid", "cursor",
         "use0", "use1", "use2", "use3", "use4", "heat0", "heat1", "heat2", "heat3", "heat4",
+        "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7",
+        "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
     }  # fmt: skip
     DEFAULT_CSS = """
     Lines {
@@ -57,6 +59,22 @@ class Lines(ScrollView, can_focus=True):
         & > .heat2 { background: $warning 30%; }
         & > .heat3 { background: $warning; color: auto; }
         & > .heat4 { background: $error; color: auto; }
+        & > .s0 { color: $utilization; }
+        & > .s1 { color: $memory; }
+        & > .s2 { color: $curve-2; }
+        & > .s3 { color: $curve-3; }
+        & > .s4 { color: $curve-4; }
+        & > .s5 { color: $curve-5; }
+        & > .s6 { color: $curve-6; }
+        & > .s7 { color: $curve-7; }
+        & > .f0 { color: $utilization; text-style: dim; }
+        & > .f1 { color: $memory; text-style: dim; }
+        & > .f2 { color: $curve-2; text-style: dim; }
+        & > .f3 { color: $curve-3; text-style: dim; }
+        & > .f4 { color: $curve-4; text-style: dim; }
+        & > .f5 { color: $curve-5; text-style: dim; }
+        & > .f6 { color: $curve-6; text-style: dim; }
+        & > .f7 { color: $curve-7; text-style: dim; }
         &:ansi > .use0, &:ansi > .heat0 { text-style: dim; background: ansi_default; }
         &:ansi > .use1, &:ansi > .heat1 { background: ansi_default; }
         &:ansi > .use2 { color: ansi_cyan; background: ansi_default; }

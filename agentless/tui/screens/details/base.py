@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.parts import Part
+from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.lines import content
 
 
@@ -26,7 +28,7 @@ class Details(Screen[None]):
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
     ]
-    CSS = """
+    DEFAULT_CSS = """
     Details VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
     """
     KINDS: ClassVar[frozenset[str]] = frozenset({"tasks", "gpus", "nodes"})
@@ -37,9 +39,13 @@ class Details(Screen[None]):
         self._breaker = Breaker()
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
+        curves = list(self.curves())
+        with VerticalScroll(can_focus=not curves):  # else a click beside the curves took their keys away
             yield Static(id="known")
-            yield Static(id="asked")
+            yield from curves
+            asked = Static(id="asked")
+            asked.display = False  # an empty text took a line
+            yield asked
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -64,6 +70,10 @@ class Details(Screen[None]):
     def action_scroll(self, by: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
+    def curves(self) -> Iterable[Curves]:
+        """What is drawn between the parts that are known and those that are asked for."""
+        return ()
+
     def known(self) -> list[Part]:
         """The parts that are in the state of the cluster."""
         raise NotImplementedError
@@ -83,7 +93,9 @@ class Details(Screen[None]):
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:
-            self.query_one("#asked", Static).update(content(*parts))
+            asked = self.query_one("#asked", Static)
+            asked.display = bool(parts)
+            asked.update(content(*parts))
 
     def get(self, path: str, **query: object) -> Any:
         """The answer to a request, or the sentence why there is none."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Iterable
 
 from agentless.client.words import (
     command_line,
@@ -13,37 +12,32 @@ from agentless.client.words import (
     gpu_state,
     local,
     memory_in_use,
-    process_words,
 )
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
-from agentless.tui.screens.details.parts import Part, colour_of, curves, labelled
+from agentless.tui.screens.details.curves import GpuCurves
+from agentless.tui.screens.details.parts import Part, beside, colour_of, processes
 from agentless.tui.widgets import look
+from agentless.tui.widgets.curves import Curves
 
 
 class GpuDetails(Details):
-    """A GPU: its numbers, its users, and the last hour."""
-
-    SPAN = 3600.0
-    POINTS = 720
-    """Points of the last hour: more than there are columns."""
-    AGAIN = 60.0
-    """Seconds until the last hour is asked for again."""
+    """A GPU: its numbers, its users, and its readings over time."""
 
     def __init__(self, cluster: ClusterState, gpu: Row) -> None:
         super().__init__(cluster)
         self._gpu = gpu
-        self._hour: Any = None
 
-    def on_mount(self) -> None:
-        """Ask again from time to time."""
-        self.set_interval(self.AGAIN, self.ask)
+    def curves(self) -> Iterable[Curves]:
+        yield GpuCurves(self.cluster, self._gpu)
+
+    def ask(self) -> None:
+        """Nothing: all but the curves is known."""
 
     def on_resize(self) -> None:
-        """Draw the curves for the new width."""
+        """Draw for the new width."""
         self.cluster_changed(set(self.KINDS))
-        self._show_asked(self._curves())
 
     @property
     def gpu(self) -> Row:
@@ -66,51 +60,23 @@ class GpuDetails(Details):
             f"  {printable(gpu_reason(gpu))}\n\n",
         ]
         power = f"{look.of(gpu['power_w'], ' W')} of {look.of(gpu['power_limit_w'], ' W')}"
-        parts += labelled(
-            [
-                ("UUID", gpu["uuid"]),
-                ("slice of", gpu.get("parent")),
-                ("driver", gpu["driver"]),
-                ("utilization", look.of(gpu["utilization_pct"], "%")),
-                ("memory", memory_in_use(gpu)),
-                ("temperature", look.of(gpu["temperature_c"], " C")),
-                ("power", power),
-                ("reserved", gpu["reserved"]),
-                ("idle since", local(gpu["idle_since"])),
-            ]
-        )
+        fields = [
+            ("utilization", look.of(gpu["utilization_pct"], "%")),
+            ("memory", memory_in_use(gpu)),
+            ("temperature", look.of(gpu["temperature_c"], " C")),
+            ("power", power),
+            ("driver", gpu["driver"]),
+            ("reserved", gpu["reserved"]),
+            ("idle since", local(gpu["idle_since"])),
+            ("UUID", gpu["uuid"]),
+            ("slice of", gpu.get("parent")),
+        ]
+        width = max(10, self.size.width - 3)
+        parts += beside(fields, width)
         for task in self.cluster.holders(gpu):
             parts += [
-                ("task         ", "dim"),
+                ("task           ", "dim"),
                 printable(f"{task['id']}  {task['owner']}  {command_line(task)}") + "\n",
             ]
-        for process in gpu["processes"]:
-            parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
-        trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())
-        parts += [
-            ("\nUtilization, last 2 minutes\n", "bold"),
-            (look.spark(trend, self._curve_width()) + "\n", "$text-primary"),
-        ]
+        parts += processes(gpu["processes"], width)
         return parts
-
-    def asked(self) -> list[Part]:
-        name = gpu_place(self.gpu)
-        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, gpu=name)
-        return self._curves()
-
-    def _curves(self) -> list[Part]:
-        gpu, found = self.gpu, self._hour
-        if not found or isinstance(found, str) or not found["gpus"]:
-            return [f"\n{found}\n"] if isinstance(found, str) else []
-        total = gpu["memory_total_mib"] or 1
-        shown = [
-            ("Utilization", "utilization_pct", 100.0, "%"),
-            ("Memory", "memory_used_mib", float(total), " MiB"),
-            ("Temperature", "temperature_c", 100.0, " C"),
-            ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"),
-        ]
-        named = [(title, field, top, partial(look.of, unit=unit)) for title, field, top, unit in shown]
-        return curves(found["gpus"][0], named, self._curve_width())
-
-    def _curve_width(self) -> int:
-        return max(10, self.size.width - 4)

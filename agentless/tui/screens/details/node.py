@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Iterable
 
 from agentless.client.words import (
     gpu_column,
@@ -12,30 +11,27 @@ from agentless.client.words import (
     gpu_state,
     host_lines,
     local,
-    memory,
     memory_in_use,
     numa_lines,
-    rate,
 )
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.screens.details.base import Details
-from agentless.tui.screens.details.parts import Curve, Part, colour_of, curves, labelled
+from agentless.tui.screens.details.curves import NodeCurves
+from agentless.tui.screens.details.parts import Part, beside, colour_of
 from agentless.tui.widgets import look
+from agentless.tui.widgets.curves import Curves
 
 
 class NodeDetails(Details):
-    """A node: its hardware, its GPUs, and the checks of `doctor`."""
-
-    SPAN = 3600.0
-    POINTS = 360
-    """Points of the last hour: as many as there are readings."""
+    """A node: its hardware, its GPUs, its readings over time, and the checks of `doctor`."""
 
     def __init__(self, cluster: ClusterState, name: str) -> None:
         super().__init__(cluster)
         self.about_node = name
-        self._checks: list[Part] = []
-        self._hour: Any = None
+
+    def curves(self) -> Iterable[Curves]:
+        yield NodeCurves(self.cluster, self.about_node)
 
     @property
     def about_task(self) -> None:
@@ -50,7 +46,7 @@ class NodeDetails(Details):
             (node["state"], colour_of(node["state"])),
             f"  {printable(node['reason'])}\n\n",
         ]
-        parts += labelled(
+        parts += beside(
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 *host_lines(node).items(),
@@ -61,9 +57,12 @@ class NodeDetails(Details):
                 ("labels", " ".join(f"{key}={value}" for key, value in node["labels"].items())),
                 ("tasks", node["tasks"]),
                 ("seen", local(node["sampled_at"])),
-            ]
+            ],
+            max(10, self.size.width - 3),
         )
-        for gpu in self.cluster.gpus_of(self.about_node):
+        gpus = self.cluster.gpus_of(self.about_node)
+        parts += ["\n"] if gpus else []
+        for gpu in gpus:
             parts += [
                 f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  ",
                 (f"{gpu_state(gpu):10}", colour_of(gpu["state"])),
@@ -73,11 +72,10 @@ class NodeDetails(Details):
         return parts
 
     def on_resize(self) -> None:
-        """Draw the curves for the new width."""
-        self._show_asked([*self._curves(), *self._checks])
+        """Draw for the new width."""
+        self.cluster_changed(set(self.KINDS))
 
     def asked(self) -> list[Part]:
-        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, node=self.about_node)
         found = self.get("/v1/doctor", node=self.about_node)
         if isinstance(found, str):
             return [found]
@@ -86,27 +84,4 @@ class NodeDetails(Details):
         for check in found:
             sign = ("warn ", "$text-warning") if check.get("verdict") == "warning" else signs[check["ok"]]
             parts += ["  ", sign, f"{check['check']:12} {printable(check['detail'])}\n"]
-        self._checks = parts
-        return [*self._curves(), *parts]
-
-    def _curves(self) -> list[Part]:
-        """How busy the machine was in the last hour, as far as that is known."""
-        node, found = self.cluster.nodes.get(self.about_node), self._hour
-        if node is None or not found or isinstance(found, str) or not found["nodes"]:
-            return []
-        hour = found["nodes"][0]
-        busiest = (value for way in ("in", "out") for value in hour[f"network_{way}_bytes_per_second"] if value)
-        most = max(busiest, default=1.0)
-        shown: list[Curve] = [
-            ("Cores", "cores_busy", float(node["cores"] or 1), partial(look.of, unit="")),
-            ("Memory", "memory_used_mib", float(node["memory_mib"] or 1), _size),
-            ("Temperature", "temperature_c", 100.0, partial(look.of, unit=" C")),
-            ("Network in", "network_in_bytes_per_second", most, rate),
-            ("Network out", "network_out_bytes_per_second", most, rate),
-        ]
-        known = [each for each in shown if any(value is not None for value in hour[each[1]])]
-        return curves(hour, known, max(10, self.size.width - 4))
-
-
-def _size(mib: float | None) -> str:
-    return memory(None if mib is None else int(mib))
+        return parts

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentless.client.plot import Series, dotted
+from rich.cells import cell_len
+
 from agentless.client.words import explained as explanations
+from agentless.client.words import memory
 from agentless.model.nodes.node import all_named
 from agentless.model.text import printable
 from agentless.tui.data.cluster import Row
 from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import fitted
 
 Part = str | tuple[str, str]
-Curve = tuple[str, str, float, Callable[[Any], str]]
-"""A curve to draw: its title, its field, the largest value, and the words for a value."""
+_FIELD, _WIDE_FIELD = 38, 58
+"""The least columns of a field beside another one, on a narrow and on a wide screen."""
 
 _COLOURS: dict[str, str] = {
     "good": "$text-success", "warn": "$text-warning", "bad": "$text-error", "odd": "$text-accent",
@@ -36,16 +39,23 @@ def labelled(fields: Iterable[tuple[str, object]]) -> list[Part]:
     return parts
 
 
-def curves(found: Row, shown: Iterable[Curve], width: int) -> list[Part]:
-    """The last hour of these."""
+def beside(fields: Iterable[tuple[str, object]], width: int) -> list[Part]:
+    """The fields that have a value, as many beside each other as fit; a long one takes the place of several."""
+    columns = max(1, width // _FIELD if width < 2 * _WIDE_FIELD else width // _WIDE_FIELD)
+    wide = width // columns
     parts: list[Part] = []
-    for title, field, top, words in shown:
-        values = found[field]
-        last = next((value for value in reversed(values) if value is not None), None)
-        parts.append((f"\n{title}, last hour, 0 to {words(top)}; now {words(last)}\n", "bold"))
-        lines = dotted([Series(title, values, "")], width, 4, top, filled=True)
-        parts += [("".join(text for text, _ in line) + "\n", "$text-primary") for line in lines]
-    return parts
+    used = 0
+    for name, value in fields:
+        if value in (None, ""):
+            continue
+        text = printable(str(value))
+        cells = min(columns, -(-(15 + cell_len(text) + 1) // wide))
+        if used and used + cells > columns:
+            parts.append("\n")
+            used = 0
+        used += cells
+        parts += [(f"{name:14} ", "dim"), text + " " * (cells * wide - 15 - cell_len(text) if used < columns else 0)]
+    return [*parts, "\n"] if parts else []
 
 
 def explained(found: Any) -> list[Part]:
@@ -63,4 +73,18 @@ def explained(found: Any) -> list[Part]:
             parts += [(f"    {printable(line)}\n", "dim") for line in details]
         if helps:
             parts.append((f"    would help: {'; or '.join(map(printable, helps))}\n", "$text-success"))
+    return parts
+
+
+def processes(rows: Sequence[Row], width: int) -> list[Part]:
+    """A table of the processes on a GPU; those with the most memory first."""
+    if not rows:
+        return []
+    rows = sorted(rows, key=lambda each: -(each["memory_mib"] or 0))
+    users = max(4, *(cell_len(printable(each["user"] or "-")) for each in rows))
+    parts: list[Part] = [(f"\n{'PID':>10} {fitted('USER', users)} {'GPU MEMORY':>10}  COMMAND\n", "dim")]
+    for each in rows:
+        start = f"{each['pid']:>10} {fitted(each['user'] or '-', users)} {memory(each['memory_mib']):>10}  "
+        command = each["command"] or each["name"] or "unknown program"
+        parts.append(start + fitted(command, max(10, width - cell_len(start))).rstrip() + "\n")
     return parts

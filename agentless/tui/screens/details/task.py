@@ -39,6 +39,7 @@ from agentless.model.units import counted, format_duration, format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
+from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
@@ -62,6 +63,8 @@ class TaskDetails(Details):
         Binding("right", "tab(1)", "Next tab", show=False, tooltip="show the next tab"),
         Binding("left", "tab(-1)", "Previous tab", show=False, tooltip="show the previous tab"),
         *(Binding(str(at), f"nth({at})", show=False) for at in range(1, 8)),
+        Binding("tab", "tab(1)", show=False, priority=True),
+        Binding("shift+tab", "tab(-1)", show=False, priority=True),
     ]
     CSS = """
     TaskDetails > #title { height: auto; max-height: 2; padding: 0 1; }
@@ -79,10 +82,14 @@ class TaskDetails(Details):
         yield self._tabs
         with VerticalScroll():
             yield Static(id="shown", markup=False)
+        if self._row["gpus"]:
+            yield TaskCurves(self.cluster, self._row)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """What grows is asked for again while it is shown."""
+        for curves in self.query(TaskCurves):
+            curves.display = False
         self.set_interval(AGAIN, lambda: self.ask() if self._tabs.current in ("log", "events") else None)
 
     @property
@@ -116,8 +123,17 @@ class TaskDetails(Details):
 
     def on_tabs_shown(self) -> None:
         """Show what is known of it, and ask for the rest."""
+        plots = self._tabs.current == "gpus"
+        for curves in self.query(TaskCurves):
+            curves.display = plots
+            if plots:
+                self.set_focus(curves)
+        scroll = self.query_one(VerticalScroll)
+        scroll.display = not plots
+        if not plots:
+            self.set_focus(scroll)
+            scroll.scroll_home(animate=False)
         self._show()
-        self.query_one(VerticalScroll).scroll_home(animate=False)
         self.ask()
 
     # ------------------------------------------------------------------ parts
@@ -125,7 +141,9 @@ class TaskDetails(Details):
     def _titles(self) -> dict[str, str]:
         """The tabs that apply; why it waits comes first while it does."""
         waits = {"why": "Why it waits"} if self.about_task["state"] in WAITING else {}
-        return {"summary": "Summary", **waits, "log": "Log", "events": "Events", "files": "Files", "script": "Script"}
+        curves = {"gpus": "GPUs"} if self.about_task["started_at"] and self._row["gpus"] else {}
+        more = {"log": "Log", **curves, "events": "Events", "files": "Files", "script": "Script"}
+        return {"summary": "Summary", **waits, **more}
 
     def known(self) -> list[Part]:
         task = whole(self.about_task, self.cluster.tasks.values())
