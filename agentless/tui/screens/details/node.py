@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.cells import cell_len
+
 from agentless.client.words import (
     gpu_column,
     gpu_number,
@@ -21,6 +23,7 @@ from agentless.tui.screens.details.curves import NodeCurves
 from agentless.tui.screens.details.parts import Part, beside, colour_of
 from agentless.tui.widgets import look
 from agentless.tui.widgets.curves import Curves
+from agentless.tui.widgets.lines import fitted
 
 
 class NodeDetails(Details):
@@ -41,6 +44,7 @@ class NodeDetails(Details):
         node = self.cluster.nodes.get(self.about_node)
         if node is None:
             return [f"{self.about_node} is no longer in the inventory"]
+        width = max(10, self.size.width - 3)
         parts: list[Part] = [
             (f"{node['name']}  ", "bold"),
             (node["state"], colour_of(node["state"])),
@@ -58,17 +62,17 @@ class NodeDetails(Details):
                 ("tasks", node["tasks"]),
                 ("seen", local(node["sampled_at"])),
             ],
-            max(10, self.size.width - 3),
+            width,
         )
         gpus = self.cluster.gpus_of(self.about_node)
         parts += ["\n"] if gpus else []
         for gpu in gpus:
-            parts += [
-                f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  ",
-                (f"{gpu_state(gpu):10}", colour_of(gpu["state"])),
-                f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  ",
-                f"{printable(gpu_reason(gpu))}\n",
-            ]
+            start = f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  "
+            numbers = f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  "
+            words = gpu_reason(gpu) if gpu["intruders"] else look.who(gpu, self.cluster.holders(gpu))
+            if gpu["state"] == "allocated" and not gpu["intruders"]:  # else it is a reason: shown in full
+                words = fitted(words, max(10, width - cell_len(start) - 10 - cell_len(numbers))).rstrip()
+            parts += [start, (f"{gpu_state(gpu):10}", colour_of(gpu["state"])), numbers, f"{printable(words)}\n"]
         return parts
 
     def on_resize(self) -> None:
