@@ -204,7 +204,10 @@ class Dashboard(App[None]):
             self.refresh_bindings()
 
     def action_next_view(self, by: int) -> None:
-        """Show the next view; on a screen on top, go to the next field."""
+        """Show the next view; on a screen on top, go to the next tab or field."""
+        if isinstance(self.screen, TaskDetails):
+            self.screen.action_tab(by)
+            return
         if len(self.screen_stack) > 1:
             (self.screen.focus_next if by > 0 else self.screen.focus_previous)()
             return

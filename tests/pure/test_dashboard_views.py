@@ -250,11 +250,11 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
 async def test_the_news_are_scrolled_by_keys():
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" 1 ann@laptop needs")
+        await eyes.see(" 1 ann@laptop big needs")
         await eyes.press("]")
-        await eyes.see(lambda: " 1 ann@laptop needs" not in eyes.text)
+        await eyes.see(lambda: " 1 ann@laptop big needs" not in eyes.text)
         await eyes.press("[")
-        await eyes.see(" 1 ann@laptop needs")
+        await eyes.see(" 1 ann@laptop big needs")
 
 
 async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():

@@ -63,8 +63,6 @@ class TaskDetails(Details):
         Binding("right", "tab(1)", "Next tab", show=False, tooltip="show the next tab"),
         Binding("left", "tab(-1)", "Previous tab", show=False, tooltip="show the previous tab"),
         *(Binding(str(at), f"nth({at})", show=False) for at in range(1, 8)),
-        Binding("tab", "tab(1)", show=False, priority=True),
-        Binding("shift+tab", "tab(-1)", show=False, priority=True),
     ]
     CSS = """
     TaskDetails > #title { height: auto; max-height: 2; padding: 0 1; }

@@ -117,7 +117,8 @@ class News(GivenLines, can_focus=False):
         for (batch, reason), (task, *others) in waiting.items():
             place, when = look.of(task["position"], ""), starts(task) or ""
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
-            head = fitted(f"{place:>2} {task['owner']}{wants}", width - len(when) - 1)
+            name = f" {task['name']}" if task["name"] else ""
+            head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
             yield [(head, "warn"), (f" {when}", "strong")]
             for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):
                 yield [("   " + line, "dim")]

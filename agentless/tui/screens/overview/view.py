@@ -68,6 +68,7 @@ class Overview(Container):
         self.map = ClusterMap(cluster)
         self.news = News(cluster)
         self._below, self._beside = Use(), Use()
+        self._asked = False
         self._legend = GivenLines()
 
     def compose(self) -> ComposeResult:
@@ -121,6 +122,8 @@ class Overview(Container):
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
         self._describe()
+        if self.cluster.gpus and not self._asked:
+            self.ask()
 
     def on_show(self) -> None:
         """Ask for what has not been asked for while other views were shown."""
@@ -144,6 +147,7 @@ class Overview(Container):
     def ask(self) -> None:
         """Ask for the last hour of all GPUs."""
         if self.size and self.cluster.gpus:
+            self._asked = True
             points = max(10, min(POINTS, MOST_POINTS // len(self.cluster.gpus)))
             self.run_worker(partial(self._ask, points), thread=True, exclusive=True)
 
