@@ -87,11 +87,18 @@ def test_a_gpu_works_from_when_it_is_held_until_it_is_let_go():
     loads = Loads(lambda: at)
     job = Job(KINDS["pretrain"], 3)
     used = []
-    for passed, held in ((0, {}), (10, {"a": job}), (100, {"a": job}), (101, {})):
+    for passed, held in ((100, {}), (110, {"a": job}), (200, {"a": job}), (201, {})):
         at = BEGAN + passed
         loads.hold(held)
         used.append([loads.reading(gpu, MIB, WATTS).utilization_pct > 50 for gpu in ("a", "b")])
     assert used == [[False, False], [False, False], [True, False], [False, False]]
+
+
+def test_what_begins_with_the_simulation_has_warmed_up_already():
+    loads = Loads(lambda: BEGAN)
+    loads.hold({"a": Job(KINDS["pretrain"], 3)})
+    now = loads.reading("a", MIB, WATTS)
+    assert (now.utilization_pct > 50, now.temperature_c > 60, now.memory_used_mib > MIB / 2) == (True, True, True)
 
 
 def test_a_host_says_in_its_files_how_busy_it_is(tmp_path):

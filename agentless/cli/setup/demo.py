@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from agentless.cli.setup.people import People
 
 _MOST_NODES = 100
+_PAUSE = 0.7
+"""Seconds before a step, so that a person can read the one before."""
 
 
 class DemoFailed(AgentlessError):
@@ -194,6 +197,8 @@ def _offer(people: People, nodes: int, variables: dict[str, str]) -> None:
 
 
 def _step(why: str, *words: str, wants: int = 0) -> None:
+    if sys.stdout.isatty():
+        time.sleep(_PAUSE)
     print(f"\n# {why}\n$ agentless {shlex.join(words)}", flush=True)
     code = _agentless(*words).returncode
     if code != wants:

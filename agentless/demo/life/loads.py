@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping
 
 from agentless.demo.life.work import LONGEST_BEFORE, Job, Reading, Shift, reading
 
+_EARLY = 30.0
+_BEFORE = 600.0
+
 
 class Loads:
-    """The GPUs of one node, by UUID. `now` gives Unix seconds."""
+    """The GPUs of one node, by UUID. `now` gives Unix seconds.
+
+    What begins in the first seconds moves as if it had run for ten minutes: nobody wants to watch a warm-up first.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._early_until = now() + _EARLY
         self._shifts: dict[str, list[Shift]] = {}
 
     def begin_with(self, gpu: str, shifts: list[Shift]) -> None:
@@ -28,7 +35,7 @@ class Loads:
         for gpu, job in held.items():
             shifts = self._shifts.setdefault(gpu, [])
             if not shifts or shifts[-1].ended <= now:
-                shifts.append(Shift(job, now))
+                shifts.append(Shift(job, now if now >= self._early_until else now - _BEFORE))
 
     def reading(self, gpu: str, memory_mib: int, power_limit_w: float, at: float | None = None) -> Reading:
         """What a GPU says now, or said at another time."""
