@@ -190,7 +190,8 @@ class Gpus:
         celsius, watts = 31 + load // 3 + index % 3, model.power * (0.12 + 0.0075 * load)
         if self._loads:
             now = self.reading(index)
-            used = used if gpu in self._foreign else now.memory_used_mib
+            parts = [int(each["memory.used"]) for each in self._slices().values() if each["gpu"] == str(index)]
+            used = used if gpu in self._foreign else sum(parts) or now.memory_used_mib
             load, celsius, watts = now.utilization_pct, now.temperature_c + index % 3, now.power_w
         return {
             "index": number,

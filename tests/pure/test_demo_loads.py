@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from itertools import pairwise
 
 import pytest
@@ -99,6 +100,25 @@ def test_what_begins_with_the_simulation_has_warmed_up_already():
     loads.hold({"a": Job(KINDS["pretrain"], 3)})
     now = loads.reading("a", MIB, WATTS)
     assert (now.utilization_pct > 50, now.temperature_c > 60, now.memory_used_mib > MIB / 2) == (True, True, True)
+
+
+def test_a_gpu_in_slices_uses_what_its_slices_use(tmp_path):
+    at = BEGAN
+    gpus = Gpus(1, "A100", tmp_path, Loads(lambda: at))
+    gpus.divide(0, ["3g.40gb", "2g.20gb", "2g.20gb"])
+    slices = table(tmp_path / "mig.csv")
+    gpus.busy({each["uuid"]: Job(KINDS["train"], 3) for each in slices[:2]})
+    gpus.move()
+    used = [int(each["memory.used"]) for each in table(tmp_path / "mig.csv")]
+    assert used[0] > used[1] > 1000 > used[2]
+    (whole,) = table(tmp_path / "gpus.csv")
+    assert int(whole["memory.used"]) == sum(used)
+    assert whole["utilization.gpu"] == "[N/A]"
+
+
+def table(file):
+    with file.open() as lines:
+        return [*csv.DictReader(lines)]
 
 
 def test_a_host_says_in_its_files_how_busy_it_is(tmp_path):
