@@ -45,7 +45,8 @@ def test_the_results_of_a_sweep_are_a_table_with_the_best_first(tmp_path):
     for lr in ("0.1", "0.001"):
         python(tmp_path, EXAMPLE / "train.py", "--lr", lr, "--width", "4", "--epochs", "3")
     diverged = {"lr": 9, "width": 4, "seed": 1, "loss": None, "epochs": 3, "seconds": 0.1, "device": "cpu"}
-    (tmp_path / "results" / "diverged.json").write_text(json.dumps(diverged))
+    (tmp_path / "results" / "task").mkdir()
+    (tmp_path / "results" / "task" / "lr=9.json").write_text(json.dumps(diverged))
     head, *rows = python(tmp_path, EXAMPLE / "collect.py", "results").splitlines()
     assert head.split() == [*diverged]
     assert [row.split()[0] for row in rows] == ["0.1", "0.001", "9"]
