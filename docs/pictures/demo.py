@@ -127,8 +127,8 @@ def tour_of(cast_file: Path, into: Path) -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[dict[str, str]]:
-    """`agentless demo --keep`: the environment for commands over it."""
-    words = [sys.executable, "-u", "-m", "agentless", "demo", "--keep"]
+    """`agentless demo --keep`: the environment for commands over it. Of three nodes, there is room for curves."""
+    words = [sys.executable, "-u", "-m", "agentless", "demo", "--nodes", "3", "--keep"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdin is not None and demo.stdout is not None  # noqa: S101, PT018 - Popen's types
         line = next(line for line in demo.stdout if "export" in line)

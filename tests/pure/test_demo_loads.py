@@ -143,6 +143,15 @@ def answer_of(folder, parser, file, section):
     return parser.parse({section: Result(0, folder.joinpath(file).read_bytes(), b"")})
 
 
+@given(st.text(max_size=5))
+def test_in_the_hour_before_one_job_follows_another(seed):
+    shifts = past.shifts_before(seed, BEGAN)
+    assert shifts[0].began <= BEGAN - past.SPAN
+    assert max(shift.ended for shift in shifts) <= BEGAN
+    assert all(20 <= later.began - earlier.ended <= 400 for earlier, later in pairwise(shifts))
+    assert BEGAN - shifts[-1].ended <= 400
+
+
 def test_the_hour_before_is_in_the_samples_of_each_gpu_and_node(tmp_path):
     now = BEGAN + 1234.5
     gpus = Gpus(2, "A100", tmp_path, Loads(lambda: now))

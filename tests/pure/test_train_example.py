@@ -38,6 +38,9 @@ def test_a_training_that_is_stopped_goes_on_where_it_was(tmp_path):
     assert f"going on after epoch {saved}\n" in second
     assert epochs(second) == [*range(saved + 1, 41)]
     (result,) = (tmp_path / "results").glob("*.json")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    assert second.splitlines()[-1] == python(whole, *words[1:]).splitlines()[-1], "as one that was not stopped"
     assert json.loads(result.read_text())["epochs"] == 40
 
 
