@@ -22,8 +22,12 @@ import termios
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from playwright.sync_api import sync_playwright
+
+from agentless.client.client import Client
+from agentless.tui.app import Dashboard
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
@@ -138,12 +142,8 @@ def kept() -> Iterator[dict[str, str]]:
             demo.stdin.close()
 
 
-async def overview(environment: dict[str, str]) -> str:
-    """The dashboard."""
-    os.environ.update(environment)
-    from agentless.client.client import Client  # noqa: PLC0415 - they read the environment
-    from agentless.tui.app import Dashboard  # noqa: PLC0415
-
+async def overview() -> str:
+    """The dashboard over the inventory of the environment."""
     app = Dashboard(Client.found(None, None))
     async with app.run_test(size=OVERVIEW):
         app.theme = "textual-dark"
@@ -173,7 +173,8 @@ def main() -> None:
     print(f"living for {LIVES:.0f} s ...", flush=True)
     with kept() as environment:
         time.sleep(LIVES)
-        picture = asyncio.run(overview(environment))
+        with patch.dict(os.environ, environment):
+            picture = asyncio.run(overview())
     photograph(picture, HERE / "demo.png")
 
 
