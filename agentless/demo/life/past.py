@@ -15,9 +15,9 @@ from agentless.rules.usage.series import LEVELS, NODE, Block
 from agentless.stores.records.samples import SampleStore
 
 SPAN = 3600
-_EVERY, _EVERY_OF_MANY = 10, 30
+_EVERY, _EVERY_OF_MANY = 10, 20
 """Seconds between two readings of a GPU: of few, and of more than `_FEW`."""
-_FEW = 64
+_FEW = 200
 _TOGETHER = 2
 """So many GPUs have the same jobs."""
 
