@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/runs
 STAMP := $(VENV)/installed
 
-.PHONY: demo docs test check steady bench replay slow faults engines mutants fuzz sentences clean
+.PHONY: demo docs test check steady bench replay slow pictures faults engines mutants fuzz sentences clean
 
 demo: $(RUNS)
 	@$(BIN)/agentless demo
@@ -34,6 +34,11 @@ slow: $(STAMP)  ## the tests that `make test` leaves out since they cost the mos
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow tests/fleet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/pure
+
+pictures: $(STAMP)  ## the pictures of README and docs anew, with Chromium: six minutes; then look at them
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,pictures]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/pictures/demo.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_WRITE=1 $(BIN)/pytest -q tests/pure/test_dashboard_screens.py
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s --timeout 0 tests/fleet/test_truth.py tests/fleet/test_hostile_week.py

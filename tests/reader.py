@@ -57,6 +57,8 @@ ON_SYSTEMD = "docs/how-to/run/without-a-container.md"
 """A page about tasks of a systemd, which they do not have either."""
 ON_AMD = "docs/how-to/nodes/amd.md"
 """A page about AMD GPUs, of which they have none."""
+ON_PYTHON = "docs/how-to/run/train.md"
+"""A page whose programs are real ones: it needs an image with Python."""
 
 
 @dataclass(frozen=True)

@@ -14,5 +14,6 @@ GPUs are called "Simulated …", the engine's version and the default image "sim
                   go_template.py its --format
     calls.py      how `bin/docker` and `bin/flock` reach this process; flock.py: the node's own lock
     gpus.py       the tables that nvidia-smi prints
+    life/         loads that move, and the hour before; bin/train is a training that computes nothing
     processes.py  child processes that end with all they started; guard.py: also after kill -9; pipes.py: their streams
 """

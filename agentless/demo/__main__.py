@@ -4,7 +4,9 @@
 
 Prints `ready INVENTORY` when all are up, and ends, with every process of theirs, on SIGTERM, on SIGINT, or when its
 standard input ends: started with a pipe, it cannot outlive the one who started it. Until then it does what lines of
-its input say: `unplug NODE`, `plug NODE`.
+its input say: `unplug NODE`, `plug NODE`, `sicken NODE GPU`, `heal NODE GPU`.
+
+With `--samples FILE` the cluster lives: loads move, and the hour before is in that file, for a controller.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from agentless.demo.fleet import Fleet, demo_plans
 from agentless.signals import defaults_for_children
 
 
-async def run(root: Path, gpus: list[int | Literal["mig"]]) -> None:
+async def run(root: Path, gpus: list[int | Literal["mig"]], samples: Path | None) -> None:
     """Run a fleet in `root` until it is asked to end."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -43,7 +45,7 @@ async def run(root: Path, gpus: list[int | Literal["mig"]]) -> None:
 
     # In a thread, since a loop waits for no file: /dev/null is one.
     threading.Thread(target=read, daemon=True).start()
-    async with Fleet(root, demo_plans(gpus)) as fleet:
+    async with Fleet(root, demo_plans(gpus), samples) as fleet:
         print("ready", fleet.inventory, flush=True)
         doing = asyncio.create_task(_do(fleet, asked))
         await over.wait()
@@ -60,6 +62,10 @@ async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
             case ["plug", name] if name in fleet.nodes:
                 await fleet.nodes[name].restore()
                 print(f"{name} is plugged in", file=sys.stderr)
+            case ["sicken", name, index] if name in fleet.nodes and index.isdecimal():
+                fleet.nodes[name].gpus.sicken(int(index))
+            case ["heal", name, index] if name in fleet.nodes and index.isdecimal():
+                fleet.nodes[name].gpus.show(int(index), {})
             case [_, *_]:
                 print(
                     f"unknown command; use unplug NODE or plug NODE, where NODE is one of {', '.join(fleet.nodes)}",
@@ -72,6 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m agentless.demo", description="Run simulated GPU nodes.")
     parser.add_argument("root", type=Path, help="an empty or new folder for the nodes")
     parser.add_argument("--nodes", default="8,4,1", help="number of GPUs of each node (default: 8,4,1)")
+    parser.add_argument("--samples", type=Path, help="let loads move, and write the hour before into this file")
     arguments = parser.parse_args()
     try:
         words = arguments.nodes.split(",")
@@ -84,7 +91,7 @@ def main() -> None:
         parser.error(f"{arguments.root} is not empty")
     # asyncio warns of every client that hangs up while it is being answered.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    asyncio.run(run(arguments.root, gpus))
+    asyncio.run(run(arguments.root, gpus, arguments.samples))
 
 
 if __name__ == "__main__":

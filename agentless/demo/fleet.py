@@ -6,6 +6,7 @@ import asyncio
 import resource
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ import asyncssh
 
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.gpus import Gpus, Model
+from agentless.demo.life import past
+from agentless.demo.life.host import Host, size_for
+from agentless.demo.life.loads import Loads
 from agentless.demo.node import SimulatedNode
 from agentless.demo.processes import guard
 from agentless.demo.processes.processes import Children
@@ -23,7 +27,10 @@ from agentless.demo.processes.processes import Children
 USER = "demo"
 """The login name in the inventory. Any other is let in with the key, too; all are the user of this process."""
 
+_TEMPLATES = Path(__file__).parent / "config" / "templates"
 _PROGRAMS = Path(__file__).parent / "bin"
+_MOVES = 1.0
+"""Seconds between two moves of a cluster that lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,21 @@ class Fleet:
 
     `root` must be empty, and is the caller's to remove. When this process is killed, a guard process ends what it has
     started. Raises the open-file limit of this process as far as it may.
+
+    With `samples` the cluster lives: loads move, and the hour before is in that file. Machines have a size that suits
+    their GPUs, if the controller's config folder has what is in `templates` then.
     """
 
-    def __init__(self, root: Path, plans: Sequence[NodePlan]) -> None:
+    def __init__(self, root: Path, plans: Sequence[NodePlan], samples: Path | None = None) -> None:
         self.root = root.resolve()
         self.inventory = self.root / "inventory.yaml"
         self.known_hosts = self.root / "known_hosts"
         self.identity = self.root / "id_ed25519"
         self.nodes: dict[str, SimulatedNode] = {}
         self._plans = plans
+        self._samples = samples
+        self._hosts: dict[str, Host] = {}
+        self._moving: asyncio.Task[None] | None = None
         self._children = Children()
         self._guard: asyncio.subprocess.Process | None = None
 
@@ -72,6 +85,11 @@ class Fleet:
         try:
             for plan in self._plans:
                 await self._add(plan, programs, authorized)
+            if self._samples:
+                self._live(self._samples)
+            for plan in self._plans:
+                if plan.foreign:
+                    self.nodes[plan.name].use_gpu(plan.gpus - 1)
             self._write_files()
         except BaseException:
             await self._close()
@@ -86,17 +104,34 @@ class Fleet:
     async def _add(self, plan: NodePlan, programs: Path, authorized: str) -> None:
         folder = self.root / "nodes" / plan.name
         folder.mkdir(parents=True)
-        gpus = Gpus(plan.gpus, plan.model, folder)
+        gpus = Gpus(plan.gpus, plan.model, folder, Loads(time.time) if self._samples else None)
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         node = SimulatedNode(plan.name, gpus, folder, programs, host_key, authorized, self._children)
         self.nodes[plan.name] = node
         await node.start()
         if plan.slices:
             gpus.divide(0, plan.slices)
-        if plan.foreign:
-            node.use_gpu(plan.gpus - 1)
+        if self._samples:
+            self._hosts[plan.name] = Host(size_for(plan.gpus), folder, time.time)
+
+    def _live(self, samples: Path) -> None:
+        """Begin with a past, and move from now on."""
+        shutil.copytree(_TEMPLATES, self.root / "templates")
+        nodes = [(name, node.gpus) for name, node in self.nodes.items()]
+        now = time.time()
+        past.begin(nodes, now)
+        past.record(nodes, now, samples)
+        self._moving = asyncio.create_task(self._move())
+
+    async def _move(self) -> None:
+        while True:
+            for name, node in self.nodes.items():
+                self._hosts[name].move(node.gpus.move())
+            await asyncio.sleep(_MOVES)
 
     async def _close(self) -> None:
+        if self._moving:
+            self._moving.cancel()
         for node in self.nodes.values():
             node.close()
         await self._children.close()
@@ -127,9 +162,9 @@ class Fleet:
 
 
 def demo_plans(gpus: Sequence[int | Literal["mig"]]) -> list[NodePlan]:
-    """node1, node2 … with so many GPUs, the larger the node the larger the GPU. Somebody else is on the second one.
+    """node1, node2 … with so many GPUs, the larger the node the larger the GPU.
 
-    `mig` is a node with one GPU in slices.
+    Somebody else is on the last GPU of the second one, or of the only one. `mig` is a node with one GPU in slices.
     """
     plans = []
     for number, count in enumerate(gpus, 1):
@@ -137,7 +172,7 @@ def demo_plans(gpus: Sequence[int | Literal["mig"]]) -> list[NodePlan]:
             plans.append(NodePlan(f"node{number}", slices=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")))
             continue
         model: Model = "A100" if count >= 8 else "RTX 4090" if count > 1 else "RTX 3090"
-        plans.append(NodePlan(f"node{number}", count, model, foreign=number == 2 and count > 0))
+        plans.append(NodePlan(f"node{number}", count, model, foreign=number == min(2, len(gpus)) and count > 0))
     return plans
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from agentless.demo.life.loads import Loads
+from agentless.demo.life.work import Job, Reading, Shift, job_of
+from agentless.demo.processes.files import replace_file
 
 Model = Literal["A100", "RTX 4090", "RTX 3090"]
 
@@ -33,11 +36,12 @@ class Gpus:
     """`count` GPUs of one model in `folder`. A file is replaced and never rewritten: a probe may read at any moment.
 
     Each folder has GPUs of its own, because a launch sees all claims of this machine, also those of other simulations.
+    With `loads` they move as those say, at each `move`; without, a GPU that works always says the same.
     """
 
-    def __init__(self, count: int, model: Model, folder: Path) -> None:
+    def __init__(self, count: int, model: Model, folder: Path, loads: Loads | None = None) -> None:
         self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_URL, f'{folder.as_uri()}#{i}')}" for i in range(count)]
-        self._model, self._folder = model, folder
+        self._model, self._folder, self._loads = model, folder, loads
         self._busy: Collection[str] = ()
         self._foreign: dict[str, tuple[int, str, int]] = {}
         self._odd: dict[str, dict[str, object]] = {}
@@ -68,14 +72,37 @@ class Gpus:
             for part, (name, profile) in enumerate(zip(names, profiles, strict=True))
         ]
         others = [row for row in self._slices().values() if row["gpu"] != str(index)]
-        _replace(self._folder / "mig.csv", _table([*others, *rows]))
+        replace_file(self._folder / "mig.csv", _table([*others, *rows]))
         self._write_gpus()
 
-    def busy(self, uuids: Collection[str]) -> None:
+    def busy(self, held: Collection[str] | Mapping[str, Job]) -> None:
         """Show these as working for containers. Processes of containers are not listed: see `use`."""
-        if uuids != self._busy:
-            self._busy = uuids
+        if held != self._busy:
+            self._busy = held
+            self._hold()
             self._write_gpus()
+
+    def begin_with(self, index: int, shifts: list[Shift]) -> None:
+        """Let a GPU have had these jobs. Only with loads."""
+        if self._loads:
+            self._loads.begin_with(self.uuids[index], shifts)
+
+    def reading(self, index: int, at: float | None = None) -> Reading:
+        """What a GPU says by its loads, now or at another time."""
+        model = _MODELS[self._model]
+        loads = self._loads or Loads(lambda: 0.0)
+        return loads.reading(self.uuids[index], model.memory, model.power, at)
+
+    def move(self) -> float:
+        """Show the loads of this moment. Returns the mean utilization, from 0 to 1."""
+        if self._loads and (slices := self._slices()):
+            for each in slices.values():
+                part = self._loads.reading(each["uuid"], int(each["memory.total"]), 0)
+                each["memory.used"] = str(part.memory_used_mib)
+            replace_file(self._folder / "mig.csv", _table([*slices.values()]))
+        self._write_gpus()
+        used = [self.reading(index).utilization_pct for index in range(len(self.uuids))]
+        return sum(used) / max(1, len(used)) / 100
 
     def use(self, index: int, pid: int, program: str, memory: int) -> None:
         """List a process as a user of a GPU with `memory` MiB, for as long as it lives.
@@ -83,6 +110,7 @@ class Gpus:
         It counts as one outside any container, since that is what its cgroup says of every process here.
         """
         self._foreign[self.uuids[index]] = (pid, program, memory)
+        self._hold()
         self._write_gpus()
         self._write_processes()
 
@@ -90,6 +118,10 @@ class Gpus:
         """From now on a GPU has these values, by the names of `--query-gpu`; none: those it has by itself."""
         self._odd[self.uuids[index]] = values
         self._write_gpus()
+
+    def sicken(self, index: int) -> None:
+        """From now on a GPU has errors in its memory that could not be corrected."""
+        self.show(index, {"ecc.errors.uncorrected.volatile.total": 2})
 
     def vanish(self, index: int) -> None:
         """Name a GPU no more; the others keep their indices until a reboot."""
@@ -108,7 +140,7 @@ class Gpus:
 
     def hang(self) -> None:
         """From now on nvidia-smi does not answer, as after a GPU has fallen off its bus."""
-        _replace(self._folder / "fault", "hang\n")
+        replace_file(self._folder / "fault", "hang\n")
 
     def heal(self) -> None:
         """Answer again; those that hang already go on doing so."""
@@ -119,10 +151,15 @@ class Gpus:
         folder.mkdir(parents=True, exist_ok=True)
         slices = self._slices()
         whole = dict.fromkeys(self.uuids[int(slices[each]["gpu"])] if each in slices else each for each in uuids)
-        _replace(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(whole)]))
+        replace_file(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(whole)]))
         if parts := [slices[each] for each in uuids if each in slices]:
             numbers = {str(self.uuids.index(gpu)): number for number, gpu in enumerate(whole)}
-            _replace(folder / "mig.csv", _table([{**part, "gpu": numbers[part["gpu"]]} for part in parts]))
+            replace_file(folder / "mig.csv", _table([{**part, "gpu": numbers[part["gpu"]]} for part in parts]))
+
+    def _hold(self) -> None:
+        if self._loads:
+            jobs = {gpu: job_of([program], gpu) for gpu, (_, program, _) in self._foreign.items()}
+            self._loads.hold(jobs | (dict(self._busy) if isinstance(self._busy, Mapping) else {}))
 
     def _slices(self) -> dict[str, dict[str, str]]:
         """The slices of all GPUs by UUID, as the stand-in reads them; anybody may write that file."""
@@ -132,12 +169,12 @@ class Gpus:
 
     def _write_gpus(self) -> None:
         there = [(i, gpu) for i, gpu in enumerate(self.uuids) if i not in self._vanished]
-        _replace(self._folder / "gpus.csv", _table([self._row(i, gpu) for i, gpu in there]))
+        replace_file(self._folder / "gpus.csv", _table([self._row(i, gpu) for i, gpu in there]))
 
     def _write_processes(self) -> None:
         lines = ["gpu_uuid,pid,process_name,used_gpu_memory"]
         lines += [f"{gpu},{pid},{program},{memory}" for gpu, (pid, program, memory) in self._foreign.items()]
-        _replace(self._folder / "apps.csv", "\n".join(lines) + "\n")
+        replace_file(self._folder / "apps.csv", "\n".join(lines) + "\n")
 
     def _is_divided(self, index: int) -> bool:
         return any(row["gpu"] == str(index) for row in self._slices().values())
@@ -150,6 +187,12 @@ class Gpus:
             used, load = model.memory * 3 // 5 + 137 * index, 93 + index % 6
         elif gpu in self._foreign:
             used, load = self._foreign[gpu][2] + 4, 38
+        celsius, watts = 31 + load // 3 + index % 3, model.power * (0.12 + 0.0075 * load)
+        if self._loads:
+            now = self.reading(index)
+            parts = [int(each["memory.used"]) for each in self._slices().values() if each["gpu"] == str(index)]
+            used = used if gpu in self._foreign else sum(parts) or now.memory_used_mib
+            load, celsius, watts = now.utilization_pct, now.temperature_c + index % 3, now.power_w
         return {
             "index": number,
             "uuid": gpu,
@@ -161,8 +204,8 @@ class Gpus:
             "memory.free": model.memory - used,
             "utilization.gpu": load,
             "utilization.memory": load // 2,
-            "temperature.gpu": 31 + load // 3 + index % 3,
-            "power.draw": f"{model.power * (0.12 + 0.0075 * load):.2f}",
+            "temperature.gpu": celsius,
+            "power.draw": f"{watts:.2f}",
             "power.limit": f"{model.power}.00",
             "fan.speed": 30 + load // 3 if model.fan else "[N/A]",
             "clocks.sm": model.clock if load else 210,
@@ -179,9 +222,3 @@ class Gpus:
 def _table(rows: Sequence[Mapping[str, object]]) -> str:
     header = list(rows[0]) if rows else ["index"]
     return "".join(",".join(map(str, line)) + "\n" for line in (header, *(row.values() for row in rows)))
-
-
-def _replace(file: Path, text: str) -> None:
-    new = file.with_name(f".{file.name}")
-    new.write_text(text)
-    os.replace(new, file)

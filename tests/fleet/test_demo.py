@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,7 @@ DEMO = [sys.executable, "-m", "agentless", "demo"]
 
 def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
     done = subprocess.run(
-        DEMO,
+        [*DEMO, "--nodes", "3"],
         env={**os.environ, "HOME": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,
@@ -31,6 +33,27 @@ def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
     )
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stdout + done.stderr
     assert "Those are the basics. To use your own machines: agentless init" in done.stdout
+    assert {"ann", "ben", "chloe", "dan"} <= set(re.findall(r"\w+", done.stdout))
+    assert re.search(r"node1 +7 .* unhealthy .* uncorrected ECC errors", done.stdout)
+    assert set(re.findall(r"^node\d+", done.stdout, re.MULTILINE)) == {"node1", "node2", "node3"}
+
+
+@pytest.mark.slow
+def test_nodes_and_controller_are_gone_when_it_is_ended_by_a_signal(tmp_path):
+    home = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    words = [*DEMO, "--nodes", "1", "--keep"]
+    with subprocess.Popen(words, env=home, stdin=-1, stdout=-1, text=True, bufsize=1) as demo:
+        variables = re.findall(r"(\w+)=(\S+)", next(line for line in demo.stdout if "export" in line))
+        asked = [sys.executable, "-m", "agentless", "nodes", "--json"]
+        nodes = json.loads(subprocess.check_output(asked, env=home | dict(variables)))
+        assert [(node["name"], node["cores"]) for node in nodes] == [("node1", 96)]
+        controller = json.loads(
+            subprocess.check_output([*DEMO[:-1], "controller", "status", "--json"], env=home | dict(variables))
+        )
+        demo.terminate()
+        assert demo.wait() == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("agentless-demo-*"))
+    until(lambda: not Path("/proc", str(controller["pid"])).exists())
 
 
 @pytest.mark.parametrize(
@@ -52,9 +75,28 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
         tmux.agentless("demo")
         tmux.see("Press Enter for the dashboard")
         tmux.press("Enter")
-        tmux.see("node1 online", "node2 online", "node3 online", "node4 online", "pretrain", "finetune", "needs 8x")
+        tmux.see("node1 online", "node2 online", "node3 online", "node4 online", "ann pretrai", "ann needs 8x")
         tmux.press("q")
         tmux.see("ready$")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+def test_the_dashboard_is_over_a_cluster_that_lives_and_has_lived(tmp_path):
+    with Tmux(tmp_path, {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}, 120, 40) as tmux:
+        tmux.agentless("demo", "--nodes", "2", "--dashboard")
+        tmux.see(
+            "node1 online", "node2 online", "ann pretrain-llama", "finetune-vit", "2 uncorrected ECC", "ann needs 8x"
+        )
+        tmux.see("-60m", "⣿")
+        tmux.press("q")
+        until(lambda: not list(tmp_path.glob("agentless-demo-*")))
+
+
+def test_a_dashboard_without_a_terminal_is_refused_in_a_sentence():
+    done = subprocess.run([*DEMO, "--dashboard"], stdin=-3, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "agentless: --dashboard needs a terminal; without it, the demo writes to a pipe, too\n"
 
 
 @pytest.mark.slow

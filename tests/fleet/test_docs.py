@@ -17,7 +17,7 @@ from tests import ready
 from tests.fleet.inhabited import forget_tasks
 from tests.fleet.world import World
 from tests.pages import DOCS, ROOT
-from tests.reader import CTRL_C, ON_AMD, ON_ENGINES, ON_SYSTEMD, Help, Reader, steps
+from tests.reader import CTRL_C, ON_AMD, ON_ENGINES, ON_PYTHON, ON_SYSTEMD, Help, Reader, steps
 
 TRAINING = """#!/bin/sh
 echo "epoch 1: loss 0.71"
@@ -28,7 +28,7 @@ case "$*" in *"--lr 0.1 --seed 2"*) exit 1;; esac
 
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "internals" not in page.parts)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if any(steps(page.read_text()))]
-HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD, ON_AMD}]
+HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD, ON_AMD, ON_PYTHON}]
 
 NOT_TYPED = {
     "make demo": "tests/fleet/test_demo.py",

@@ -35,6 +35,7 @@ def test_the_wheel_has_every_template_and_the_stand_ins(wheel):
     names = set(wheel.namelist())
     wanted = {f"agentless/{path.relative_to(ROOT)}" for path in (ROOT / "templates").rglob("*.j2")}
     wanted |= {f"agentless/demo/bin/{path.name}" for path in (ROOT / "agentless/demo/bin").iterdir()}
+    wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "agentless/demo/config").rglob("*.j2")}
     wanted |= {f"agentless/web/page/{path.name}" for path in (ROOT / "agentless/web/page").iterdir()}
     assert wanted - names == set()
 

@@ -22,6 +22,7 @@ from typing import TypedDict
 from agentless.demo.clock import NodeClock
 from agentless.demo.engine.container import Config, SimulatedContainer
 from agentless.demo.gpus import Gpus
+from agentless.demo.life.work import Job, job_of
 from agentless.demo.processes.processes import Child, Children
 from agentless.demo.processes.terminal import PseudoTerminal
 
@@ -276,8 +277,10 @@ class SimulatedEngine:
                 folder.joinpath(name).symlink_to(os.path.realpath(sys.executable))
         return folder
 
-    def _held(self) -> set[str]:
-        return {gpu for container in self.containers.values() if container.live for gpu in container.config.gpus}
+    def _held(self) -> dict[str, Job]:
+        """The GPUs of containers that live, each with the job on it."""
+        live = [container for container in self.containers.values() if container.live]
+        return {gpu: job_of(each.config.command, each.id) for each in live for gpu in each.config.gpus}
 
     def _ended(self, container: SimulatedContainer) -> None:
         self._gpus.busy(self._held())
