@@ -74,6 +74,21 @@ def gpu_state(gpu: dict[str, Any]) -> str:
     return "free (assumed)" if gpu.get("assumed") else "free (desktop)" if gpu.get("desktop") else "free"
 
 
+def gpu_sentence(gpu: dict[str, Any]) -> str:
+    """A GPU as a sentence without signs: `node1 GPU 0, A100, is free. Utilization 3 percent, …`."""
+    numbers = [
+        (gpu["utilization_pct"], "utilization {} percent"),
+        (gpu["memory_used_mib"], f"memory {memory(gpu['memory_used_mib'])} of {memory(gpu['memory_total_mib'])}"),
+        (gpu["temperature_c"], "{} degrees"),
+        (gpu["power_w"], "{:.0f} watts"),
+    ]
+    known = ", ".join(words.format(value) for value, words in numbers if value is not None)
+    reason = gpu_reason(gpu)
+    state = f"is {gpu_state(gpu)}" + (f": {reason}" if reason else "")
+    numbers_of = f" {known[0].upper()}{known[1:]}." if known else ""
+    return f"{gpu['node']} GPU {gpu_number(gpu)}, {gpu_model(gpu)}, {state}.{numbers_of}"
+
+
 def gpu_reason(gpu: dict[str, Any]) -> str:
     """Why a GPU is not free; of a free one what is on it that keeps no task from it, or why it was assumed."""
     if gpu["state"] != "free":
@@ -288,11 +303,16 @@ def ran(task: dict[str, Any]) -> str:
 
 
 def left(task: dict[str, Any]) -> str:
-    """How long a running task may still run: `3h10m left`; without a limit how long it has run: `2h`."""
+    """How long a running task may still run: `3h10m left`; without a limit how long it has run: `2h`.
+
+    From a minute on, in whole minutes.
+    """
     if task["started_at"] is None:
         return ran(task)
     runs = time.time() - unix_time(task["started_at"])
-    return f"{short_duration(task['time_limit'] - runs)} left" if task["time_limit"] else short_duration(runs)
+    seconds = task["time_limit"] - runs if task["time_limit"] else runs
+    rough = short_duration(seconds if seconds < 60 else seconds - seconds % 60)
+    return f"{rough} left" if task["time_limit"] else rough
 
 
 def lasted(workflow: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -17,6 +18,7 @@ from agentless.demo.fleet import NodePlan
 from tests import ready
 from tests.fleet.inhabited import inhabited
 from tests.keyboard import at_terminal
+from tests.pauses import pauses
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,12 @@ def world(tmp_path_factory):
     """Two tasks have ended: ann's on four GPUs, bob's on one."""
     with inhabited(tmp_path_factory.mktemp("usage"), [NodePlan("n1", 4), NodePlan("n2", 1)]) as world:
         ours = Cluster()
-        ours.submit("sleep", "2", target="n1::0-3", owner="ann").wait()
+        works = ours.submit("sleep", "600", target="n1::0-3", owner="ann")
+        for pause in pauses():
+            if all(gpu.utilization_pct for gpu in ours.gpus("n1")):
+                break
+            time.sleep(pause)
+        works.stop()
         ours.submit("true", target="n2::0", owner="bob").wait()
         yield world
 
@@ -169,12 +176,22 @@ def test_gpus_takes_several_nodes_and_gpus(world):
     assert lines == [["NODE", "GPU"], ["n2", "0"], ["n1", "0"], ["n1", "2"]]
 
 
+def test_a_screen_reader_gets_a_sentence_for_each_gpu(world):
+    lines = typed("gpus", "n2", "n1::0", "--plain").stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("n2 GPU 0, Simulated A100, is ")
+    for line in lines:
+        assert line.isascii()
+        assert re.search(r"\. Utilization \d+ percent, memory [\d.]+ \w+ of \d+ GiB, \d+ degrees, \d+ watts\.$", line)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("n1::9",), "n1 has no GPU 9; to list its GPUs, run: agentless gpus n1"),
         (("--since", "1h"), "--since is for --plot"),
         (("--plot", "--watch"), "--plot and --watch cannot be combined"),
+        (("--plain", "--plot"), "--plain cannot be combined with --plot"),
         (("--plot", "--since", "60d"), "readings are kept for 30 days"),
         (("2x:40G",), "is not a GPU"),
     ],

@@ -10,7 +10,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.formats import Format, Kind, Output
-from agentless.cli.output import say
+from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
@@ -19,6 +19,7 @@ from agentless.client.words import (
     gpu_number,
     gpu_place,
     gpu_reason,
+    gpu_sentence,
     gpu_state,
     idle,
     memory_in_use,
@@ -49,6 +50,7 @@ def gpus(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Start of the plot: 10min, 7d or 2026-05-01 (default: 1h)")
     ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Print a sentence per GPU, for screen readers")] = False,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
@@ -58,6 +60,8 @@ def gpus(
         raise UsageError(
             "--plot and --watch cannot be combined; the dashboard has plots that move: agentless dashboard"
         )
+    if plain and (plot or watch):
+        raise UsageError(f"--plain cannot be combined with {'--plot' if plot else '--watch'}; omit one of them")
     if since and not plot:
         raise UsageError("--since is for --plot; add --plot")
     served, wanted = client(context), list(map(_parsed, targets or ()))
@@ -66,6 +70,10 @@ def gpus(
     found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
     if plot and found:
         _plot(served, found, since or "1h", style, are_all=not wanted and not free)
+        return
+    if plain and style.is_table:
+        for gpu in found:
+            print_line(gpu_sentence(gpu))
         return
     nodes = served.get("/v1/nodes") if style.is_table else []
     with paged():
