@@ -18,7 +18,7 @@ from agentless.tui.data.feed import Feed
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.logs.screen import LogScreen
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes
 
