@@ -109,8 +109,8 @@ class LogIndex:
     def lines(self, read: Read, part: Part) -> tuple[int, list[LogLine]]:
         """The number of the first line that was found, and the lines from there on."""
         span = self.span(part.only)
-        begin, end = (part.first - part.count, part.first) if part.back else (part.first, part.first + part.count)
-        begin, end = max(begin, span.first), min(end, span.end)
+        begin = max(part.first - part.count if part.back else part.first, span.first)
+        end = min(part.first if part.back else begin + part.count, span.end)
         numbered = self._backward(read, end, part.only) if part.back else self._forward(read, begin, part.only)
         found: list[LogLine] = []
         size = 0
@@ -137,7 +137,7 @@ class LogIndex:
             if searched >= STEP:
                 edge = self._before[only or _ALL]
                 go_on = edge[block + 1] - 1 if back else edge[block]
-                return Found(None, go_on if go_on >= span.first else None)
+                return Found(None, go_on if span.first <= go_on < span.end else None)
             searched += BLOCK
             if sought.may_be_in(self._texts(read, block, only)):
                 searched += 8 * BLOCK  # line by line it takes longer
@@ -178,8 +178,8 @@ class LogIndex:
                 number += 1
         if block == len(self._starts) - 1:
             for stream, parts in rest.items():
-                if line := b"".join(parts):
-                    yield number, (stream, line[-LINE:])
+                if self._begun[stream]:
+                    yield number, (stream, b"".join(parts)[-LINE:])
                     number += 1
 
     def _texts(self, read: Read, block: int, only: int | None) -> Iterator[bytes]:

@@ -103,13 +103,18 @@ class Log(Lines):
     def show(self, source: LogSource) -> None:
         """Show another log, or the same from elsewhere."""
         self._source = source
+        self._match = None
+        self.lay_out()
+
+    def show_only(self, stream: int | None) -> None:
+        """Show one stream, or both, at its end: its lines have other numbers."""
+        self.only, self.follows, self._match = stream, True, None
         self.lay_out()
 
     def lay_out(self, top: int = 0) -> None:
-        """Load all lines again, for another stream or another way to show them; unless it follows, from `top` on."""
+        """Load all lines again, to show them in another way; unless it follows, from `top` on."""
         self._forget()
         self._layout = []
-        self._match = None
         self._top, self._row, self._left = top, 0, 0
         self._span = Span(0, 0, 0)
         self.update()

@@ -19,6 +19,8 @@ from agentless.tui.widgets.table import Table
 class LogTasks(Tasks):
     """The tasks that have a log."""
 
+    SEEN_BY: ClassVar[str] = ""
+
     def all_rows(self) -> list[Row]:
         return [row for row in super().all_rows() if row["state"] not in WAITING]
 

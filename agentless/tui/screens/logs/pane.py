@@ -41,7 +41,7 @@ class LogPane(Vertical):
 
     DEFAULT_CSS = """
     LogPane { width: 1fr; }
-    LogPane > Static { height: 2; background: $panel; padding: 0 1; }
+    LogPane > Static { height: auto; max-height: 4; background: $panel; padding: 0 1; }
     LogPane.-beside > Static { background: $surface; color: $text-muted; }
     LogPane.-second { border-left: vkey $panel; }
     LogPane > Log { height: 1fr; }
@@ -182,10 +182,10 @@ class LogPane(Vertical):
         note = "Paused; press f to follow" if paused else self._note
         if self.spool and log.source is not self.spool and self.spool.size:
             note = f"Loading the whole log: {format_size(self.spool.size)}"
-        parts += [note, self._search_note]
         parts += [f"only {STREAMS[log.only]} (press {log.only} for both)"] if log.only else []
         parts += ["wrapped"] if log.wraps else []
         parts += [f"/{log.sought}"] if log.sought else []
+        parts += [self._search_note, note]
         return [part for part in parts if part]
 
     def wrap(self) -> None:
@@ -197,10 +197,7 @@ class LogPane(Vertical):
 
     def show_only(self, stream: int) -> None:
         """Show only this stream, or both."""
-        log = self.log_lines
-        log.only = None if log.only == stream else stream
-        log.follows = True  # lines have other numbers
-        log.lay_out()
+        self.log_lines.show_only(None if self.log_lines.only == stream else stream)
         self.describe()
 
     # ------------------------------------------------------------------- search

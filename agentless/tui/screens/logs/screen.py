@@ -31,8 +31,8 @@ class LogScreen(Screen[None]):
         Binding("N", "next(-1)", "Previous", show=False, tooltip="go to the previous match"),
         Binding("t", "jump", "Go to", tooltip="go to a line, a percentage or a time"),
         Binding("w", "wrap", "Wrap", tooltip="wrap or cut long lines"),
-        Binding("1", "only(1)", "stdout", tooltip="show only stdout, or both"),
-        Binding("2", "only(2)", "stderr", tooltip="show only stderr, or both"),
+        Binding("1", "only(1)", "stdout", show=False, tooltip="show only stdout, or both"),
+        Binding("2", "only(2)", "stderr", show=False, tooltip="show only stderr, or both"),
         Binding("vertical_line", "beside", "Beside", key_display="|", tooltip="show another log beside this one"),
         Binding("S", "save", "Save", tooltip="save the whole log to a file"),
     ]
