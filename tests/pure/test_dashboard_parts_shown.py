@@ -140,8 +140,9 @@ async def test_a_log_without_times_says_what_can_be_gone_to_instead():
     async with over(tasks(RUNS), (120, 20)) as eyes:
         await eyes.press("4", "l")
         spooled(eyes, (1, b"line\n"))
+        eyes.app.notify = lambda words, **_: eyes.notes.append(words)
         await eyes.press("t", "10min", "enter")
-        await eyes.see("This log has no times; go to a line such as 1200, or a percentage such as 40%")
+        assert eyes.notes == ["This log has no times; go to a line such as 1200, or a percentage such as 40%"]
 
 
 async def test_with_times_a_time_can_be_gone_to():
@@ -158,23 +159,23 @@ async def test_with_times_a_time_can_be_gone_to():
 async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing():
     async with over(tasks(RUNS), (120, 20)) as eyes:
         await eyes.press("4", "l")
-        spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000))))
+        log = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000)))).log_lines
+        eyes.app.notify = lambda words, **_: eyes.notes.append(words)
         await eyes.see("line 999.")
         await eyes.press("slash", "LINE 7.", "enter")
-        await eyes.see("line 7.", "/LINE 7.", lambda: "line 40." not in eyes.text)
+        await eyes.see("line 7.", "/LINE 7.", lambda: log.match == 7)
         await eyes.press("slash", "ctrl+u", "line 5", "enter")
-        await eyes.see("line 5.")
-        await eyes.press("N")
-        await eyes.see("line 599.")
-        await eyes.press("n", "n")
-        await eyes.see("line 50.", lambda: "line 599." not in eyes.text)
+        await eyes.see(lambda: log.match == 50)
+        for key, line in (("N", 5), ("N", 599), ("n", 5), ("n", 50)):
+            await eyes.press(key)
+            await eyes.see(lambda line=line: log.match == line, f"line {line}.")
         await eyes.press("slash", "ctrl+u", "nowhere", "enter")
-        await eyes.see("'nowhere' not found")
+        await eyes.see(lambda: eyes.notes == ["'nowhere' not found"])
 
 
 async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front():
     async with over(tasks(RUNS, FAILED), (120, 30)) as eyes:
-        await eyes.press("4", "l", "vertical_line")
+        await eyes.press("4", "l", "|")
         await eyes.see("Show which log beside this one?", FAILED["id"])
         await eyes.press("end", "enter")
         await eyes.see(lambda: len(eyes.app.screen.query(LogPane)) == 2, f"▌ {FAILED['id']}", RUNS["id"])
