@@ -33,7 +33,7 @@ _FAST = 1 << 17
 """Bytes in a tenth of a second: a log that comes faster is not at its end yet."""
 _DAY = 24 * 3600
 _CLOCK = re.compile(r"\d{1,2}:\d{2}")
-_HERE = {"good": "$text-success", "warn": "$text-warning", "bad": "$text-error bold", "": "", "dim": "$text-muted"}
+_HERE = {"good": "$text-success", "warn": "$text-warning", "bad": "$text-error", "": "", "dim": "$text-muted"}
 
 
 class LogPane(Vertical):

@@ -119,7 +119,7 @@ class LogScreen(Screen[None]):
 
     def action_jump(self) -> None:
         """Ask for a place."""
-        times = ", or a time: 14:30, 10min ago as 10min" if self._pane.has_times else ""
+        times = ", or a time: 14:30, 10min (ago), 2026-05-01T12:00" if self._pane.has_times else ""
         self._open("jump", f"Go to a line: 1200, or a percentage: 40%{times}", "")
 
     def action_beside(self) -> None:
