@@ -33,13 +33,17 @@ def bench(_runs: int) -> list[Row]:
         measured = subprocess.run(
             [sys.executable, "-m", "tests.bench.logs", folder], check=True, capture_output=True, text=True
         )
-    opened, searched, memory, size = json.loads(measured.stdout)
+    opened, opening, searched, searching, memory, size = json.loads(measured.stdout)
     what = f"a kept log of {LINES // 10**6} million lines, {size / 1e9:.1f} GB, on the dashboard"
     return [
-        Row(f"{what}: until its end is shown, not indexed before", "≤ 1 s", f"**{opened:.2f} s**", opened <= 1),
-        Row(f"{what}: a search through all of it", "≤ 5 s", f"**{searched:.2f} s**", searched <= 5),
+        Row(f"{what}: until its end is shown", "≤ 1 s", _seconds(opened, opening), opened <= 1),
+        Row(f"{what}: a search through all of it", "≤ 5 s", _seconds(searched, searching), searched <= 5),
         Row(f"{what}: memory of both", "≤ 120 MB", f"**{memory:.0f} MB** resident at most", memory <= 120),
     ]
+
+
+def _seconds(whole: float, processor: float) -> str:
+    return f"**{whole:.2f} s** ({processor:.2f} s of a processor)"
 
 
 def _write(folder: Path) -> None:
@@ -86,7 +90,8 @@ class _Client:
         return {"complete": True, "on_node": False, "bytes": log.size, **ends}
 
 
-async def _measure(folder: Path) -> tuple[float, float]:
+async def _measure(folder: Path) -> list[float]:
+    """Seconds until it is open, and of the search; after each, those of the processor."""
     from agentless.client.client import Client
     from agentless.tui.app import Dashboard
     from agentless.tui.data.feed import Feed
@@ -103,21 +108,21 @@ async def _measure(folder: Path) -> tuple[float, float]:
             await asyncio.sleep(0.005)
 
     async with app.run_test(size=(160, 50)) as pilot:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         app.push_screen(LogScreen(app.cluster, task, served))  # type: ignore[arg-type]
         await see("the end")
-        opened = time.perf_counter() - began
+        found = [time.perf_counter() - began, time.process_time() - used]
         await pilot.press("g", "slash", *"the end")
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         await pilot.press("enter")
         lines = app.screen.query_one(Log)
         while lines.match is None:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        return opened, time.perf_counter() - began
+        return [*found, time.perf_counter() - began, time.process_time() - used]
 
 
 if __name__ == "__main__":
-    opened, searched = asyncio.run(_measure(Path(sys.argv[1])))
+    measured = asyncio.run(_measure(Path(sys.argv[1])))
     status = Path("/proc/self/status").read_text()
     memory = int(status.partition("VmHWM:")[2].split()[0]) / 1000
-    print(json.dumps([opened, searched, memory, (Path(sys.argv[1]) / "logs" / f"{_TASK}.log").stat().st_size]))
+    print(json.dumps([*measured, memory, (Path(sys.argv[1]) / "logs" / f"{_TASK}.log").stat().st_size]))

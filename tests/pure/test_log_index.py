@@ -25,7 +25,6 @@ def small() -> Iterator[None]:
     """Blocks that a short log has many of."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_index, "BLOCK", 24)
-        patch.setattr(log_index, "STEP", 48)
         patch.setattr(log_index, "_SHORT", 3)
         yield
 
@@ -48,7 +47,7 @@ class Log:
     def find(self, words: str, first: int, *, back: bool = False, only: int | None = None) -> int | None:
         """As who asks again until the search is over."""
         while True:
-            found = self.index.find(self.read, words, first, back=back, only=only)
+            found = self.index.find(self.read, words, first, back=back, only=only, step=48)
             if found.line is not None or found.go_on is None:
                 return found.line
             assert found.go_on < first if back else found.go_on > first or not found.go_on

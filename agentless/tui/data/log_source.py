@@ -20,6 +20,8 @@ from agentless.model.text import printable
 
 SPOOL = 1 << 30
 """Bytes of a spool on this machine's disk, the last ones."""
+_STEP = 4 << 20
+"""Bytes that are searched at a time: nothing else is read or added meanwhile."""
 _FOLDER = "/var/tmp"  # noqa: S108 - a file without a name; /tmp is often in memory
 
 
@@ -126,7 +128,7 @@ class SpooledLog:
 
     def find(self, words: str, first: int, *, back: bool, only: int | None) -> Found:
         with self._lock:
-            return self._index.find(self._read, words, first, back=back, only=only)
+            return self._index.find(self._read, words, first, back=back, only=only, step=_STEP)
 
     # ------------------------------------------------------------------ inside
 

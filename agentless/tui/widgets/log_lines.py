@@ -93,7 +93,7 @@ class Log(Lines):
         self._lines = OrderedDict[int, _Line]()
         self._held = 0
         self._cut = 0
-        self._loading = False
+        self._loading = self._again = False
         self._version = 0
         self._layout: list[tuple[int, list[Piece]]] = []
         self._match: int | None = None
@@ -127,7 +127,9 @@ class Log(Lines):
         if span != self._span and not self.follows:
             self._place(span)
         if self._loading:
+            self._again = True
             return
+        self._again = False
         if self.follows and span != self._span and span.end:
             part: Part | None = Part(span.end, self.size.height, self.only, back=True)
         else:
@@ -292,7 +294,7 @@ class Log(Lines):
             if not top <= number <= last:
                 self._held -= self._lines.pop(number).size
         self.post_message(self.Moved())
-        if lines:
+        if self._again or (lines and self._missing()):
             self.update()
 
     def _forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from functools import partial
@@ -125,8 +126,9 @@ class LogPane(Vertical):
     def _show_end(self, path: str) -> None:
         """Show the last lines before all others: the whole log may take long."""
         preview = SpooledLog()
-        for stream, data in self._client.frames(f"{path}/logs", follow=False, tail=PREVIEW):
-            preview.add(stream, data)
+        with contextlib.suppress(AgentlessError):  # the whole log will say why
+            for stream, data in self._client.frames(f"{path}/logs", follow=False, tail=PREVIEW):
+                preview.add(stream, data)
         if preview.size:
             self.app.call_from_thread(self.log_lines.show, preview)
 
@@ -216,7 +218,6 @@ class LogPane(Vertical):
             self.describe()
             return
         self.stop_search()
-        self._searching = Breaker()
         first, last = log.in_view
         start = log.match + by if log.match is not None else (first if by > 0 else last)
         search = partial(self._search, self._searching, source, log.sought, start, back=by < 0, only=log.only)
@@ -228,6 +229,7 @@ class LogPane(Vertical):
         """Whether there was one."""
         was, self._search_note = bool(self._search_note), ""
         self._searching.break_off()
+        self._searching = Breaker()
         self.describe()
         return was
 
@@ -263,9 +265,14 @@ class LogPane(Vertical):
                 at = found.go_on
                 if at is not None:
                     share = 100 * (at - span.first) // max(1, span.end - span.first)
-                    self._search_note = f"Searching … {100 - share if back else share} % (Esc stops)"
-                    self.app.call_from_thread(self.describe)
+                    self.app.call_from_thread(self._tell, breaker, 100 - share if back else share)
         return None
+
+    def _tell(self, breaker: Breaker, share: int) -> None:
+        note = f"Searching … {share} % (Esc stops)"
+        if breaker is self._searching and note != self._search_note:
+            self._search_note = note
+            self.describe()
 
     def _show_match(self, words: str, place: tuple[int, int] | None) -> None:
         self._search_note = ""
