@@ -88,6 +88,7 @@ def spooled(eyes: Eyes, *said: tuple[int, bytes]) -> LogPane:
     return pane
 
 
+@pytest.mark.slow
 async def test_a_log_of_which_the_beginning_is_gone_says_so(monkeypatch):
     monkeypatch.setattr(log_source, "SPOOL", 1 << 18)
     async with over(tasks(RUNS)) as eyes:
@@ -124,16 +125,14 @@ async def test_a_line_that_is_cut_at_the_edge_says_so():
         await eyes.see(lambda: "…" not in eyes.text)
 
 
-@pytest.mark.parametrize(
-    ("typed", "line"), [("1", 0), ("40%", 399), ("0%", 0), ("100%", 999), ("1,000", 999), ("5000", 999)]
-)
-async def test_a_line_or_a_percentage_can_be_gone_to(typed, line):
+async def test_a_line_or_a_percentage_can_be_gone_to():
     async with over(tasks(RUNS), (120, 20)) as eyes:
         await eyes.press("4", "l")
         pane = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000))))
-        await eyes.press("t", "ctrl+u", typed, "enter")
-        await eyes.see(f"line {line}.")
-        assert not pane.log_lines.follows
+        for typed, line in (("1", 0), ("40%", 399), ("0%", 0), ("100%", 999), ("1,000", 999), ("5000", 999)):
+            await eyes.press("t", "ctrl+u", typed, "enter")
+            await eyes.see(f"line {line}.")
+            assert not pane.log_lines.follows
 
 
 async def test_a_log_without_times_says_what_can_be_gone_to_instead():
@@ -145,6 +144,7 @@ async def test_a_log_without_times_says_what_can_be_gone_to_instead():
         assert eyes.notes == ["This log has no times; go to a line such as 1200, or a percentage such as 40%"]
 
 
+@pytest.mark.slow
 async def test_with_times_a_time_can_be_gone_to():
     async with over(tasks(RUNS), (120, 20)) as eyes:
         await eyes.press("4", "l")

@@ -88,6 +88,9 @@ class LogPane(Vertical):
     def on_log_moved(self) -> None:
         self.describe()
 
+    def on_resize(self) -> None:
+        self.describe()
+
     def on_log_failed(self, message: Log.Failed) -> None:
         """Say why lines are missing."""
         self._note = message.words
@@ -166,7 +169,9 @@ class LogPane(Vertical):
         where = f" on {task['node']}" if task["node"] else ""
         looks = style_of(task["state"])
         line = [(self._mark, "bold"), (name, "bold"), ("  ", ""), (word, _HERE.get(looks, "")), (where, "$text-muted")]
-        self._head.update(content(*line, "\n", "  " if self._mark else "", (" · ".join(self._parts()), "$text-muted")))
+        indent = " " * len(self._mark)
+        about = "".join(f"\n{indent}{words}" for words in _in_lines(self._parts(), self.size.width - 2 - len(indent)))
+        self._head.update(content(*line, (about, "$text-muted")))
 
     def _parts(self) -> list[str]:
         log = self.log_lines
@@ -307,3 +312,14 @@ class LogPane(Vertical):
         if not self.has_times or self.spool is None:
             raise UsageError("This log has no times; go to a line such as 1200, or a percentage such as 40%")
         return self.spool.line_at(wanted, self.log_lines.only)
+
+
+def _in_lines(parts: list[str], width: int) -> list[str]:
+    """The parts in as few lines as they fit in, broken between them."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return lines
