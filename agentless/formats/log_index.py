@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from agentless.formats.frames import HEAD, NOTE, Frame, parse_head
-from agentless.model.terminal_line import plain, stripped
+from agentless.model.terminal_line import pattern, plain
 
 Read = Callable[[int, int], bytes]
 """Reads so many bytes at a place of the frames."""
@@ -185,14 +185,17 @@ class LogIndex:
                     number += 1
 
     def _texts(self, read: Read, block: int, only: int | None) -> Iterator[bytes]:
-        """What each stream has in a block, from the beginning of its first line on."""
+        """What each stream has in a block with an end of a line, from the beginning of its first line on."""
         texts: dict[int, list[bytes]] = {}
+        is_last = block == len(self._starts) - 1
         for stream, data in self._frames(read, block):
             texts.setdefault(stream, []).append(data)
-        for stream in (only,) if only else (*_STREAMS, NOTE):
-            if stream in texts or block == len(self._starts) - 1:
-                carried = self._carry(read, block, stream) if stream != NOTE else b""
-                yield b"".join([carried, *texts.get(stream, ())])
+        for stream in _wanted(only):
+            text = b"".join(texts.get(stream, ()))
+            if is_last or b"\n" in text:  # a line that goes on is searched where it ends
+                yield self._carry(read, block, stream) + text
+        if only is None and NOTE in texts:
+            yield b"\n".join(texts[NOTE])
 
     def _frames(self, read: Read, block: int) -> Iterable[Frame]:
         start = self._starts[block]
@@ -231,6 +234,7 @@ class _Sought:
         self._words = words.lower()
         lower = self._words.encode()
         self._bytes = {lower, words.encode().lower(), words.upper().encode().lower()}
+        self._patterns = [pattern(each) for each in self._bytes]
 
     def may_be_in(self, texts: Iterable[bytes]) -> bool:
         """Whether these bytes may have a line that shows the words."""
@@ -239,7 +243,7 @@ class _Sought:
     def _may_be_in(self, text: bytes) -> bool:
         if any(each in text for each in self._bytes):
             return True
-        return b"\x1b" in text and any(each in stripped(text) for each in self._bytes)
+        return b"\x1b" in text and any(each.search(text) for each in self._patterns)
 
     def is_in(self, line: bytes) -> bool:
         """Whether a line shows the words."""

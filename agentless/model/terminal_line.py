@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r"|\x1b[ -/]*[0-~]?"
     r"|[\r\b\t\a]"
 )
-_ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
+_ESCAPES = rb"(?>\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?))*+"
 _ATTRIBUTES = (1, 2, 3, 4, 7, 9)
 """Bold, dim, italic, underlined, reversed, struck out. Blinking and hidden text is shown as it is."""
 _ENDS = {22: (1, 2), 23: (3,), 24: (4,), 27: (7,), 29: (9,)}
@@ -55,9 +55,9 @@ def plain(text: str) -> str:
     return "".join(part for part, _ in spans(text))
 
 
-def stripped(data: bytes) -> bytes:
-    """Bytes of any length without escape sequences, to search them."""
-    return _ESCAPE.sub(b"", data)
+def pattern(words: bytes) -> re.Pattern[bytes]:
+    """Finds these bytes also where escape sequences are between them."""
+    return re.compile(_ESCAPES.join(re.escape(words[at : at + 1]) for at in range(len(words))))
 
 
 class _Line:

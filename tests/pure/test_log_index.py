@@ -96,7 +96,16 @@ def test_a_page_is_a_part_of_the_whole_log(said, only, first, count, back, limit
     assert len(lines) == len(wanted) or 1 <= len(lines) < len(wanted)
 
 
-@given(frames, streams, st.integers(0, 30), st.booleans(), st.text("abAB", min_size=1, max_size=3))
+coloured = st.text("ab\n\x1b[m3", max_size=12).map(str.encode)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 1, 2, NOTE]), coloured), max_size=20),
+    streams,
+    st.integers(0, 30),
+    st.booleans(),
+    st.text("abAB", min_size=1, max_size=3),
+)
 @settings(max_examples=300)
 def test_a_search_finds_the_next_line_that_shows_the_words_in_either_direction(said, only, first, back, words):
     whole = expected(said, only)
