@@ -103,19 +103,18 @@ async def _measure(folder: Path) -> list[float]:
     task = {"id": _TASK, "name": "", "state": "completed", "node": "n1", "ended_at": "2026-01-01T00:00:00Z",
             "exit_code": 0, "reason": None}  # fmt: skip
 
-    async def see(words: str) -> None:
-        while not any(words in strip.text for strip in app.screen._compositor.render_strips()):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
     async with app.run_test(size=(160, 50)) as pilot:
         began, used = time.perf_counter(), time.process_time()
         app.push_screen(LogScreen(app.cluster, task, served))  # type: ignore[arg-type]
-        await see("the end")
+        await pilot.pause()
+        lines = app.screen.query_one(Log)
+        while not lines.span.end or lines.in_view[1] < LINES:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert any("the end" in strip.text for strip in app.screen._compositor.render_strips())
         found = [time.perf_counter() - began, time.process_time() - used]
         await pilot.press("g", "slash", *"the end")
         began, used = time.perf_counter(), time.process_time()
         await pilot.press("enter")
-        lines = app.screen.query_one(Log)
         while lines.match is None:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         return [*found, time.perf_counter() - began, time.process_time() - used]
