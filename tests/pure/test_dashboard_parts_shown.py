@@ -162,7 +162,9 @@ async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing(
         log = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000)))).log_lines
         eyes.app.notify = lambda words, **_: eyes.notes.append(words)
         await eyes.see("line 999.")
-        await eyes.press("slash", "LINE 7.", "enter")
+        await eyes.press("slash", "LINE 7.")
+        await eyes.see("LINE 7.")  # what is typed
+        await eyes.press("enter")
         await eyes.see("line 7.", "/LINE 7.", lambda: log.match == 7)
         await eyes.press("slash", "ctrl+u", "line 5", "enter")
         await eyes.see(lambda: log.match == 50)

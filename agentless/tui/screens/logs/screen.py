@@ -36,9 +36,9 @@ class LogScreen(Screen[None]):
         Binding("vertical_line", "beside", "Beside", key_display="|", tooltip="show another log beside this one"),
         Binding("S", "save", "Save", tooltip="save the whole log to a file"),
     ]
-    CSS = """
+    DEFAULT_CSS = """
     LogScreen > Horizontal { height: 1fr; }
-    LogScreen > Input { dock: bottom; display: none; height: 1; border: none; padding: 0; background: $panel; }
+    LogScreen > Input { display: none; height: 1; border: none; padding: 0; background: $panel; }
     LogScreen > Input.-open { display: block; }
     """
 
