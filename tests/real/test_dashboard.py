@@ -81,7 +81,9 @@ def test_in_a_terminal_a_log_is_read_at_a_time_while_it_grows_and_by_pages_once_
     tmux.see(task, "running")
     tmux.press("l")
     tmux.see("5,001 lines", "Following", "4999")
-    tmux.press("t", "1h", "Enter")
+    tmux.press("t")
+    tmux.see("Go to a line: 1200, or a percentage: 40%, or a time")
+    tmux.press("1h", "Enter")
     tmux.see("1-", "of 5,001 lines", "Paused", "ready")
     tmux.press("q")
     agentless("kill", task)
@@ -90,7 +92,9 @@ def test_in_a_terminal_a_log_is_read_at_a_time_while_it_grows_and_by_pages_once_
     tmux.see("killed")
     tmux.press("l")
     tmux.see("5,001 lines", "No more output")
-    tmux.press("/", "4321", "Enter")
+    tmux.press("/")
+    tmux.see("Search for")
+    tmux.press("4321", "Enter")
     tmux.see("4320", "4322", "of 5,001 lines")
 
 
