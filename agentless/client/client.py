@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -206,11 +206,14 @@ class Client:
             "the controller stopped before the end of the log; the task keeps running; run the command again"
         )
 
-    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
+    def followed(
+        self, path: str, *, patient: bool = False, at: Callable[[str], None] | None = None, **query: object
+    ) -> Iterator[Frame]:
         """The frames of a log until its task has ended, like those of `frames`.
 
         If the node or the controller goes away and comes back, the log continues with the next byte. A NOTE says when
-        it waits for a node. With `patient` it waits for the first answer, too.
+        it waits for a node. With `patient` it waits for the first answer, too. `at` is called with the position after
+        the frames that come next.
         """
         position, begun, failures, noted = None, patient, 0, ""
         while True:
@@ -221,6 +224,8 @@ class Client:
                         held.append((kind, data))
                         continue
                     position, begun, failures, noted = data.decode() or position, True, 0, ""
+                    if at and data:
+                        at(data.decode())
                     yield from held
                     held.clear()
                 yield from held

@@ -73,6 +73,7 @@ from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.controller.tasks.exec import Terminals
+from agentless.controller.tasks.kept_logs import KeptLogs
 from agentless.controller.tasks.launcher import Launcher
 from agentless.controller.tasks.logs import TaskLogs
 from agentless.controller.tasks.preparation import Preparation
@@ -112,6 +113,7 @@ from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
+from agentless.stores.files.log_pages import LogIndexes
 from agentless.stores.files.logs import LogStore
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
@@ -266,6 +268,7 @@ class Controller:
         self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
         self.recovery = Recovery(nodes, self.envs, ledger, self.views, clock)
         self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
+        self.kept_logs = KeptLogs(nodes, lookup, logs, LogIndexes(logs))
         self._build_vps()
         self._build_workflows()
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)

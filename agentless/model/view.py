@@ -390,6 +390,46 @@ class ScriptView:
 
 
 @dataclass(frozen=True, slots=True)
+class LogView:
+    """The kept log of an ended task. `complete`: nothing of it was left out. `on_node`: its container has all of it.
+
+    `bytes` is the size of its file. `lines` are those of both streams, with notes about what was left out.
+    """
+
+    task: str
+    complete: bool
+    on_node: bool
+    bytes: int
+    lines: int
+    stdout_lines: int
+    stderr_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLineView:
+    """A line of a log: its stream (1 stdout, 2 stderr, 3 a note in words), and its text as the task wrote it."""
+
+    stream: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLinesView:
+    """Lines of a log that follow each other. `first` is the number of the first one, from 0."""
+
+    first: int
+    lines: tuple[LogLineView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFoundView:
+    """The number of the `line` that was found. If it is None, the search goes on at line `go_on`, or is over."""
+
+    line: int | None
+    go_on: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShareView:
     """The share of an owner. `gpu_hours` is recent usage, decayed; `running` tasks hold `gpus` GPUs.
 

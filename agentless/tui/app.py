@@ -53,7 +53,8 @@ from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.events import Events
 from agentless.tui.screens.gpus import Gpus
 from agentless.tui.screens.keys import Keys
-from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.logs.choose import ChooseTask
+from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.palette import Everything, Palette
@@ -292,7 +293,9 @@ class Dashboard(App[None]):
         if action != "act":
             return True
         act = next(act for act in ACTIONS if act.name == parameters[0])
-        if isinstance(self._front, (Ask, Keys, Resize, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
+        if isinstance(self._front, (Ask, ChooseTask, Keys, Resize, SubmitForm, shell.Opening)) or (
+            self.read_only and act.changes
+        ):
             return False
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):

@@ -31,6 +31,7 @@ NAMES = (
     "gangs",
     "figures",
     "dashboard",
+    "logs",
     "envs",
     "ssh",
 )

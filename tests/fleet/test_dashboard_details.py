@@ -23,7 +23,7 @@ from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.widgets.curves import RANGES, Curves
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 
 from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
+from agentless.errors import AgentlessError
+from agentless.tui.screens.logs.pane import LogPane
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import Eyes, looking
 from tests.fleet.inhabited import forget_tasks, inhabited
 from tests.fleet.world import World
+from tests.pauses import pauses
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +146,66 @@ async def test_a_browser_is_given_the_same_bytes(client, monkeypatch):
         with file:
             file.seek(0)
             assert (file.read(), name) == (b"\x1b[31mred", f"{eyes.app.screen.about_task['id']}.log")
+
+
+def kept(client: Client, script: str) -> str:
+    """A task whose log the controller has copied."""
+    task = ended(client, script)
+    pause = pauses()
+    while True:
+        try:
+            client.get(f"/v1/tasks/{task}/log")
+        except AgentlessError as error:
+            assert "is not kept here" in str(error)  # noqa: PT017 - until it is
+            time.sleep(next(pause))
+        else:
+            return task
+
+
+async def test_a_kept_log_is_read_by_pages_and_searched_by_the_controller(client):
+    task = kept(client, "seq 1 150000; printf '\\033[32mdone' >&2")
+    async with looking((100, 20)) as eyes:
+        await eyes.press("4")
+        await eyes.see(task)
+        await eyes.press("l")
+        await eyes.see("150,001 lines", "No more output", "150000", "done")
+        pane = eyes.app.screen.query_one(LogPane)
+        assert pane.spool is None
+        await eyes.press("slash", "77777", "enter")
+        await eyes.see("77778", lambda: pane.log_lines.match == 77_776)
+        await eyes.press("n")
+        await eyes.see(lambda: pane.log_lines.match == 77_776)
+        await eyes.press("2")
+        await eyes.see("1 line ", "only stderr", lambda: "150000" not in eyes.text)
+
+
+def test_lines_of_a_kept_log_are_given_by_number(client):
+    path = f"/v1/tasks/{kept(client, 'seq 1 5; echo oops >&2')}/log"
+    about = client.get(path)
+    assert (about["complete"], about["lines"], about["stdout_lines"], about["stderr_lines"]) == (True, 6, 5, 1)
+    assert [line["text"] for line in client.get(f"{path}/lines", first=1, count=2, only=1)["lines"]] == ["2", "3"]
+    assert client.get(f"{path}/lines", first=5, count=2, only=1, back=True) == {
+        "first": 3, "lines": [{"stream": 1, "text": "4"}, {"stream": 1, "text": "5"}],
+    }  # fmt: skip
+    assert client.get(f"{path}/lines", only=2)["lines"] == [{"stream": 2, "text": "oops"}]
+    assert client.get(f"{path}/search", text="OOPS", only=2) == {"line": 0, "go_on": None}
+    assert client.get(f"{path}/search", text="nowhere") == {"line": None, "go_on": None}
+
+
+async def test_the_end_of_a_log_that_is_not_complete_here_goes_on_while_it_is_read(client, tmp_path):
+    script = f"seq 1 3000; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo last"
+    asked = {"targets": ["n1::0"], "spec": {"command": ["sh", "-c", script], "image": IMAGE, "needs": {"nodes": []}}}
+    (start,) = client.post("/v1/tasks", asked)
+    async with looking((100, 20)) as eyes:
+        await eyes.press("4")
+        await eyes.see(lambda: eyes.state(start["task"]["id"]) == "running")
+        await eyes.press("l")
+        await eyes.see("3,000 lines", "Following", "3000")
+        pane = eyes.app.screen.query_one(LogPane)
+        assert pane.has_times
+        await eyes.press("t", "1", "enter")
+        await eyes.see("Paused; press f to follow", "1-17 of 3,000 lines")
+        (tmp_path / "go").touch()
+        await eyes.see("of 3,001 lines")
+        await eyes.press("f")
+        await eyes.see("last", "3,001 lines", "No more output")

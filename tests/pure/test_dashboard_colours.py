@@ -13,6 +13,7 @@ from textual.theme import BUILTIN_THEMES
 
 from agentless import paths
 from agentless.client.panels import STYLES
+from agentless.tui.data.log_source import SpooledLog
 from agentless.tui.widgets import look
 from agentless.tui.widgets.colours import CYCLE, THEMES
 from agentless.tui.widgets.lines import Lines
@@ -168,9 +169,11 @@ async def test_without_colours_the_streams_of_a_log_are_told_apart(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     async with over(tasks(RUNS)) as eyes:
         await eyes.press("4", "l")
-        log = eyes.app.screen.query_one(Log)
-        log.add([(1, "out"), (2, "err"), (3, "note")], [])
-        await eyes.pilot.pause()
+        spool = SpooledLog()
+        for stream, words in enumerate((b"out\n", b"err\n", b"note"), 1):
+            spool.add(stream, words)
+        eyes.app.screen.query_one(Log).show(spool)
+        await eyes.see("out", "err", "note")
         styles = {each.text.strip(): each.style for each in segments(eyes)}
         looks = {(bool(styles[text].bold), bool(styles[text].underline)) for text in ("out", "err", "note")}
         assert len(looks) == 3

@@ -1,95 +1,37 @@
-"""How the bytes of a log become lines on a screen: decoded, settled, wrapped, bounded."""
+"""A log on the screen: of any length, only what is in view is loaded."""
 
 from __future__ import annotations
 
-from threading import Thread
+import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
-from agentless.tui.data import log_text
-from agentless.tui.data.log_text import LogText
+from agentless.formats.frames import NOTE
+from agentless.formats.log_index import Part
+from agentless.tui.data import log_source
+from agentless.tui.data.log_source import SpooledLog
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.colours import COLOURS
-from agentless.tui.widgets.log_lines import Log
-
-
-def lines(*frames: bytes, stream: int = 1) -> list[str]:
-    """What frames of one stream look like, with the line that has not ended."""
-    text = LogText()
-    for frame in frames:
-        text.add(stream, frame)
-    ended, begun = text.take()
-    return [line for _, line in [*ended, *begun]]
-
-
-# ---------------------------------------------------------------------------- the text
-
-
-@given(st.text("aé日😀\n"), st.integers(1, 4))
-def test_characters_are_whole_wherever_frames_end(text, size):
-    data = text.encode() + b"."
-    frames = [data[at : at + size] for at in range(0, len(data), size)]
-    assert lines(*frames) == (text + ".").split("\n")
-
-
-def test_each_stream_has_its_own_half_of_a_character():
-    text = LogText()
-    for stream, data in [(1, b"\xc3"), (2, b"\xe2\x82"), (1, b"\xa9\n"), (2, b"\xac\n")]:
-        text.add(stream, data)
-    assert text.take() == ([(1, "é"), (2, "€")], [])
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"\x1b[1;38;5;200mloss\x1b[0m",
-        b"\x1b]0;a title\x07loss",
-        b"\x1b]8;;http://x\x1b\\loss\x1b]8;;\x1b\\",
-        b"\x1b(Bloss\x1b[K",
-        b"10%\r50%\rloss",
-        b"10%\rloss\r",
-    ],
-)
-def test_a_line_is_shown_as_a_terminal_would_leave_it(said):
-    assert lines(said + b"\n", b"next") == ["loss", "next"]
-
-
-def test_a_cut_line_says_so(monkeypatch):
-    monkeypatch.setattr(log_text, "LINE", 5)
-    assert lines(b"1234567\n", b"12345\n", b"abc", b"defgh") == ["…34567", "12345", "…defgh"]
-
-
-def test_who_reads_waits_for_the_screen_and_loses_nothing(monkeypatch):
-    monkeypatch.setattr(log_text, "WAITING", 100)
-    text, came = LogText(), []
-    reader = Thread(target=lambda: [text.add(1, b"%d\n" % n) for n in range(1000)])
-    reader.start()
-    while reader.is_alive() or not came or came[-1] != "999":
-        if took := text.take():
-            assert len(took[0]) <= 3
-            came += [line for _, line in took[0]]
-    assert came == [str(n) for n in range(1000)]
-
-
-def test_who_reads_is_let_go_when_the_screen_is_left(monkeypatch):
-    monkeypatch.setattr(log_text, "WAITING", 1)
-    text = LogText()
-    reader = Thread(target=lambda: [text.add(1, b"x\n") for _ in range(10)])
-    reader.start()
-    text.close()
-    reader.join(30)
-    assert not reader.is_alive()
-
-
-# -------------------------------------------------------------------------- the screen
+from agentless.tui.widgets.log_lines import Log, _wrapped
+from tests.pauses import pauses
 
 
 class Shown(App[None]):
     """A log, and nothing else."""
+
+    def __init__(self, *said: bytes, **more: object) -> None:
+        super().__init__()
+        self.spool = SpooledLog()
+        self.more = more
+        self.asked: list[Part] = []
+        lines = self.spool.lines
+        self.spool.lines = lambda part: (self.asked.append(part), lines(part))[1]
+        for data in said:
+            self.spool.add(1, data)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return COLOURS
@@ -97,92 +39,221 @@ class Shown(App[None]):
     def compose(self) -> ComposeResult:
         yield Log()
 
+    def on_mount(self) -> None:
+        for name, value in self.more.items():
+            setattr(self.log_lines, name, value)
+        self.call_after_refresh(self.log_lines.show, self.spool)
+
+    @property
+    def log_lines(self) -> Log:
+        return self.query_one(Log)
+
     @property
     def lines(self) -> list[str]:
         """What is on the screen, without the scrollbar."""
         return [strip.text[:-1].rstrip() for strip in self.screen._compositor.render_strips()]
 
+    async def see(self, *lines: str) -> None:
+        """Wait until the screen begins with these lines."""
+        try:
+            async with asyncio.timeout(30):
+                pause = pauses()
+                while self.lines[: len(lines)] != list(lines):  # noqa: ASYNC110 - it is drawn by many
+                    await asyncio.sleep(next(pause))
+        except TimeoutError:
+            raise AssertionError(f"{lines} is not to be seen in {self.lines}") from None
 
-def numbered(first: int, end: int) -> list[tuple[int, str]]:
-    return [(1, f"line {n}") for n in range(first, end)]
+    def add(self, data: bytes, stream: int = 1) -> None:
+        """The task says more."""
+        self.spool.add(stream, data)
+        self.log_lines.update()
+
+
+def numbered(end: int) -> bytes:
+    return b"".join(b"line %d\n" % n for n in range(end))
 
 
 async def test_a_line_that_goes_on_is_shown_once():
-    app = Shown()
-    async with app.run_test(size=(20, 5)) as pilot:
-        log = app.query_one(Log)
-        log.add([(1, "one")], [(1, "tw")])
-        log.add([(1, "two"), (2, "three")], [(1, "fo"), (2, "fi")])
-        await pilot.pause()
-        assert app.lines == ["one", "two", "three", "fo", "fi"]
+    app = Shown(b"one\ntw")
+    async with app.run_test(size=(20, 5)):
+        await app.see("one", "tw", "")
+        app.add(b"o\nfo")
+        app.add(b"three\nfi", 2)
+        await app.see("one", "two", "three", "fo", "fi")
 
 
-async def test_the_text_stays_under_who_stands_still_while_lines_fall_out_at_the_begin(monkeypatch):
-    monkeypatch.setattr(log_lines, "KEPT", 100)
-    app = Shown()
+async def test_the_text_stays_under_who_stands_still_while_more_comes():
+    app = Shown(numbered(100))
     async with app.run_test(size=(20, 5)) as pilot:
-        log = app.query_one(Log)
-        log.add(numbered(0, 100), [])
-        await pilot.pause()
+        await app.see("line 95")
         await pilot.press("pageup")
-        before = app.lines
-        log.add(numbered(100, 150), [(1, "more")])
+        await app.see(*(f"line {n}" for n in range(91, 96)))
+        app.add(numbered(50))
         await pilot.pause()
-        assert app.lines == before == [f"line {n}" for n in range(91, 96)]
+        await app.see(*(f"line {n}" for n in range(91, 96)))
 
 
-async def test_who_follows_sees_the_end(monkeypatch):
-    monkeypatch.setattr(log_lines, "KEPT", 100)
-    app = Shown()
-    async with app.run_test(size=(20, 3)) as pilot:
-        for first in range(0, 1000, 50):
-            app.query_one(Log).add(numbered(first, first + 50), [])
-        await pilot.pause()
-        assert app.lines == ["line 997", "line 998", "line 999"]
-
-
-async def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(log_lines, "KEPT_BYTES", 10_000)
+async def test_who_follows_sees_the_end():
     app = Shown()
     async with app.run_test(size=(20, 3)):
-        log = app.query_one(Log)
-        log.add([(1, "x" * 1000) for _ in range(100)], [])
-        assert 5 <= log.length() < 10
+        for first in range(0, 1000, 50):
+            app.add(b"".join(b"line %d\n" % n for n in range(first, first + 50)))
+        app.log_lines.update()
+        await app.see("line 997", "line 998", "line 999")
+
+
+async def test_of_a_long_log_only_the_lines_around_the_view_are_read():
+    app = Shown(numbered(100_000))
+    async with app.run_test(size=(20, 10)) as pilot:
+        await app.see("line 99990")
+        await pilot.press("g")
+        await app.see("line 0")
+        app.log_lines.go_to(50_000)
+        await app.see("line 49997")
+        assert sum(part.count for part in app.asked) < 100
+        assert len(app.log_lines._lines) < 100
+
+
+async def test_what_is_kept_in_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(log_lines, "KEPT", 5_000)
+    app = Shown(numbered(5000))
+    async with app.run_test(size=(20, 3)) as pilot:
+        await app.see("line 4997")
+        for at in range(12):
+            app.log_lines.go_to(at * 400)
+            await pilot.pause()
+        await app.see(f"line {11 * 400 - 1}")
+        assert app.log_lines._held <= 5_000
 
 
 @pytest.mark.parametrize("text", ["0123456789" * 5, "日本語" * 9, "a日" * 12])
 async def test_a_wrapped_line_fills_its_rows_and_loses_nothing(text):
-    app = Shown()
-    async with app.run_test(size=(12, 8)) as pilot:
-        log = app.query_one(Log)
-        log.wraps = True
-        log.add([(1, text)], [])
-        await pilot.pause()
+    app = Shown(text.encode(), wraps=True)
+    async with app.run_test(size=(12, 8)):
+        await app.see(next(_wrapped([(text, "")], 11))[0][0])
         rows = [row for row in app.lines if row]
         assert "".join(rows) == text
         assert all(10 <= cell_len(row) <= 11 for row in rows[:-1])
 
 
+@given(st.lists(st.tuples(st.text("ab日é", max_size=9), st.sampled_from(["", "x"])), max_size=6), st.integers(2, 9))
+def test_wrapped_pieces_keep_text_and_styles_and_no_row_is_too_wide(pieces, width):
+    rows = list(_wrapped(pieces, width))
+    assert [(c, style) for row in rows for text, style in row for c in text] == [
+        (c, style) for text, style in pieces for c in text
+    ]
+    assert all(sum(cell_len(text) for text, _ in row) <= width for row in rows)
+
+
 async def test_a_wrapped_log_is_laid_out_again_for_another_width():
-    app = Shown()
+    app = Shown(b"0123456789" * 3, wraps=True)
     async with app.run_test(size=(12, 8)) as pilot:
-        log = app.query_one(Log)
-        log.wraps = True
-        log.add([(1, "0123456789" * 3)], [])
+        await app.see("01234567890", "12345678901")
         await pilot.resize_terminal(31, 8)
-        await pilot.pause()
-        assert app.lines[:2] == ["0123456789" * 3, ""]
+        await app.see("0123456789" * 3, "")
 
 
-async def test_who_stands_still_sees_the_same_line_when_it_is_wrapped():
-    app = Shown()
+@pytest.mark.parametrize("key", ["up", "pageup"])
+async def test_a_wrapped_log_is_scrolled_by_rows_of_the_screen(key):
+    text = b"".join(b"%d %s\n" % (n, b"x" * 19) for n in range(50))
+    app = Shown(text, wraps=True)
     async with app.run_test(size=(12, 4)) as pilot:
-        log = app.query_one(Log)
-        log.add([(1, f"{n} " + "x" * 20) for n in range(50)], [])
-        await pilot.pause()
-        await pilot.press("pageup")
-        before = app.lines[0]
-        log.wraps = True
-        log.lay_out()
-        await pilot.pause()
-        assert app.lines[0].split()[0] == before.split()[0]
+        await app.see("48 xxxxxxxx", "x" * 11, "49 xxxxxxxx")
+        for _ in range(3 if key == "up" else 1):
+            await pilot.press(key)
+            await pilot.pause()
+        await app.see("x" * 11, "47 xxxxxxxx")
+        for _ in range(3 if key == "up" else 1):
+            await pilot.press({"up": "down", "pageup": "pagedown"}[key])
+            await pilot.pause()
+        await app.see("48 xxxxxxxx")
+        assert app.log_lines.follows
+
+
+async def test_columns_beyond_the_edge_are_reached_by_the_arrow_keys():
+    app = Shown(b"0123456789abcdefghijklmnopqrstuvwxyz\nshort\n")
+    async with app.run_test(size=(12, 4)) as pilot:
+        await app.see("0123456789…", "short")
+        await pilot.press("right")
+        await app.see("89abcdefgh…", "")
+        await pilot.press("left")
+        await app.see("0123456789…", "short")
+
+
+async def test_a_match_far_to_the_right_of_a_line_is_brought_into_view():
+    app = Shown(b"x" * 5000 + b"here" + b"x" * 5000 + b"\n", sought="here")
+    async with app.run_test(size=(31, 5)):
+        await app.see("x" * 29 + "…")
+        app.log_lines.go_to(0, 5000)
+        async with asyncio.timeout(30):
+            while "here" not in "".join(app.lines):  # noqa: ASYNC110 - it is drawn by many
+                await asyncio.sleep(0.02)
+        assert app.log_lines.wraps
+
+
+async def test_colours_of_the_task_are_shown():
+    app = Shown(b"\x1b[1;31mred\x1b[0m plain \x1b[38;2;1;2;3mrgb\n")
+    async with app.run_test(size=(30, 3)):
+        await app.see("red plain rgb")
+        strip = app.screen._compositor.render_strips()[0]
+        looks = {segment.text.strip(): segment.style for segment in strip._segments}
+        assert looks["red"].bold
+        assert looks["red"].color != looks["plain"].color
+        assert looks["rgb"].color.triplet == (1, 2, 3)
+
+
+async def test_words_that_are_sought_are_marked_also_across_colours():
+    app = Shown(b"the \x1b[31mlo\x1b[0mss\n", sought="LOSS")
+    async with app.run_test(size=(30, 3)):
+        await app.see("the loss")
+        style = app.log_lines.get_component_rich_style("matched").bgcolor
+        segments = app.screen._compositor.render_strips()[0]._segments
+        assert "".join(each.text for each in segments if each.style.bgcolor == style) == "loss"
+
+
+# -------------------------------------------------------------------------- the spool
+
+
+def test_a_spool_keeps_the_end_of_what_it_was_given(monkeypatch):
+    monkeypatch.setattr(log_source, "SPOOL", 1 << 20)
+    spool = SpooledLog()
+    for n in range(40_000):
+        spool.add(1, b"%07d %s\n" % (n, b"x" * 40))
+    span = spool.span(None)
+    assert span.end == 40_000
+    assert 10_000 < span.end - span.first < 22_000
+    first, lines = spool.lines(Part(0, 3))
+    assert first == span.first
+    assert [int(line[:7]) for _, line in lines[1:]] == [first + 1, first + 2]
+    assert spool.find("0039999 ", 0, back=False, only=None).line == 39_999
+    spool.close()
+
+
+@given(st.lists(st.binary(max_size=200_000), max_size=4))
+@settings(max_examples=20)
+def test_a_spool_gives_back_what_it_was_given(said):
+    spool = SpooledLog()
+    for data in said:
+        spool.add(1, data)
+    whole = b"".join(said).split(b"\n")
+    assert [line for _, line in spool.lines(Part(0, 10**9, limit=10**9))[1]] == whole[: len(whole) - (not whole[-1])]
+    spool.close()
+
+
+def test_a_note_is_a_line_without_controls():
+    spool = SpooledLog()
+    spool.add(NOTE, b"left\x1b[2J out")
+    assert spool.lines(Part(0, 1))[1] == [(NOTE, "left�[2J out".encode())]
+    spool.close()
+
+
+def test_the_line_of_a_time_is_known_from_the_positions_that_came():
+    spool = SpooledLog()
+    for minute in range(10):
+        spool.now_at(f'["t1",[0,0],[["2026-11-22T08:{minute:02}:00.000000000Z",5],null,null]]')
+        spool.add(1, b"a line\n" * 100)
+    assert spool.has_times
+    at = 1795334400.0 + 5 * 60  # 2026-11-22T08:05Z
+    assert spool.line_at(at, None) == 500
+    assert spool.line_at(at + 1e6, None) == 1000
+    spool.close()

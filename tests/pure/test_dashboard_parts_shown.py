@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agentless.tui.app import SEEN
+from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
-from agentless.tui.widgets import log_lines
-from agentless.tui.widgets.log_lines import Log
+from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.screens.logs.pane import LogPane
+from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import (
     FAILED,
     NODE,
@@ -83,22 +85,40 @@ async def test_what_is_cut_in_a_narrow_table_says_so():
 # -------------------------------------------------------------------------------- logs
 
 
-async def test_a_log_of_which_the_end_is_kept_says_so(monkeypatch):
-    monkeypatch.setattr(log_lines, "KEPT", 100)
+def spooled(eyes: Eyes, *said: tuple[int, bytes]) -> LogPane:
+    """The log of the task, as far as it came."""
+    pane = eyes.app.screen.query_one(LogPane)
+    pane.spool = SpooledLog()
+    for frame in said:
+        pane.spool.add(*frame)
+    pane.log_lines.show(pane.spool)
+    return pane
+
+
+@pytest.mark.slow
+async def test_a_log_of_which_the_beginning_is_gone_says_so(monkeypatch):
+    monkeypatch.setattr(log_source, "SPOOL", 1 << 18)
     async with over(tasks(RUNS)) as eyes:
         await eyes.press("4", "l")
-        log = eyes.app.screen.query_one(Log)
-        log.add([(1 + at % 2, f"line {at}") for at in range(1200)], [])
-        eyes.app.screen._describe()
-        await eyes.see("last 100 of 1,200 lines (press S to save all)")
+        spooled(eyes, *((1, b"line %d\n" % at * 1000) for at in range(60)))
+        await eyes.see("60,000 lines", "lines are not here (press S to save all)")
+
+
+async def test_which_lines_are_in_view_is_told_beside_how_many_there_are():
+    async with over(tasks(RUNS), (120, 20)) as eyes:
+        await eyes.press("4", "l")
+        pane = spooled(eyes, *((1 + at % 2, b"line %d\n" % at) for at in range(1000)))
+        await eyes.see("1,000 lines", "line 999")
+        pane.log_lines.go_to(499)
+        await eyes.see("495-511 of 1,000 lines, 51 %", "line 499")
         await eyes.press("2")
-        await eyes.see("last 50 of 600 lines (press S to save all)", "only stderr (press 2 for both)")
+        await eyes.see("500 lines", "only stderr (press 2 for both)", "line 999", lambda: "line 998" not in eyes.text)
 
 
 async def test_wrapped_rows_are_not_counted_as_lines():
     async with over(tasks(RUNS), (90, 20)) as eyes:
         await eyes.press("4", "l")
-        eyes.app.screen.query_one(Log).add([(1, "x" * 100)], [])
+        spooled(eyes, (1, b"x" * 100))
         await eyes.press("w")
         await eyes.see("1 line ", "wrapped")
 
@@ -106,10 +126,79 @@ async def test_wrapped_rows_are_not_counted_as_lines():
 async def test_a_line_that_is_cut_at_the_edge_says_so():
     async with over(tasks(RUNS), (90, 20)) as eyes:
         await eyes.press("4", "l")
-        eyes.app.screen.query_one(Log).add([(1, "x" * 100), (1, "short")], [])
+        spooled(eyes, (1, b"x" * 100 + b"\nshort\n"))
         await eyes.see("xxx…", "short")
         await eyes.press("w")
         await eyes.see(lambda: "…" not in eyes.text)
+
+
+async def test_a_line_or_a_percentage_can_be_gone_to():
+    async with over(tasks(RUNS), (120, 20)) as eyes:
+        await eyes.press("4", "l")
+        pane = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000))))
+        for typed, line in (("1", 0), ("40%", 399), ("0%", 0), ("100%", 999), ("1,000", 999), ("5000", 999)):
+            await eyes.press("t", "ctrl+u", typed, "enter")
+            await eyes.see(f"line {line}.")
+            assert not pane.log_lines.follows
+
+
+async def test_a_log_without_times_says_what_can_be_gone_to_instead():
+    async with over(tasks(RUNS), (120, 20)) as eyes:
+        await eyes.press("4", "l")
+        spooled(eyes, (1, b"line\n"))
+        eyes.app.notify = lambda words, **_: eyes.notes.append(words)
+        await eyes.press("t", "10min", "enter")
+        assert eyes.notes == ["This log has no times; go to a line such as 1200, or a percentage such as 40%"]
+
+
+@pytest.mark.slow
+async def test_with_times_a_time_can_be_gone_to():
+    async with over(tasks(RUNS), (120, 20)) as eyes:
+        await eyes.press("4", "l")
+        pane = spooled(eyes)
+        for hour in range(24):
+            pane.spool.now_at(f'["t1",[0,0],[["2026-11-22T{hour:02}:00:00.000000000Z",5],null,null]]')
+            pane.spool.add(1, b"hour %d\n" % hour + b"more\n" * 50)
+        await eyes.press("t", "2026-11-22T09:00Z", "enter")
+        await eyes.see("hour 9")
+
+
+async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing():
+    async with over(tasks(RUNS), (120, 20)) as eyes:
+        await eyes.press("4", "l")
+        log = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000)))).log_lines
+        eyes.app.notify = lambda words, **_: eyes.notes.append(words)
+        await eyes.see("line 999.")
+        await eyes.press("slash", "LINE 7.")
+        await eyes.see("LINE 7.")  # what is typed
+        await eyes.press("enter")
+        await eyes.see("line 7.", "/LINE 7.", lambda: log.match == 7)
+        await eyes.press("slash", "ctrl+u", "line 5", "enter")
+        await eyes.see(lambda: log.match == 50)
+        for key, line in (("N", 5), ("N", 599), ("n", 5), ("n", 50)):
+            await eyes.press(key)
+            await eyes.see(lambda line=line: log.match == line, f"line {line}.")
+        await eyes.press("slash", "ctrl+u", "nowhere", "enter")
+        await eyes.see(lambda: eyes.notes == ["'nowhere' not found"])
+
+
+async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front():
+    async with over(tasks(RUNS, FAILED), (120, 30)) as eyes:
+        await eyes.press("4", "l", "|")
+        await eyes.see("Show which log beside this one?", FAILED["id"])
+        await eyes.press("end", "enter")
+        await eyes.see(lambda: len(eyes.app.screen.query(LogPane)) == 2, f"▌ {FAILED['id']}", RUNS["id"])
+        first, second = (pane.log_lines for pane in eyes.app.screen.query(LogPane))
+        assert eyes.app.screen.about_task["id"] == FAILED["id"]
+        await eyes.press("w")
+        assert (first.wraps, second.wraps) == (False, True)
+        await eyes.press("tab")
+        await eyes.see(f"▌ {RUNS['id']}")
+        assert eyes.app.screen.about_task["id"] == RUNS["id"]
+        await eyes.press("escape")
+        await eyes.see(lambda: RUNS["id"] not in eyes.text, FAILED["id"])
+        await eyes.press("escape")
+        await eyes.see("1 Overview")
 
 
 # ----------------------------------------------------------------------------- dialogs

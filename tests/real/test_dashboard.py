@@ -70,6 +70,35 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
 
 
 @pytest.mark.slow
+@needs_tmux
+def test_in_a_terminal_a_log_is_read_at_a_time_while_it_grows_and_by_pages_once_it_is_kept(agentless, tmux):
+    script = "printf '10%%\\r50%%\\r\\033[32mready\\033[0m\\n'; seq 1 5000; sleep 600"
+    task = agentless.submit("node1", "--", "sh", "-c", script)
+    until(lambda: "5000" in agentless("logs", "--tail", "1", task).out, 60)
+    tmux.agentless("dashboard")
+    tmux.see("node1 online")
+    tmux.press("4")
+    tmux.see(task, "running")
+    tmux.press("l")
+    tmux.see("5,001 lines", "Following", "4999")
+    tmux.press("t")
+    tmux.see("Go to a line: 1200, or a percentage: 40%, or a time")
+    tmux.press("1h", "Enter")
+    tmux.see("1-", "of 5,001 lines", "Paused", "ready")
+    tmux.press("q")
+    agentless("kill", task)
+    until(lambda: agentless.json("show", task)["state"] == "killed", 60)
+    until(lambda: any(agentless.state.glob(f"logs/{task}*.log")), 60)
+    tmux.see("killed")
+    tmux.press("l")
+    tmux.see("5,001 lines", "No more output")
+    tmux.press("/")
+    tmux.see("Search for")
+    tmux.press("4321", "Enter")
+    tmux.see("4320", "4322", "of 5,001 lines")
+
+
+@pytest.mark.slow
 @needs_chromium
 def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless, node, link):
     with chromium() as browser:

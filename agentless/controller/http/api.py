@@ -25,6 +25,7 @@ from agentless.controller.http.routes import (
     events,
     figures,
     files,
+    logs,
     nodes,
     queue,
     tasks,
@@ -44,6 +45,7 @@ from agentless.errors import AgentlessError, ControllerError, UsageError
 class Services(
     controller.ControllerServices,
     tasks.TaskServices,
+    logs.LogServices,
     terminal.TerminalServices,
     files.FileServices,
     uploads.UploadServices,
@@ -133,6 +135,7 @@ def make(services: Services) -> FastAPI:
     for routes in (
         controller,
         tasks,
+        logs,
         terminal,
         files,
         uploads,

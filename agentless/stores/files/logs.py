@@ -111,6 +111,11 @@ class LogStore:
             return self._frames(task)
         return _tail(self._frames(task), tail, apart=self.state(task) == "cut")
 
+    def open(self, task: str) -> BinaryIO:
+        """The file of a log, for reading. Raises StateError if there is none."""
+        with _explained(self._path(task)):
+            return self._path(task).open("rb")
+
     def _frames(self, task: str) -> Iterator[Frame]:
         with _explained(self._path(task)), self._path(task).open("rb") as file:
             for kind, data in read_frames(file):

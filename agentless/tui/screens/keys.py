@@ -40,8 +40,11 @@ _LOOK = (
 _READ = (
     ("f", "follow new output"),
     ("/  n  N", "search; next or previous match"),
+    ("t", "go to a line, a percentage or a time"),
     ("w", "wrap or cut long lines"),
+    ("← →", "show columns further left or right"),
     ("1  2", "show only stdout or stderr; again: both"),
+    ("|", "show another log beside this one"),
     ("S", "save the whole log to a file"),
 )
 _FILL = (

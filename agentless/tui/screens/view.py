@@ -36,9 +36,13 @@ class FilterLine(Input):
 
 
 class View(Vertical):
-    """The base of the views that are tables. `KINDS` are the kinds of rows that it shows."""
+    """The base of the views that are tables. `KINDS` are the kinds of rows that it shows.
+
+    `SEEN_BY` says how the hidden columns are seen.
+    """
 
     KINDS: ClassVar[frozenset[str]]
+    SEEN_BY: ClassVar[str] = " (press Enter for details)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", tooltip="show only matching rows"),
         Binding("o", "sort(1)", "Sort", show=False, tooltip="sort by the next column"),
@@ -132,9 +136,9 @@ class View(Vertical):
     def _describe(self) -> None:
         """Show which rows and columns are left out."""
         hidden = self.table.hidden
-        columns = f"hidden columns: {', '.join(hidden)} (press Enter for details)" if hidden else ""
         marked = len(self.table.body.marked)
         marks = f"{counted(marked, 'row')} marked: actions apply to all (press Esc to unmark)" if marked else ""
+        columns = f"hidden columns: {', '.join(hidden)}{self.SEEN_BY}" if hidden else ""
         words = " · ".join(filter(None, (marks, self._matches, *self.notes(), columns)))
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")

@@ -21,7 +21,7 @@ class Lines(ScrollView, can_focus=True):
     """Paints what `draw` gives for each line; `redraw` paints only what has changed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "stderr", "note",
+        "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "matched", "stderr", "note",
         "util", "mem", "cool", "warm", "axis", "grid", "cursor",
         "use0", "use1", "use2", "use3", "use4", "heat0", "heat1", "heat2", "heat3", "heat4",
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7",
@@ -40,6 +40,7 @@ class Lines(ScrollView, can_focus=True):
         & > .chosen { background: $surface-lighten-2; }
         &:focus > .chosen { background: $block-cursor-background; color: $block-cursor-foreground; }
         & > .found { background: $warning; color: $background; }
+        & > .matched { background: $warning 35%; }
         & > .stderr { color: $text-warning; }
         & > .note { color: $text-muted; }
         & > .util { color: $utilization; }
@@ -88,6 +89,7 @@ class Lines(ScrollView, can_focus=True):
         &:ansi > .chosen { text-style: underline; }
         &:ansi:focus > .chosen { color: ansi_default; background: ansi_default; text-style: reverse; }
         &:ansi > .found { color: ansi_default; background: ansi_default; text-style: reverse; }
+        &:ansi > .matched { background: ansi_default; text-style: bold underline; }
         &:nocolor > .stderr { text-style: bold; }
         &:nocolor > .note { text-style: underline; }
     }

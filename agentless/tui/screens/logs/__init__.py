@@ -1,0 +1,1 @@
+"""The screen of one log or two, and what is asked there."""

@@ -1,0 +1,61 @@
+"""Chooses the task whose log is shown beside another one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from agentless.client.words import WAITING
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.screens.tasks import Tasks
+from agentless.tui.widgets.table import Table
+
+
+class LogTasks(Tasks):
+    """The tasks that have a log."""
+
+    SEEN_BY: ClassVar[str] = ""
+
+    def all_rows(self) -> list[Row]:
+        return [row for row in super().all_rows() if row["state"] not in WAITING]
+
+
+class ChooseTask(ModalScreen[Row | None]):
+    """Returns the chosen task; None if none was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel", tooltip="show no second log")]
+    CSS = """
+    ChooseTask { align: center middle; }
+    ChooseTask > Vertical { width: 90%; height: 80%; border: round $primary; background: $surface; padding: 0 1; }
+    ChooseTask Static.question { height: 1; text-style: bold; }
+    ChooseTask LogTasks { height: 1fr; }
+    """
+
+    def __init__(self, cluster: ClusterState) -> None:
+        super().__init__()
+        self._tasks = LogTasks(cluster, id="with-logs")
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("Show which log beside this one?  Enter chooses, / filters, Esc cancels", classes="question")
+            yield self._tasks
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self._tasks.update()
+        self.set_focus(self._tasks.starting_focus)
+
+    def cluster_changed(self, changed: set[str]) -> None:
+        """Show the present state of the tasks."""
+        if changed & self._tasks.KINDS:
+            self._tasks.update()
+
+    def on_table_opened(self, event: Table.Opened) -> None:
+        event.stop()
+        if self._tasks.chosen:
+            self.dismiss(self._tasks.chosen)
