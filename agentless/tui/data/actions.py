@@ -155,7 +155,7 @@ def applies(act: str, target: Target) -> bool:
     match act:
         case "batch":
             task = target.task
-            return task is not None and bool(task["parameters"] or task["batch"] != task["id"])
+            return task is not None and bool(task.get("parameters") or task.get("batch") != task.get("id"))
         case "workflow":
             return target.task is not None and bool(target.task.get("workflow"))
         case "stop_workflow":
