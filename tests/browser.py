@@ -10,6 +10,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -30,8 +31,8 @@ COPIED = """() => {
 class Tab:
     """A page of a browser that has nothing in common with others, and what it has asked for and complained of."""
 
-    def __init__(self, browser: Browser) -> None:
-        self.page: Page = browser.new_context().new_page()
+    def __init__(self, browser: Browser, **kind: Any) -> None:
+        self.page: Page = browser.new_context(**kind).new_page()
         self.asked: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))
