@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.client.client import Client
 from agentless.errors import Refused
 from agentless.tui.app import VIEWS, Dashboard
 from agentless.tui.data.place import LONGEST, Place, parsed
@@ -71,6 +75,18 @@ def test_a_place_has_a_title(path, title):
 # ---------------------------------------------------------------------------------- in the app
 
 
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch) -> Callable[..., None]:
+    """No controller answers, nor is one started."""
+
+    def answer(*_: object, **__: object) -> None:
+        raise Refused("nobody answers")
+
+    monkeypatch.setattr(Client, "get", answer)
+    monkeypatch.setattr(Client, "followed", answer)
+    return answer
+
+
 @pytest.fixture
 def told(monkeypatch) -> list[dict]:
     """What the page of a browser was told."""
@@ -81,19 +97,23 @@ def told(monkeypatch) -> list[dict]:
     return told
 
 
+def notified(eyes: Eyes) -> str:
+    """The newest notification."""
+    return [*(note.message for note in eyes.app._notifications), ""][0]
+
+
 async def until_told(eyes: Eyes, told: list[dict], path: str) -> dict:
     await eyes.see(lambda: told and told[-1]["path"] == path)
     return told[-1]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-async def test_the_page_is_told_of_each_view(told, view):
+async def test_the_page_is_told_of_each_view(told):
     async with over(RECORDED) as eyes:
-        await eyes.press("2", str([*VIEWS].index(view) + 1))
-        found = await until_told(eyes, told, Place(view).path)
-        assert found["title"].endswith(f"{VIEWS[view]} · agentless")
-        assert f"{found['problems']} problem" in found["title"]
-        assert not found["replaces"]
+        for key, view in [*enumerate(VIEWS, 1)][::-1]:
+            await eyes.press(str(key))
+            found = await until_told(eyes, told, Place(view).path)
+            assert found["title"] == f"1 problem · {VIEWS[view]} · agentless"
+            assert not found["replaces"]
 
 
 async def test_the_page_is_told_of_what_is_opened_and_closed(told):
@@ -110,17 +130,16 @@ async def test_a_terminal_is_told_nothing(monkeypatch):
         await eyes.press("3", "enter", "escape")
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/", "/queue", "/nodes/node2", "/gpus/node2/0", f"/tasks/{RUNS['id']}", f"/tasks/{RUNS['id']}/log",
-     f"/workflows/{WORKFLOW['id']}"],
-)  # fmt: skip
-async def test_the_app_goes_to_each_place_from_anywhere(told, path):
+async def test_the_app_goes_to_each_place_from_anywhere(told):
+    paths = ["/nodes/node2", "/gpus/node2/0", "/queue", f"/tasks/{RUNS['id']}", f"/tasks/{RUNS['id']}/log", "/",
+             f"/workflows/{WORKFLOW['id']}"]  # fmt: skip
     async with over({**RECORDED, "workflows": [WORKFLOW]}) as eyes:
         await eyes.press("4", "enter")
-        eyes.app.go_to(path)
-        assert (await until_told(eyes, told, path))["replaces"]
-        assert len(eyes.app.screen_stack) <= 2
+        for path in paths:
+            eyes.app.go_to(path)
+            assert (await until_told(eyes, told, path))["replaces"]
+            await eyes.pilot.pause()
+            assert len(eyes.app.screen_stack) <= 2
 
 
 async def test_the_app_opens_where_the_page_was_opened_once_the_rows_are_there(told):
@@ -145,32 +164,30 @@ async def test_back_from_a_log_is_the_screen_that_it_was_opened_on(told):
         assert eyes.app.screen is details
 
 
-@pytest.mark.parametrize(
-    "path", ["/nowhere", "/nodes/gone", "/gpus/node1/99", "/vps/none", "/tasks/\x1b[2J", "/tasks/.."]
-)
-async def test_a_place_that_is_not_there_is_the_overview_with_a_sentence(told, path):
+async def test_a_place_that_is_not_there_is_the_overview_with_a_sentence(told):
     async with over(RECORDED) as eyes:
-        await eyes.press("4", "enter")
-        eyes.app.go_to(path)
-        await until_told(eyes, told, "/")
-        await eyes.see("Not found: /", "showing the overview")
+        for path in ("/nowhere", "/nodes/gone", "/gpus/node1/99", "/vps/none", "/tasks/\x1b[2J", "/tasks/.."):
+            await eyes.press("4", "enter")
+            eyes.app.go_to(path)
+            await until_told(eyes, told, "/")
+            await eyes.see(lambda: re.fullmatch("Not found: /.*; showing the overview", notified(eyes)))
+            eyes.app.clear_notifications()
+            await eyes.pilot.pause()
 
 
-async def test_a_task_that_ended_long_ago_is_asked_for(told, monkeypatch):
+async def test_a_task_that_ended_long_ago_is_asked_for(told, monkeypatch, nobody):
+    def found(path: str, **query: object) -> dict:
+        return RUNS if path == f"/v1/tasks/{RUNS['id']}-1" else nobody(path, **query)
+
     async with over({**RECORDED, "tasks": []}) as eyes:
-        monkeypatch.setattr(
-            eyes.app.client, "get", lambda path, **_: RUNS if path == f"/v1/tasks/{RUNS['id']}-1" else {}
-        )
+        monkeypatch.setattr(eyes.app.client, "get", found)
         eyes.app.go_to(f"/tasks/{RUNS['id']}")
         await until_told(eyes, told, f"/tasks/{RUNS['id']}")
+        await eyes.pilot.pause()
 
 
-async def test_a_task_that_nobody_knows_is_the_overview(told, monkeypatch):
-    def unknown(path: str, **_: object) -> None:
-        raise Refused("no such task")
-
+async def test_a_task_that_nobody_knows_is_the_overview(told):
     async with over(RECORDED) as eyes:
-        monkeypatch.setattr(eyes.app.client, "get", unknown)
         eyes.app.go_to("/tasks/0r6v45dpx1q")
         await until_told(eyes, told, "/")
 
@@ -186,15 +203,13 @@ async def test_a_form_with_text_in_it_is_not_lost_by_going_back(told):
 # -------------------------------------------------------------------------------------- copied
 
 
-@pytest.mark.parametrize(
-    ("keys", "copied"),
-    [(("1",), "node1::0"), (("3",), "node1\tonline"), (("3", "enter"), "node1"), (("2", "enter"), "node1::0")],
-)
-async def test_a_key_copies_the_chosen_row_or_the_name_of_what_is_open(keys, copied):
+async def test_a_key_copies_the_chosen_row_or_the_name_of_what_is_open():
     async with over(RECORDED) as eyes:
-        await eyes.press(*keys, "y")
-        assert eyes.app.clipboard.startswith(copied)
-        await eyes.see("Copied: node1")
+        for keys, copied in (("1", "node1::0"), ("3", "node1\tonline"), (("3", "enter"), "node1"), ("2", "node1\t0")):
+            await eyes.press(*keys, "y")
+            assert eyes.app.clipboard.startswith(copied)
+            await eyes.see(lambda: notified(eyes).startswith("Copied: node1"))
+            await eyes.press("escape")
 
 
 async def test_in_a_question_the_key_answers_and_copies_nothing():
