@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser import CHROMIUM, Tab, chromium
+from tests.real.cli import until
 from tests.tunnel import tunnel
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian's package chromium)")
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian's 
 LINK = re.compile(r"http://\S+")
 PHONE = {"viewport": {"width": 420, "height": 900}, "has_touch": True, "is_mobile": True}
 WINDOW = {"viewport": {"width": 1280, "height": 800}}
+SIZES = [(420, 900), (1280, 800), (1920, 1080)]
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
 
 
@@ -143,10 +145,8 @@ def cut_lines(visitor: Visitor) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("width", "height", "least", "most"), [(420, 900, 50, 52), (1280, 800, 130, 134), (1920, 1080, 198, 201)]
-)
-def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height, least, most):
+@pytest.mark.parametrize(("width", "height", "least", "most"), SIZES)
+def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height):
     visitor = visit(viewport={"width": width, "height": height})
     visitor.at("", "problem")
     visitor.shows("1 Overview")
@@ -156,13 +156,72 @@ def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height, l
     assert cut_lines(visitor) == []
 
 
-def test_a_phone_has_fifty_columns_keys_to_tap_and_swipes_that_scroll(visit):
+def test_a_phone_has_fifty_columns_and_keys_to_tap(visit):
     visitor = visit(**PHONE)
     visitor.at("", "problem")
-    buttons = visitor.page.get_by_role("navigation").get_by_role("button")
-    assert buttons.count() >= 8
     visitor.page.get_by_role("button", name="Tab").tap()
     visitor.at("gpus", "GPUs")
+    assert 50 <= max(map(len, visitor.text().splitlines())) <= 54
+    terminal, keys = (visitor.page.locator(name).bounding_box() for name in (".xterm-screen", "nav"))
+    assert terminal["y"] + terminal["height"] <= keys["y"]
+    assert keys["y"] + keys["height"] <= PHONE["viewport"]["height"]
+
+
+def swipe(visitor: Visitor, x: int, begin: int, end: int) -> None:
+    """A finger moves up or down."""
+    touch = visitor.page.context.new_cdp_session(visitor.page)
+    for at in range(9):
+        point = {"x": x, "y": begin + (end - begin) * at / 8}
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove" if at else "touchStart", "touchPoints": [point]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+@pytest.mark.slow
+def test_on_a_phone_a_tap_chooses_a_swipe_scrolls_and_no_keyboard_opens(visit):
+    visitor = visit(**PHONE)
+    visitor.go("nodes", "Nodes")
+    visitor.shows("node3")
+    row = visitor.page.locator(".xterm-screen").bounding_box()["height"] / len(visitor.text().splitlines())
+    visitor.page.touchscreen.tap(40, row * 4.5)  # the second node
+    visitor.page.get_by_role("button", name="Enter").tap()
+    visitor.at("nodes/node2", "Node node2")
+    visitor.page.get_by_role("button", name="Commands").tap()
+    visitor.page.get_by_role("button", name="Esc").tap()
+    assert visitor.page.locator("textarea").get_attribute("inputmode") == "none"
+    visitor.page.get_by_role("button", name="Type").tap()
+    assert visitor.page.locator("textarea").get_attribute("inputmode") == "text"
+    visitor.go("", "problem")
+    visitor.shows("Problems 1")
+    swipe(visitor, 200, 700, 400)
+    visitor.shows("Exited: completed")
+
+
+@pytest.mark.slow
+def test_on_a_phone_a_finger_marks_text_that_is_copied(visit):
+    visitor = visit(**PHONE, permissions=CLIPBOARD)
+    visitor.go("nodes", "Nodes")
+    visitor.shows("node2")
+    visitor.page.get_by_role("button", name="Select").tap()
+    swipe(visitor, 10, 50, 110)
+    expect(visitor.page.get_by_role("status")).to_have_text("Copied")
+    assert "node1" in visitor.page.evaluate("navigator.clipboard.readText()")
+
+
+@pytest.mark.slow
+def test_the_text_gets_larger_and_smaller_by_keys(visit):
+    visitor = visit(**WINDOW)
+    visitor.at("", "problem")
+
+    def columns() -> int:
+        return max(map(len, visitor.text().splitlines()))
+
+    visitor.shows("1 Overview")
+    before = columns()
+    for _ in range(4):
+        visitor.page.keyboard.press("Control+=")
+    until(lambda: columns() < before - 20)
+    visitor.page.keyboard.press("Control+0")
+    until(lambda: columns() == before)
 
 
 def test_a_lost_connection_comes_back_at_the_same_place_and_says_so(browser, new_link):

@@ -24,6 +24,7 @@ _LOOK = (
     ("i", "reverse the order"),
     ("[  ]", "overview: scroll the problems and the queue"),
     ("m  b", "heat map: another number; group nodes by a label"),
+    ("y", "copy the selected row, or the name of what is open"),
     ("m  a", "tasks: show only your tasks; hide ended tasks"),
     (":  Ctrl+P", "find a command by name"),
     ("c", "colors: dark, light, or the terminal's own"),
