@@ -144,6 +144,17 @@ async def test_the_page_and_what_it_loads_come_from_this_server_only(visitor):
     assert {path.startswith(folder) for path in re.findall(r'(?:src|href)="([^"]*)', await answer.text())} == {True}
 
 
+async def test_the_page_has_a_language_a_title_landmarks_a_status_and_a_name_for_each_button(visitor):
+    page = await (await visitor.session.get(f"{visitor.page}tasks/1")).text()
+    assert all(word in page for word in ('<html lang="en">', "<title>agentless</title>", "<main>", 'role="status"'))
+    assert "user-scalable" not in page
+    buttons = re.findall(r"<button([^>]*)>([^<]+)</button>", page)
+    names = [re.search('aria-label="([^"]+)"', attributes) for attributes, _ in buttons]
+    named = [name[1] if name else text for name, (_, text) in zip(names, buttons, strict=True)]
+    assert len(buttons) == len(set(named)) >= 8
+    assert all(re.search("[A-Z][a-z]{2,}|larger|smaller", name) for name in named)
+
+
 async def test_a_page_is_neither_kept_nor_framed_nor_told_of(visitor):
     headers = (await visitor.session.get(visitor.page)).headers
     found = [headers[name] for name in ("Cache-Control", "X-Frame-Options", "Referrer-Policy")]
