@@ -38,6 +38,7 @@ export function addButtons(terminal) {
     smaller: () => terminal.zoomBy(-1),
     larger: () => terminal.zoomBy(1),
     select: (button) => {
+      button.setAttribute("aria-pressed", Boolean(terminal.isSelecting)); // a new connection ends it
       terminal.selecting = pressed(button);
     },
     type: (button) => {

@@ -45,6 +45,7 @@ export class Terminal {
   // Connect to an app at this URL; returns the new socket.
   connect(url) {
     this.xterm.reset();
+    this.isSelecting = false; // the new app asks for the mouse
     this.view.websocket_url = url;
     this.view.connect();
     return this.view.socket;
