@@ -23,6 +23,8 @@ export class Terminal {
     this.view.sendSize = () => this.view.size && this.send("resize", this.view.size);
     this.view.onFocus = () => this.send("focus");
     this.view.onBlur = () => this.send("blur");
+    this.columns = this.xterm.cols;
+    this.xterm.onResize(({ cols }) => this.forget(cols));
     this.xterm.options.macOptionClickForcesSelection = true;
     // An app may write to the clipboard, never read it: what runs in a container is not trusted with it.
     this.xterm.parser.registerOscHandler(52, (data) => this.copyFrom(data));
@@ -73,6 +75,13 @@ export class Terminal {
   fit() {
     this.xterm.options.fontSize = this.fontSize();
     this.view.fit();
+  }
+
+  // xterm.js keeps what is right of the last column, and would copy it. The app draws all again after a resize.
+  forget(columns) {
+    const fewer = columns < this.columns;
+    this.columns = columns;
+    if (fewer && this.xterm.buffer.active.type === "alternate") this.xterm.write("\x1b[2J");
   }
 
   zoomBy(by) {
