@@ -110,7 +110,10 @@ class Site:
     async def _visit(self, request: web.Request) -> web.WebSocketResponse:
         """Run an app for the time of the connection. One above the limit waits a little: a reload leaves first."""
         websocket = web.WebSocketResponse(heartbeat=self._heartbeat, timeout=1.0)
-        await websocket.prepare(request)
+        try:
+            await websocket.prepare(request)
+        except ConnectionResetError:  # the browser has left already
+            return websocket
         try:
             async with asyncio.timeout(ENDING):
                 await self._places.acquire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -240,3 +241,21 @@ def test_a_lost_connection_comes_back_at_the_same_place_and_says_so(browser, new
         visitor.shows("node2 +online")
         visitor.at("nodes/node2", "Node node2")
         visitor.page.context.close()
+
+
+@pytest.mark.slow
+def test_a_page_that_hears_nothing_when_it_is_looked_at_again_reconnects(browser, tmp_path):
+    command = (sys.executable, "-m", "tests.fleet.web_server", str(tmp_path), "8", "15", "tests.fleet.web_dashboard")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        visitor = Visitor(browser, LINK.search(server.stdout.readline())[0], **WINDOW)
+        visitor.go("nodes/node2", "Node node2")
+        visitor.shows("node2 +online")
+        server.send_signal(signal.SIGSTOP)
+        visitor.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(visitor.page.get_by_role("status")).to_have_text("Connection lost. Reconnecting …")
+        server.send_signal(signal.SIGCONT)
+        expect(visitor.page.get_by_role("status")).to_contain_text("Reconnected")
+        visitor.shows("node2 +online")
+        visitor.at("nodes/node2", "Node node2")
+        visitor.page.context.close()
+        server.terminate()

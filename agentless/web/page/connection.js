@@ -81,7 +81,8 @@ export class Connection {
 
   async retry() {
     clearTimeout(this.timer);
-    const answer = await fetch(`${this.address.folder}page/icon.svg`).catch(() => null);
+    const signal = AbortSignal.timeout(PATIENCE);
+    const answer = await fetch(`${this.address.folder}page/icon.svg`, { signal }).catch(() => null);
     if (this.socket || !this.lost) return; // another attempt was quicker
     if (!answer) this.later();
     else if (answer.ok) this.follow(this.terminal.connect(this.url + this.address.path));
