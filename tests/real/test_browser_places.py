@@ -53,8 +53,7 @@ class Visitor(Tab):
 
     def __init__(self, browser: Browser, link: str, **kind: object) -> None:
         super().__init__(browser, **kind)
-        self.page.goto(link)
-        self.root = self.page.url
+        self.root = self.page.request.get(link).url  # the cookie is the page's, too
 
     def at(self, path: str, title: str) -> None:
         """Wait for an address and its title."""
@@ -150,7 +149,7 @@ def cut_lines(visitor: Visitor) -> list[str]:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height):
     visitor = visit(viewport={"width": width, "height": height})
-    visitor.at("", "problem")
+    visitor.go("", "problem")
     visitor.shows(r"\? Keys")
     screen = visitor.page.locator(".xterm-screen").bounding_box()
     assert width - 16 < screen["x"] + screen["width"] <= width
@@ -158,9 +157,10 @@ def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height):
     assert cut_lines(visitor) == []
 
 
+@pytest.mark.slow
 def test_a_phone_has_fifty_columns_and_keys_to_tap(visit):
     visitor = visit(**PHONE)
-    visitor.at("", "problem")
+    visitor.go("", "problem")
     visitor.page.get_by_role("button", name="Tab").tap()
     visitor.at("gpus", "GPUs")
     visitor.shows(r"\? Keys")
@@ -213,7 +213,7 @@ def test_on_a_phone_a_finger_marks_text_that_is_copied(visit):
 @pytest.mark.slow
 def test_the_text_gets_larger_and_smaller_by_keys(visit):
     visitor = visit(**WINDOW)
-    visitor.at("", "problem")
+    visitor.go("", "problem")
 
     def columns() -> int:
         return max(map(len, visitor.text().splitlines()))
@@ -227,6 +227,7 @@ def test_the_text_gets_larger_and_smaller_by_keys(visit):
     until(lambda: columns() == before)
 
 
+@pytest.mark.slow
 def test_a_lost_connection_comes_back_at_the_same_place_and_says_so(browser, new_link):
     link = new_link()
     port = int(re.search(r":(\d+)/", link)[1])
