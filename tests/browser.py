@@ -10,10 +10,14 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.fleet.client import PATIENCE
 from tests.real.cli import until
+
+expect.set_options(timeout=1000 * PATIENCE)
 
 CHROMIUM = shutil.which("chromium")
 ALONE = (
@@ -30,8 +34,9 @@ COPIED = """() => {
 class Tab:
     """A page of a browser that has nothing in common with others, and what it has asked for and complained of."""
 
-    def __init__(self, browser: Browser) -> None:
-        self.page: Page = browser.new_context().new_page()
+    def __init__(self, browser: Browser, **kind: Any) -> None:
+        self.page: Page = browser.new_context(**kind).new_page()
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.asked: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))

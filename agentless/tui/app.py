@@ -58,6 +58,7 @@ from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.palette import Everything, Palette
+from agentless.tui.screens.places import Places, copied
 from agentless.tui.screens.queue import Queue
 from agentless.tui.screens.reports.base import Report
 from agentless.tui.screens.reports.envs import EnvReport
@@ -126,6 +127,7 @@ class Dashboard(App[None]):
         Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks keep running"),
         Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks keep running"),
         Binding("ctrl+c", "app.leave", show=False, priority=True),
+        Binding("y", "copy", "Copy", show=False, tooltip="copy the selected row, or the name of what is open"),
         Binding("c", "colours", "Colors", show=False, tooltip="switch between dark, light and the terminal's own"),
     ]
     """The command palette lists those with a tooltip."""
@@ -139,7 +141,7 @@ class Dashboard(App[None]):
 
     _has_few_colours = False
 
-    def __init__(self, client: Client, *, read_only: bool = False, only: str | None = None) -> None:
+    def __init__(self, client: Client, *, read_only: bool = False, only: str | None = None, place: str = "") -> None:
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
@@ -154,6 +156,7 @@ class Dashboard(App[None]):
         self.cluster = ClusterState()
         self.incoming = Incoming(self, client, self.cluster, self._show)
         self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
+        self.places = Places(self, client, self.cluster, place)
         self._offered: list[str] = []
         self._undo: Callable[[Client], str] | None = None
         self._breakers: set[Breaker] = set()  # of the requests under way
@@ -181,6 +184,7 @@ class Dashboard(App[None]):
             overview.first().news.is_new = not (paths.config_dir() / SEEN).exists()
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
+        self.screen_change_signal.subscribe(self, self.places.tell)
         self.incoming.start(events="events" in self.views)
 
     def on_unmount(self) -> None:
@@ -203,6 +207,11 @@ class Dashboard(App[None]):
             self.view.update()
             self.screen.set_focus(self.view.starting_focus)
             self.refresh_bindings()
+            self.places.tell()
+
+    def go_to(self, path: str) -> None:
+        """Show the place of a path, like `/tasks/ID`; see `Places`."""
+        self.places.go_to(path)
 
     def action_next_view(self, by: int) -> None:
         """Show the next view; on a screen on top, go to the next tab or field."""
@@ -228,6 +237,12 @@ class Dashboard(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
         return [Plain()] if self.no_color else super().get_line_filters()
+
+    def action_copy(self) -> None:
+        """Copy the selected row, or the name of what is open."""
+        if words := copied(self.screen, self.view):
+            self.copy_to_clipboard(words)
+            self._say(f"Copied: {words}")
 
     def action_colours(self) -> None:
         """Change between dark, light, and the terminal's own colours."""
@@ -544,3 +559,4 @@ class Dashboard(App[None]):
         for screen in self.screen_stack[1:]:
             if hasattr(screen, "cluster_changed"):
                 screen.cluster_changed(changed)
+        self.places.tell()

@@ -108,8 +108,11 @@ class Driver(WebDriver):
             return True
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
-        """Pass a new size, or the end, on to the program that has the terminal."""
+        """Go to the place of the page's address. A new size, or the end, is also for a program with the terminal."""
         super().on_meta(packet_type, payload)
+        match payload:
+            case {"type": "place", "path": str(path)} if self._keys is None:
+                self._app.call_later(self._app.go_to, path)  # type: ignore[attr-defined]
         if packet_type == "resize" and self._keys is not None:
             signal.raise_signal(signal.SIGWINCH)
         elif packet_type == "quit":

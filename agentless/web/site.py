@@ -35,7 +35,7 @@ _HEADERS = {
 }
 _PAGE_POLICY = (
     _HEADERS["Content-Security-Policy"]
-    + "; script-src 'self'; font-src 'self'; img-src data:; connect-src 'self' ws://$host"
+    + "; script-src 'self'; font-src 'self'; img-src 'self'; connect-src 'self' ws://$host"
     + "; style-src 'self' 'unsafe-inline'"  # the terminal writes the colours of its cells as a style
 )
 _REFUSAL = (
@@ -64,11 +64,11 @@ class Site:
         """The routes behind the guard, below a folder whose name nobody can guess, see `Authentication`."""
         application = web.Application(middlewares=[self._guard])
         folder = self._auth.folder
-        application.router.add_get(folder, self._page)
-        application.router.add_get(f"{folder}ws", self._visit)
+        application.router.add_get(f"{folder}ws{{place:(/.*)?}}", self._visit)
         application.router.add_get(f"{folder}download/{{key}}", self._download)
         application.router.add_static(f"{folder}page", _PAGE)
         application.router.add_static(f"{folder}static", _STATIC)
+        application.router.add_get(f"{folder}{{place:.*}}", self._page)  # the app says which there are
         application.on_response_prepare.append(_add_headers)
         return application
 
@@ -102,7 +102,7 @@ class Site:
         host = request.headers["Host"]
         page = string.Template((_PAGE / "index.html").read_text())
         return web.Response(
-            text=page.substitute(websocket=f"ws://{host}{self._auth.folder}ws"),
+            text=page.substitute(folder=self._auth.folder, websocket=f"ws://{host}{self._auth.folder}ws"),
             content_type="text/html",
             headers={"Content-Security-Policy": string.Template(_PAGE_POLICY).substitute(host=host)},
         )
@@ -110,14 +110,19 @@ class Site:
     async def _visit(self, request: web.Request) -> web.WebSocketResponse:
         """Run an app for the time of the connection. One above the limit waits a little: a reload leaves first."""
         websocket = web.WebSocketResponse(heartbeat=self._heartbeat, timeout=1.0)
-        await websocket.prepare(request)
+        try:
+            await websocket.prepare(request)
+        except ConnectionResetError:  # the browser has left already
+            return websocket
         try:
             async with asyncio.timeout(ENDING):
                 await self._places.acquire()
         except TimeoutError:
             await _close(websocket, _FULL.format(self._visitors))
             return websocket
-        visit = Visit(self._command, websocket, self._downloads, self._auth.folder)
+        folder = self._auth.folder
+        place = request.rel_url.raw_path.removeprefix(f"{folder}ws")  # as it is in the address bar
+        visit = Visit(self._command, websocket, self._downloads, folder=folder, place=place)
         self._visits.add(visit)
         try:
             await _stay(visit, websocket, _cells(request, "width", 80), _cells(request, "height", 24))

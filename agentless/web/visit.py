@@ -19,6 +19,8 @@ ENDING = 3.0
 """Seconds for an app to end when it is asked to; then it is killed."""
 _STALLED = 10.0
 """Seconds for an app to take what was typed; then it is taken to hang."""
+PATH = 512
+"""Characters of a path: a page may ask for any."""
 _CELLS = 1000
 """The most columns or lines: the app keeps each cell in memory, and a page may ask for any number."""
 
@@ -26,11 +28,17 @@ _CELLS = 1000
 class Visit(AppService):
     """textual-serve's app process, but without a shell, with a certain end, and below our own path.
 
-    `folder` is where the page is served; see `Authentication`.
+    `folder` is where the page is served; see `Authentication`. `place` is the path below it that was asked for.
     """
 
     def __init__(
-        self, command: Sequence[str], websocket: web.WebSocketResponse, downloads: DownloadManager, folder: str
+        self,
+        command: Sequence[str],
+        websocket: web.WebSocketResponse,
+        downloads: DownloadManager,
+        *,
+        folder: str,
+        place: str,
     ) -> None:
         super().__init__(
             shlex.join(command),
@@ -39,13 +47,15 @@ class Visit(AppService):
             close=self._close,
             download_manager=downloads,
         )
-        self._words, self._websocket, self._folder = tuple(command), websocket, folder
+        self._words, self._websocket = tuple(command), websocket
+        self._folder, self._place = folder, _path(place)
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         """Start the command without a shell, in its own session: Ctrl-C in the terminal is for the server."""
         environment = {
             **self._build_environment(_bounded(width), _bounded(height)),
             "TEXTUAL_DRIVER": "agentless.web.driver:Driver",
+            "AGENTLESS_PLACE": self._place,
         }
         self._process = process = await asyncio.create_subprocess_exec(
             *self._words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
@@ -87,6 +97,8 @@ class Visit(AppService):
                     await self.set_terminal_size(_bounded(width), _bounded(height))
                 case ["ping", str(sent)]:
                     await self._tell(json.dumps(["pong", sent]))
+                case ["place", str(path)]:
+                    await self.send_meta({"type": "place", "path": _path(path)})
                 case ["focus"]:
                     await self.focus()
                 case ["blur"]:
@@ -97,6 +109,14 @@ class Visit(AppService):
         with contextlib.suppress(ProcessLookupError):
             if self._process:
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def on_meta(self, data: bytes) -> None:
+        """Pass on what the app says; textual-serve knows nothing of places."""
+        match _read(data):
+            case {"type": "place", **place}:
+                await self._tell(json.dumps(["place", place]))
+            case _:
+                await super().on_meta(data)
 
     async def _show(self, data: bytes) -> None:
         """Send output to the page. Without a page it is still read, or the app could not end."""
@@ -115,7 +135,7 @@ class Visit(AppService):
         await self._websocket.close()
 
 
-def _read(message: str) -> object:
+def _read(message: str | bytes) -> object:
     try:
         return json.loads(message)
     except (ValueError, RecursionError):
@@ -124,3 +144,8 @@ def _read(message: str) -> object:
 
 def _bounded(cells: int) -> int:
     return min(max(cells, 1), _CELLS)
+
+
+def _path(words: str) -> str:
+    """A path that can be in an environment; one that is too long or strange leads nowhere."""
+    return words if len(words) <= PATH and words.isascii() and words.isprintable() else "/?"

@@ -5,17 +5,15 @@ A small app stands in for the dashboard; the server, its processes and its conne
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 
 import aiohttp
 import pytest
 
-from tests.fleet.client import PATIENCE, proc
-from tests.fleet.web import shown
+from tests.fleet.client import proc
+from tests.fleet.web import shown, told
 
-PATHS = ("", "ws", "static/js/textual.js", "static/", "page/page.css", "download/x", "nowhere")
+PATHS = ("", "ws", "ws/tasks/1", "tasks/1", "static/js/textual.js", "static/", "page/page.css", "download/x", "nowhere")
 FOREIGN = ("http://evil.example", "http://127.0.0.1:1", "http://localhost:{}", "https://127.0.0.1:{}", "null", None)
 
 
@@ -38,8 +36,30 @@ async def test_the_app_takes_the_size_of_the_browser(visitor):
         await shown(websocket, "100 by 30")
 
 
+async def test_the_app_opens_at_the_path_and_follows_the_page(visitor):
+    async with visitor.connect("/tasks/1%2F2") as websocket:
+        await shown(websocket, "opened at /tasks/1%2F2.")
+        await websocket.send_json(["place", "/queue"])
+        await shown(websocket, "went to /queue.")
+
+
+async def test_the_page_is_told_where_the_app_is(visitor):
+    async with visitor.connect() as websocket:
+        await shown(websocket, "counted")
+        await websocket.send_json(["stdin", "p"])
+        assert await told(websocket) == ["place", {"path": "/nodes"}]
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 600, "/%00" * 200])
+async def test_a_path_is_bounded_before_it_reaches_an_app(visitor, path):
+    async with visitor.connect(path) as websocket:
+        await shown(websocket, "opened at /?.")
+        await websocket.send_json(["place", path])
+        await shown(websocket, "went to /?.")
+
+
 @pytest.mark.parametrize(
-    "message", ["", "[", "7", '["stdin", 7]', '["resize", {"width": "x"}]', '["stdin", "\\ud800"]']
+    "message", ["", "[", "7", '["stdin", 7]', '["resize", {"width": "x"}]', '["place", 7]', '["stdin", "\\ud800"]']
 )
 async def test_a_message_that_means_nothing_ends_nothing(visitor, message):
     async with visitor.connect() as websocket:
@@ -120,7 +140,19 @@ async def test_the_page_and_what_it_loads_come_from_this_server_only(visitor):
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert {word for word in policy.split() if "//" in word} == {visitor.own.replace("http", "ws") + ";"}
-    assert re.findall(r'(?:src|href)="(\w+:|/)', await answer.text()) == ["data:"]
+    folder = visitor.page.removeprefix(visitor.own)
+    assert {path.startswith(folder) for path in re.findall(r'(?:src|href)="([^"]*)', await answer.text())} == {True}
+
+
+async def test_the_page_has_a_language_a_title_landmarks_a_status_and_a_name_for_each_button(visitor):
+    page = await (await visitor.session.get(f"{visitor.page}tasks/1")).text()
+    assert all(word in page for word in ('<html lang="en">', "<title>agentless</title>", "<main>", 'role="status"'))
+    assert "user-scalable" not in page
+    buttons = re.findall(r"<button([^>]*)>([^<]+)</button>", page)
+    names = [re.search('aria-label="([^"]+)"', attributes) for attributes, _ in buttons]
+    named = [name[1] if name else text for name, (_, text) in zip(names, buttons, strict=True)]
+    assert len(buttons) == len(set(named)) >= 8
+    assert all(re.search("[A-Z][a-z]{2,}|larger|smaller", name) for name in named)
 
 
 async def test_a_page_is_neither_kept_nor_framed_nor_told_of(visitor):
@@ -144,10 +176,7 @@ async def test_what_the_app_hands_out_is_saved(visitor):
     async with visitor.connect() as websocket:
         await shown(websocket, "counted")
         await websocket.send_json(["stdin", "d"])
-        async with asyncio.timeout(PATIENCE):
-            while (message := await websocket.receive()).type is not aiohttp.WSMsgType.TEXT:
-                pass
-        kind, key = json.loads(message.data)
+        kind, key = await told(websocket)
         answer = await visitor.session.get(f"{visitor.own}/download/{key}")
         assert (kind, await answer.text()) == ("deliver_file_start", "what a task has said\n")
         assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''task%201.log"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
 import aiohttp
+from yarl import URL
 
 from tests.fleet.client import PATIENCE
 
@@ -24,8 +26,9 @@ class Visitor:
         self.page = str(answer.url)
         return answer
 
-    def connect(self):
-        return self.session.ws_connect(f"{self.page}ws?width=90&height=20", headers={"Origin": self.own})
+    def connect(self, place: str = ""):
+        url = URL(f"{self.page}ws{place}?width=90&height=20", encoded=True)
+        return self.session.ws_connect(url, headers={"Origin": self.own})
 
 
 class Served:
@@ -61,6 +64,14 @@ async def shown(websocket: aiohttp.ClientWebSocketResponse, text: str) -> None:
             if text.encode() in data:
                 return
     raise AssertionError(f"{text!r} was never drawn, but {data[-500:]!r}")
+
+
+async def told(websocket: aiohttp.ClientWebSocketResponse) -> object:
+    """The next message that the page gets."""
+    async with asyncio.timeout(PATIENCE):
+        while (message := await websocket.receive()).type is not aiohttp.WSMsgType.TEXT:
+            pass
+    return json.loads(message.data)
 
 
 async def ended(websocket: aiohttp.ClientWebSocketResponse) -> None:

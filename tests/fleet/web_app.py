@@ -18,12 +18,13 @@ from textual.widgets import Label
 class StandIn(App[None]):
     """Counts by itself, and says which key was pressed."""
 
-    BINDINGS = [("d", "deliver", ""), ("h", "hang", ""), ("x", "crash", ""), ("q", "quit", "")]  # noqa: RUF012
+    BINDINGS = [("d", "deliver", ""), ("h", "hang", ""), ("x", "crash", ""), ("p", "tell", ""), ("q", "quit", "")]  # noqa: RUF012
 
     def compose(self) -> ComposeResult:
         yield Label("a stand-in", id="what")
         yield Label("", id="count")
         yield Label("", id="pressed")
+        yield Label(f"opened at {os.environ['AGENTLESS_PLACE'] or 'the top'}.", id="place", markup=False)
 
     def on_mount(self) -> None:
         self.sign = Path(sys.argv[1]) / str(os.getpid())
@@ -42,6 +43,12 @@ class StandIn(App[None]):
 
     def on_resize(self, event) -> None:
         self.show("what", f"a stand-in of {event.size.width} by {event.size.height}")
+
+    def go_to(self, path: str) -> None:
+        self.query_one("#place", Label).update(f"went to {path}.")
+
+    def action_tell(self) -> None:
+        self._driver.write_meta({"type": "place", "path": "/nodes"})
 
     def action_deliver(self) -> None:
         self.deliver_text(io.StringIO("what a task has said\n"), save_filename="task 1.log")

@@ -119,6 +119,9 @@ def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless
         keys.press("l")
         first = int(tab.shows(r"line (\d+)")[1])
         tab.shows(rf"line {first + 10}\b")
+        assert tab.page.url.endswith(f"/tasks/{task['id']}/log")
+        tab.page.reload()
+        tab.shows(rf"line {first + 20}\b")
         with tab.page.expect_download() as download:
             keys.press("S")
         assert download.value.suggested_filename == f"{task['id']}.log"

@@ -60,4 +60,5 @@ def _show(context: typer.Context, *, read_only: bool, only: str | None = None) -
         sys.__stderr__ = open(os.dup(1), "w")  # type: ignore[misc]  # noqa: SIM115 - what Textual draws on
     from agentless.tui.app import Dashboard
 
-    Dashboard(client(context), read_only=read_only, only=only).run()
+    place = os.environ.get("AGENTLESS_PLACE", "") if in_browser else ""
+    Dashboard(client(context), read_only=read_only, only=only, place=place).run()

@@ -30,6 +30,7 @@ _LOOK = (
     ("<  >", "details: plots of a shorter or longer time"),
     ("←  →, click", "details: values of the plots at a moment"),
     ("m  b", "heat map: another number; group nodes by a label"),
+    ("y", "copy the selected row, or the name of what is open"),
     ("m  a", "tasks: show only your tasks; hide ended tasks"),
     ("t  u  e", "timeline; usage; envs"),
     ("← → 1 … 6", "details of a task: another tab"),
