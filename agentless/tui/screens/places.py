@@ -20,7 +20,7 @@ from agentless.tui.data.place import OVERVIEW, Place, parsed
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 
 
