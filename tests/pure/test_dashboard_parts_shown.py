@@ -261,7 +261,7 @@ async def test_views_are_no_commands_of_a_screen_on_top():
 
 
 async def test_the_help_has_a_line_for_each_key_on_80_columns():
-    async with over(RECORDED, (80, 72)) as eyes:
+    async with over(RECORDED, (80, 80)) as eyes:
         await eyes.press("question_mark")
         await eyes.see("GPU symbols")
         lines = [line.strip(" │") for line in eyes.text.splitlines() if line.startswith("│")]

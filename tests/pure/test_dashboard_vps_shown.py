@@ -23,6 +23,7 @@ from agentless.model.tasks.terms import Terms
 from agentless.tui.app import Dashboard
 from agentless.tui.data import forwards
 from agentless.tui.data.form import TASK, VPS, fields_of_vps, in_fields, request_of, submission_of
+from agentless.tui.screens.places import Places
 from agentless.tui.screens.vps.snapshots import Snapshots
 from tests.fleet.eyes import Eyes
 from tests.pure.build import NOW, spec, task
@@ -309,6 +310,7 @@ async def test_the_ports_of_a_task_are_offered(opened, browsed):
 
 async def test_in_a_browser_nothing_is_opened_and_the_way_from_another_machine_is_said(opened, browsed, monkeypatch):
     monkeypatch.setattr(Dashboard, "is_web", True)
+    monkeypatch.setattr(Places, "tell", lambda *_: None)  # there is no page
     async with on_dev(Answering()) as eyes:
         await eyes.press("P", "8888", "enter")
         await eyes.see(lambda: "on the machine of this dashboard" in eyes.messages)

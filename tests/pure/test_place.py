@@ -14,7 +14,7 @@ from agentless.errors import Refused
 from agentless.tui.app import VIEWS, Dashboard
 from agentless.tui.data.place import LONGEST, Place, parsed
 from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.logs.screen import LogScreen
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import (
     RECORDED,
