@@ -401,12 +401,12 @@ _LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".j2": "jinja", ".s
 
 
 def examples() -> Iterator[str]:
-    """The files of `examples/`, each below its name; a test runs them."""
+    """The files of `docs/examples/`, each below its name; a test runs them."""
     yield "# Examples\n"
-    yield f"The files of [`examples/`]({SOURCE}/examples). Tests run all of them on simulated nodes.\n"
-    for path in sorted(each for each in (ROOT / "examples").rglob("*") if each.is_file()):
+    yield f"The files of [`docs/examples/`]({SOURCE}/docs/examples). Tests run all of them on simulated nodes.\n"
+    for path in sorted(each for each in (ROOT / "docs" / "examples").rglob("*") if each.is_file()):
         language = _LANGUAGES.get(path.suffix, "")
-        yield f"## {path.relative_to(ROOT / 'examples')}\n"
+        yield f"## {path.relative_to(ROOT / 'docs' / 'examples')}\n"
         yield f"```{language}\n{path.read_text()}```\n"
 
 

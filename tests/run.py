@@ -54,7 +54,7 @@ PROGRAMS = (
     "tinysshd",
     "tcsh",
 )
-PYTHON = ("agentless", "tests", "docs", "examples")
+PYTHON = ("agentless", "tests", "docs")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "tests/sentences/sentences.txt")

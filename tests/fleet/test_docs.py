@@ -278,7 +278,8 @@ def reader(home: Path, world: World, env: dict[str, str], forked: Path, name: st
         for file, content in wanted.items():
             file.write_bytes(content)
     folder.mkdir()
-    for part in ("templates", "examples"):
+    (folder / "docs").mkdir()
+    for part in ("templates", "docs/examples"):
         (folder / part).symlink_to(ROOT / part)
     meant = {
         "NODE": "node1",

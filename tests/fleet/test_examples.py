@@ -1,4 +1,4 @@
-"""The files of `examples/` do what they say, on simulated nodes."""
+"""The files of `docs/examples/` do what they say, on simulated nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fleet.world import World
 from tests.real.cli import until
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
+EXAMPLES = ROOT / "docs" / "examples"
 PROGRAMS = Path(sys.executable).parent
 TRAINING = """echo step 1
 awk -v lr="$2" -v seed="$4" 'BEGIN { print "loss " lr * 10 + seed / 10 }'

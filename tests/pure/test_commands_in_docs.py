@@ -19,7 +19,7 @@ END = re.compile(r" -- | --$|[;|)>#]|&&")
 SHOWN = {
     path: text for path, text in written().items() if "internals" not in path.parts and path.name != "CHANGELOG.md"
 }
-SHOWN |= {path: f"```sh\n{path.read_text()}```\n" for path in (ROOT / "examples").rglob("*.sh")}
+SHOWN |= {path: f"```sh\n{path.read_text()}```\n" for path in (ROOT / "docs" / "examples").rglob("*.sh")}
 
 
 def shown(text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 The command prints a line such as "loss 0.31" at its end. Usage:
 
-    python examples/best_of_sweep.py python train.py
+    python docs/examples/best_of_sweep.py python train.py
 """
 
 import sys
