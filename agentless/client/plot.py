@@ -1,8 +1,7 @@
 """Plots in braille dots with axes, for screens and commands.
 
-A line is made of texts, each with the name of its style: `axis`, `grid`, or that of a series. plotext would do the same
-in 75 ms for one curve of 260 points and in a second for eight; here it is one and eight milliseconds, so that a screen
-can draw anew each second.
+A line is made of texts, each with the name of its style: `axis`, `grid`, or that of a series. plotext 5.3 takes 12 ms of
+processor time for a curve of 260 points on 130x20 and 107 ms for eight, longer than a key may wait; this takes 1.4 and 7.
 """
 
 from __future__ import annotations
