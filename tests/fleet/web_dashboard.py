@@ -33,7 +33,7 @@ class Recorded(Dashboard):
 
     def answer(self, path: str, **_: object) -> object:
         if path == "/v1/history":
-            return {"gpus": [], "nodes": []}
+            return {"gpus": [], "nodes": [], "at": RECORDED["line"]["now"], "step": 10.0}
         raise AgentlessError(f"no answer to {path}")
 
 

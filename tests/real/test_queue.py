@@ -56,6 +56,7 @@ def test_a_queued_submit_says_so_and_where_to_look(agentless):
     assert done.out.strip() in done.err
     assert "queued: GPU 0 is allocated: held by task" in done.err
     assert "GPU 0 is allocated" in agentless("ps").out
+    agentless("stop", done.out.strip())  # else it starts while the containers of this test are removed
 
 
 def test_a_task_for_more_memory_than_there_is_is_refused_at_once(agentless):
