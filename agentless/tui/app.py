@@ -315,7 +315,7 @@ class Dashboard(App[None]):
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
             return False
-        return applies(act.name, self.target)
+        return any(applies(act.name, target) for target in self._targets(act))
 
     def action_report(self, name: str) -> None:
         self.push_screen(_REPORT_SCREENS[name](self.cluster))
@@ -353,13 +353,17 @@ class Dashboard(App[None]):
                 self._perform(act, self._targets(act))
 
     def _targets(self, act: Action) -> list[Target]:
-        """What an action applies to: all marked tasks, or else what is chosen."""
+        """What an action applies to: the tasks or nodes of the marked rows, where it fits, or else what is chosen."""
         table = getattr(self.view, "table", None)
-        if act.name in MANY and isinstance(table, Table) and self.screen is self.screen_stack[0]:
-            marked = [Target(self.view.task_of(row), None) for row in table.body.marked]
-            if found := [target for target in marked if applies(act.name, target)]:
-                return found
-        return [self.target]
+        if act.name not in MANY or self.screen is not self.screen_stack[0] or not isinstance(table, Table):
+            return [self.target]
+        if not (rows := table.body.marked):
+            return [self.target]
+        marked = [Target(self.view.task_of(row), None) for row in rows]
+        if act.name in ("drain", "resume_node"):
+            names = dict.fromkeys(self.view.node_of(row) or "" for row in rows)
+            marked = [Target(None, self.cluster.nodes.get(name)) for name in names]
+        return [target for target in marked if applies(act.name, target)]
 
     def _ask(self, act: Action, targets: list[Target], effect: str) -> None:
         """Ask before an action."""

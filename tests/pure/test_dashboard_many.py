@@ -51,6 +51,24 @@ async def test_an_action_applies_to_all_marked_tasks():
     assert [path for path, _ in done] == ["/v1/tasks/2mz3-1/stop"]
 
 
+async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is():
+    async with acting(RECORDED) as (eyes, done):
+        await eyes.press("3", "space", "space")  # the cursor is on node3, which is drained
+        await eyes.see("2 rows marked", "Drain")
+        await eyes.press("D")
+        await eyes.see("Drain 2 nodes?", "node node1", "node node2")
+        await eyes.press("enter")
+        await eyes.see(lambda: len(done) == 2 and "●" not in eyes.text)
+    assert [path for path, _ in done] == ["/v1/nodes/node1/drain", "/v1/nodes/node2/drain"]
+
+
+async def test_a_name_comes_before_commands_that_only_have_its_letters():
+    async with over(tasks({**RUNS, "id": "2mz9", "name": "finetune-bert"})) as eyes:
+        await eyes.press("colon", *"bert")
+        await eyes.see(lambda: "finetune-bert" in eyes.text and "number in the heat map" in eyes.text)
+        assert eyes.text.index("finetune-bert") < eyes.text.index("number in the heat map")
+
+
 async def test_marks_are_cleared_before_the_filter():
     async with acting(tasks(*SOME)) as (eyes, _):
         await eyes.press("4", "slash", *"run-1", "enter", "space")

@@ -133,10 +133,10 @@ ACTIONS = (
 )
 
 
-MANY = ("stop", "kill", "pause", "retry", "remove", "top")
-"""The actions that apply to all marked tasks."""
+MANY = ("stop", "kill", "pause", "retry", "remove", "top", "drain", "resume_node")
+"""The actions that apply to all marked rows."""
 _NAMED = 5
-"""The most tasks that a question names."""
+"""The most tasks or nodes that a question names."""
 
 
 def _may_retry(workflow: Row | None) -> bool:
@@ -231,7 +231,11 @@ def question(act: Action, targets: Sequence[Target]) -> tuple[str, list[str]]:
         return f"{verb} {about(act, targets[0])}?", details(act, targets[0])
     named = [f"{about(act, target)}, {details(act, target)[0]}" for target in targets[:_NAMED]]
     more = [f"and {len(targets) - _NAMED} more"] if len(targets) > _NAMED else []
-    return f"{verb} {len(targets)} tasks?", named + more
+    return f"{verb} {counted(len(targets), _kind(act))}?", named + more
+
+
+def _kind(act: Action) -> str:
+    return "node" if act.name in _NODE else "task"
 
 
 def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> str:
@@ -246,7 +250,7 @@ def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: 
             failures[about(act, target)] = error
     if len(failures) == len(targets):
         raise next(iter(failures.values()))
-    done = f"{act.title}: done for {counted(len(targets) - len(failures), 'task')}"
+    done = f"{act.title}: done for {counted(len(targets) - len(failures), _kind(act))}"
     return "\n".join([done, *(f"{name}: {error}" for name, error in failures.items())])
 
 

@@ -23,8 +23,8 @@ from agentless.tui.screens.workflows.graph import WorkflowScreen
 
 MOST = 20
 """The most hits of each kind."""
-_SCORE = 0.5
-"""Commands that match well come before."""
+_AFTER = 0.99
+"""A command that fits as well comes before."""
 
 Found = tuple[str, str, Callable[[], Screen[None]]]
 """The words to match, what else to show, and what opens."""
@@ -43,12 +43,12 @@ class Everything(Provider):
 
     async def search(self, query: str) -> Hits:
         words = query.lower().split()
+        matchers = [self.matcher(word) for word in words]  # as commands are: else each with these letters comes before
         for kind in _kinds(self.app.cluster):  # type: ignore[attr-defined]
             fitting = (found for found in kind if all(word in f"{found[0]} {found[1]}".lower() for word in words))
             for title, more, screen in islice(fitting, MOST):
-                yield Hit(
-                    _SCORE, Content(printable(title)), partial(self._open, screen), title, escape(printable(more))
-                )
+                score = _AFTER * sum(matcher.match(f"{title} {more}") for matcher in matchers)
+                yield Hit(score, Content(printable(title)), partial(self._open, screen), title, escape(printable(more)))
 
     def _open(self, screen: Callable[[], Screen[None]]) -> None:
         self.app.push_screen(screen())

@@ -33,7 +33,7 @@ class NodePainter:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
         state = f"{node['state']}: {node['reason']}" if node["reason"] else str(node["state"])
-        right = f" {self._free(node, gpus)} " if node["gpus"] else ""
+        right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
         room = width - 5 - cell_len(left)
         words = fitted(printable(state), min(cell_len(printable(state)), max(0, room - 1)))
@@ -69,7 +69,7 @@ class NodePainter:
     def heading(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
         """A line with as much of what is known of the node as fits."""
         node, style = self._node(name)
-        words = [self._free(node, gpus)] if node["gpus"] else []
+        words = self._free(node, gpus) if node["gpus"] else []
         words += [counted(node["tasks"], "task")] if node["tasks"] else []
         if not (node["reason"] or self._cluster.is_silent(name)):
             words += [" ".join(each) for each, _ in self._loads(node)]
@@ -122,11 +122,11 @@ class NodePainter:
         node = self._cluster.nodes.get(name, _UNKNOWN)
         return node, look.style_of(node["state"])
 
-    def _free(self, node: Row, gpus: Sequence[Row]) -> str:
-        """`4 of 8 free · 8 × A100`."""
+    def _free(self, node: Row, gpus: Sequence[Row]) -> list[str]:
+        """`4 of 8 free`, `8 × A100`."""
         models = Counter(map(gpu_model, gpus))
         words = [f"{node['gpus_free']} of {node['gpus']} free"]
-        return " · ".join([*words, *(f"{count} × {printable(model)}" for model, count in models.items())])
+        return [*words, *(f"{count} × {printable(model)}" for model, count in models.items())]
 
     def _loads(self, node: Row) -> list[tuple[tuple[str, str], float | None]]:
         """What is known of the load, the most important first: a label, a number, and a share from 0 to 1."""

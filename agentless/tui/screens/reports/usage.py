@@ -97,5 +97,8 @@ def _over_time(parts: Sequence[Row], width: int) -> Sequence[Sequence[Piece]]:
     def at(place: float) -> str:
         return f"{datetime.fromtimestamp(first + (last - first) * place).astimezone():%m-%d %H:%M}"
 
+    def words(value: float) -> str:
+        return f"{value:,.0f}" if top >= 10 else f"{value:.2g}"
+
     series = [Series("GPU-hours", values, "util")]
-    return plot(series, width - 1, HEIGHT, top=top, words=lambda value: f"{value:,.0f}", times=at, filled=True)
+    return plot(series, width - 1, HEIGHT, top=top, words=words, times=at, filled=True)
