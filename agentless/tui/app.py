@@ -122,7 +122,7 @@ class Dashboard(App[None]):
         ),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
-        Binding("Z", "undo", "Undo", show=False, tooltip="undo the last pause or move in the queue"),
+        Binding("Z", "undo", "Undo", show=False, tooltip="undo the last drain, resume, pause or move"),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the stopped controller"),
         Binding("q", "quit", "Quit", tooltip="quit the dashboard; tasks keep running"),
         Binding("ctrl+q", "quit", "Quit", show=False, tooltip="quit the dashboard; tasks keep running"),
@@ -479,7 +479,7 @@ class Dashboard(App[None]):
         """Take back the last action, if it can be."""
         undo, self._undo = self._undo, None
         if undo is None:
-            self._say("Nothing to undo: only pausing and moving in the queue can be undone", "warning")
+            self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
         else:
             self._do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
 

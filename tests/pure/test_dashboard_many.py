@@ -153,4 +153,4 @@ async def test_what_can_be_undone_is_undone_by_a_key():
 def test_nothing_takes_back_what_has_no_way_back():
     targets = Target(RUNS, RECORDED["nodes"][0])
     names = {act.name for act in ACTIONS if undone(act.name, targets)}
-    assert names == {"pause"}
+    assert names == {"pause", "drain"}

@@ -255,9 +255,13 @@ def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: 
 
 
 def undone(act: str, target: Target) -> Callable[[Client], str] | None:
-    """What takes an action back; None if nothing does. To resume a node is more than that: it lifts all its GPUs."""
-    task = target.task
+    """What takes an action back; None if nothing does."""
+    task, node = target.task, target.node
     match act:
+        case "drain" if node:
+            return lambda client: perform(client, "resume_node", target)
+        case "resume_node" if node and node["drained"]:
+            return lambda client: perform(client, "drain", target, node["reason"].partition(" (by ")[0])
         case "pause" if task:
             after = "running" if task["state"] == "paused" else "paused"
             return lambda client: perform(client, "pause", Target({**task, "state": after}, None))

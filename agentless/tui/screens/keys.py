@@ -22,7 +22,7 @@ _LOOK = (
     ("/ in the overview, :", "search tasks, nodes, GPUs, workflows, commands"),
     ("Space", "mark a task or node: actions apply to all marked ones"),
     ("X", "write the rows to a CSV or JSON file"),
-    ("Z", "undo a pause, or a move in the queue"),
+    ("Z", "undo a drain, resume, pause or move"),
     ("Esc", "clear marks and filter; go back"),
     ("o O, click on a title", "sort by the next or previous column"),
     ("i", "reverse the order"),
