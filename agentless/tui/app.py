@@ -315,7 +315,7 @@ class Dashboard(App[None]):
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
             return False
-        return applies(act.name, self.target)
+        return applies(act.name, self.target) or any(applies(act.name, each) for each in self._targets(act))
 
     def action_report(self, name: str) -> None:
         self.push_screen(_REPORT_SCREENS[name](self.cluster))
@@ -347,18 +347,20 @@ class Dashboard(App[None]):
                 self.push_screen(Resize(target.task), partial(self._resize, target.task))
             case "forward" if target.task:
                 self._ask_for_port(act, target, target.task)
+            case _ if not (targets := self._targets(act)):
+                self._say(f"{act.title} applies to none of the marked rows; press Esc to unmark them", "warning")
             case _ if act.effect:
-                self._ask(act, self._targets(act), act.effect)
+                self._ask(act, targets, act.effect)
             case _:
-                self._perform(act, self._targets(act))
+                self._perform(act, targets)
 
     def _targets(self, act: Action) -> list[Target]:
-        """What an action applies to: all marked tasks, or else what is chosen."""
+        """What an action applies to: the marked tasks that it makes sense for, or without marks what is chosen."""
         table = getattr(self.view, "table", None)
         if act.name in MANY and isinstance(table, Table) and self.screen is self.screen_stack[0]:
             marked = [Target(self.view.task_of(row), None) for row in table.body.marked]
-            if found := [target for target in marked if applies(act.name, target)]:
-                return found
+            if marked:
+                return [target for target in marked if applies(act.name, target)]
         return [self.target]
 
     def _ask(self, act: Action, targets: list[Target], effect: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import Refused
+from agentless.model.text import printable
 from agentless.tui.data.actions import ACTIONS, Target, undone
 from agentless.tui.data.export import FORMULA, as_text
 from agentless.tui.screens.details.node import NodeDetails
@@ -21,6 +22,7 @@ from agentless.tui.widgets.table import TableColumn
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, tasks  # noqa: F401 - for all
 
+LAST = TableColumn("LAST", lambda _: "last")
 SOME = [{**RUNS, "id": f"2mz{at}", "name": f"run-{at}"} for at in range(4)]
 
 
@@ -69,6 +71,23 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
         await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
 
 
+async def test_marked_tasks_can_be_stopped_wherever_the_cursor_is():
+    ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
+    async with acting(tasks(*SOME[1:], ended)) as (eyes, _):
+        await eyes.press("4", "space", "space", "end", "T")
+        await eyes.see("Stop 2 tasks?")
+
+
+async def test_with_marks_an_action_applies_to_no_row_without_one():
+    ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
+    async with acting(tasks(*SOME[1:], ended)) as (eyes, done):
+        await eyes.press("4", "space", "end")  # the cursor is on a task that could be retried
+        await eyes.see("1 row marked")
+        await eyes.press("R")
+        await eyes.see(lambda: any("none of the marked rows" in each.message for each in eyes.app._notifications))
+        assert not done
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
     file = tmp_path / f"tasks.{kind}"
@@ -88,9 +107,9 @@ async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=3))
 def test_a_spreadsheet_runs_nothing_that_others_wrote(texts):
-    columns = [TableColumn(f"C{at}", lambda row, at=at: row["texts"][at]) for at in range(len(texts))]
-    (_, line) = csv.reader(io.StringIO(as_text([{"texts": texts}], columns, "csv")))
-    for cell in line:
+    columns = [TableColumn(printable(text), lambda row, at=at: row["texts"][at]) for at, text in enumerate(texts)]
+    titles, line = csv.reader(io.StringIO(as_text([{"texts": texts}], [*columns, LAST], "csv")))
+    for cell in (*titles, *line):
         with contextlib.suppress(ValueError):
             float(cell)
             continue
