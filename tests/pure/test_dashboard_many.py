@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,41 @@ def test_nothing_takes_back_what_has_no_way_back():
     targets = Target(RUNS, RECORDED["nodes"][0])
     names = {act.name for act in ACTIONS if undone(act.name, targets)}
     assert names == {"pause", "drain"}
+
+
+@pytest.mark.parametrize("state", ["drained", "unhealthy"])
+def test_to_undo_a_drain_uses_no_unhealthy_gpu_again(state):
+    class Asked:
+        done: ClassVar[list[str]] = []
+
+        def get(self, _path: str, **_: object) -> list[dict]:
+            return [{"state": "allocated"}, {"state": state}]
+
+        def post(self, path: str, _: object) -> dict:
+            self.done.append(path)
+            return {"lifted": []}
+
+    undo = undone("drain", Target(None, RECORDED["nodes"][0]))
+    Asked.done = []
+    if state == "unhealthy":
+        with pytest.raises(Refused, match="unhealthy GPUs"):
+            undo(Asked())
+        assert not Asked.done
+    else:
+        undo(Asked())
+        assert Asked.done == ["/v1/nodes/node1/resume"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"), [("disks (by ann@a, 2026-05-01)", "disks"), ("by ann@a, 2026-05-01", None)]
+)
+def test_to_undo_a_resume_drains_for_the_same_reason(shown, reason):
+    done: list[object] = []
+
+    class Asked:
+        def post(self, _path: str, body: object) -> dict:
+            done.append(body)
+            return RECORDED["nodes"][0]
+
+    undone("resume_node", Target(None, {**RECORDED["nodes"][0], "drained": True, "reason": shown}))(Asked())
+    assert done == [{"reason": reason}]
