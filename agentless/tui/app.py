@@ -24,6 +24,7 @@ from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
+from agentless.model.units import counted
 from agentless.tui.data.actions import (
     ACTIONS,
     MANY,
@@ -264,7 +265,9 @@ class Dashboard(App[None]):
         for action, found in commands.items():
             keys = ", ".join(self.get_key_display(active.binding) for active in found)
             act = next((act for act in ACTIONS if action == f"act('{act.name}')"), None)
-            named = f" · {about(act, self.target)}" if act and about(act, self.target) else ""
+            targets = self._targets(act) if act else []
+            name = about(act, targets[0]) if act and len(targets) == 1 else counted(len(targets), "marked task")
+            named = f" · {name}" if targets and name else ""
             binding = found[-1].binding
             yield SystemCommand(
                 f"{binding.description}: {binding.tooltip}",
@@ -357,7 +360,7 @@ class Dashboard(App[None]):
     def _targets(self, act: Action) -> list[Target]:
         """What an action applies to: the marked tasks that it makes sense for, or without marks what is chosen."""
         table = getattr(self.view, "table", None)
-        if act.name in MANY and isinstance(table, Table) and self.screen is self.screen_stack[0]:
+        if act.name in MANY and isinstance(table, Table) and self._front is self.screen_stack[0]:
             marked = [Target(self.view.task_of(row), None) for row in table.body.marked]
             if marked:
                 return [target for target in marked if applies(act.name, target)]

@@ -79,6 +79,15 @@ async def test_marked_tasks_can_be_stopped_wherever_the_cursor_is():
         await eyes.see("Stop 2 tasks?")
 
 
+async def test_the_search_names_the_marked_tasks_that_a_command_is_for():
+    async with acting(tasks(*SOME)) as (eyes, done):
+        await eyes.press("4", "space", "space", "end", "colon")
+        await eyes.pilot.pause()
+        await eyes.press(*"Pause")
+        await eyes.see("Key p · 2 marked tasks")
+        assert not done
+
+
 async def test_with_marks_an_action_applies_to_no_row_without_one():
     ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
     async with acting(tasks(*SOME[1:], ended)) as (eyes, done):
