@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from agentless.formats.frames import HEAD, NOTE, Frame, parse_head
-from agentless.model.terminal_line import pattern, plain
+from agentless.model.terminal_line import is_crowded, pattern, plain
 
 Read = Callable[[int, int], bytes]
 """Reads so many bytes at a place of the frames."""
@@ -28,6 +28,9 @@ STEP = 64 << 20
 """Bytes that a search looks through before it says how far it is."""
 _SHORT = 4096
 """Bytes of a line that goes on in the next block, up to which the index holds them."""
+_LONG = bytes(_SHORT + 1)
+"""Instead of a longer line. It is one and the same, since there may be one in each block."""
+_GONE = (b"", b"")
 _BACK = 64
 """Blocks in which the beginning of a longer line is looked for."""
 _ALL = 0
@@ -92,12 +95,13 @@ class LogIndex:
             count = len(data) - len(data.replace(b"\n", b""))  # a third of the time of `count`
             self._ended[kind] += count
             self._ended[_ALL] += count
-            rest = data[data.rfind(b"\n") + 1 :]
-            self._begun[kind] = (rest if count else self._begun[kind] + rest)[: _SHORT + 1]
+            begun = data[data.rfind(b"\n") + 1 :] if count else self._begun[kind] + data[: _SHORT + 1]
+            self._begun[kind] = begun if len(begun) <= _SHORT else _LONG
 
     def forget(self, before: int) -> None:
         """The bytes before this place are gone."""
         while self._first < len(self._starts) - 1 and self._starts[self._first] < before:
+            self._carried[self._first] = _GONE
             self._first += 1
 
     def span(self, only: int | None = None) -> Span:
@@ -243,7 +247,7 @@ class _Sought:
     def _may_be_in(self, text: bytes) -> bool:
         if any(each in text for each in self._bytes):
             return True
-        return b"\x1b" in text and any(each.search(text) for each in self._patterns)
+        return b"\x1b" in text and (any(each.search(text) for each in self._patterns) or is_crowded(text))
 
     def is_in(self, line: bytes) -> bool:
         """Whether a line shows the words."""

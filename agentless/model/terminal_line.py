@@ -16,6 +16,12 @@ Span = tuple[str, str]
 
 COLUMNS = 10_000
 """The column up to which a sequence may move. Text may be longer."""
+EDITS = 1 << 22
+"""Cells of a line that sequences may fill with blanks in all. Such sequences are dropped after that."""
+PARAMETERS = 100
+"""Parameters of a sequence of colours that are followed."""
+ESCAPES = 16
+"""Escape sequences in a row that a pattern passes over."""
 _TAB = 8
 _SPECIAL = re.compile(r"[\x1b\r\b\t\a]")
 _TOKEN = re.compile(
@@ -24,7 +30,9 @@ _TOKEN = re.compile(
     r"|\x1b[ -/]*[0-~]?"
     r"|[\r\b\t\a]"
 )
-_ESCAPES = rb"(?>\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?))*+"
+_ESCAPE = rb"(?>\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?))"
+_ESCAPES = b"%b{0,%d}+" % (_ESCAPE, ESCAPES)
+_MORE = re.compile(b"%b{%d}" % (_ESCAPE, ESCAPES + 1))
 _ATTRIBUTES = (1, 2, 3, 4, 7, 9)
 """Bold, dim, italic, underlined, reversed, struck out. Blinking and hidden text is shown as it is."""
 _ENDS = {22: (1, 2), 23: (3,), 24: (4,), 27: (7,), 29: (9,)}
@@ -56,8 +64,16 @@ def plain(text: str) -> str:
 
 
 def pattern(words: bytes) -> re.Pattern[bytes]:
-    """Finds these bytes also where escape sequences are between them."""
+    """Finds these bytes also where escape sequences are between them, up to `ESCAPES` of them in a row.
+
+    Without this bound, the time would grow with the square of the text.
+    """
     return re.compile(_ESCAPES.join(re.escape(words[at : at + 1]) for at in range(len(words))))
+
+
+def is_crowded(text: bytes) -> bool:
+    """Whether it has more escape sequences in a row than a pattern passes over."""
+    return _MORE.search(text) is not None
 
 
 class _Line:
@@ -68,6 +84,7 @@ class _Line:
         self._looks: list[str] = []
         self._at = 0
         self._look = _Look()
+        self._edits = EDITS
 
     def write(self, text: str) -> None:
         """Write over what is there."""
@@ -99,7 +116,7 @@ class _Line:
             case "K" | "J" if count == 0:
                 del self._characters[self._at :], self._looks[self._at :]
             case "K" | "J" if count == 1:
-                blank = min(self._at + 1, len(self._characters))
+                blank = self._granted(min(self._at + 1, len(self._characters)))
                 self._characters[:blank], self._looks[:blank] = [" "] * blank, [""] * blank
             case "K" | "J" if count == 2:
                 self._characters.clear()
@@ -122,8 +139,16 @@ class _Line:
 
     def _pad(self) -> None:
         if (missing := self._at - len(self._characters)) > 0:
+            missing = self._granted(missing)
             self._characters += [" "] * missing
             self._looks += [""] * missing
+            self._at = len(self._characters)
+
+    def _granted(self, cells: int) -> int:
+        """So many cells to blank; none when there were too many before: a line may ask for them thousands of times."""
+        cells = cells if cells <= self._edits else 0
+        self._edits -= cells
+        return cells
 
 
 class _Look:
@@ -141,7 +166,7 @@ class _Look:
         """Follow an SGR sequence."""
         if arguments[:1] in ("<", "=", ">", "?"):  # a private sequence
             return
-        items = arguments.split(";")
+        items = arguments.split(";", PARAMETERS)[:PARAMETERS]
         while items:
             self._follow(items.pop(0), items)
         attributes = (str(code) for code, is_on in self._on.items() if is_on)

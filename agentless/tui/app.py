@@ -24,6 +24,7 @@ from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
+from agentless.model.units import counted
 from agentless.tui.data.actions import (
     ACTIONS,
     MANY,
@@ -264,7 +265,9 @@ class Dashboard(App[None]):
         for action, found in commands.items():
             keys = ", ".join(self.get_key_display(active.binding) for active in found)
             act = next((act for act in ACTIONS if action == f"act('{act.name}')"), None)
-            named = f" · {about(act, self.target)}" if act and about(act, self.target) else ""
+            targets = self._targets(act) if act else []
+            name = about(act, targets[0]) if act and len(targets) == 1 else counted(len(targets), "marked task")
+            named = f" · {name}" if targets and name else ""
             binding = found[-1].binding
             yield SystemCommand(
                 f"{binding.description}: {binding.tooltip}",
@@ -315,7 +318,7 @@ class Dashboard(App[None]):
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
             return False
-        return any(applies(act.name, target) for target in self._targets(act))
+        return applies(act.name, self.target) or any(applies(act.name, each) for each in self._targets(act))
 
     def action_report(self, name: str) -> None:
         self.push_screen(_REPORT_SCREENS[name](self.cluster))
@@ -347,15 +350,17 @@ class Dashboard(App[None]):
                 self.push_screen(Resize(target.task), partial(self._resize, target.task))
             case "forward" if target.task:
                 self._ask_for_port(act, target, target.task)
+            case _ if not (targets := self._targets(act)):
+                self._say(f"{act.title} applies to none of the marked rows; press Esc to unmark them", "warning")
             case _ if act.effect:
-                self._ask(act, self._targets(act), act.effect)
+                self._ask(act, targets, act.effect)
             case _:
-                self._perform(act, self._targets(act))
+                self._perform(act, targets)
 
     def _targets(self, act: Action) -> list[Target]:
         """What an action applies to: the tasks or nodes of the marked rows, where it fits, or else what is chosen."""
         table = getattr(self.view, "table", None)
-        if act.name not in MANY or self.screen is not self.screen_stack[0] or not isinstance(table, Table):
+        if act.name not in MANY or self._front is not self.screen_stack[0] or not isinstance(table, Table):
             return [self.target]
         if not (rows := table.body.marked):
             return [self.target]

@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from agentless.formats.frames import NOTE
 from agentless.formats.log_index import Part
 from agentless.tui.data import log_source
-from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.data.log_source import SpooledLog, last_of
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.colours import COLOURS
 from agentless.tui.widgets.log_lines import Log, _wrapped
@@ -257,3 +257,11 @@ def test_the_line_of_a_time_is_known_from_the_positions_that_came():
     assert spool.line_at(at, None) == 500
     assert spool.line_at(at + 1e6, None) == 1000
     spool.close()
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=9)), max_size=6), st.integers(1, 20))
+def test_of_an_output_of_any_length_the_end_is_kept(said, most):
+    kept = last_of(iter(said), most)
+    assert b"".join(data for _, data in kept) == b"".join(data for _, data in said)[-most:]
+    streams = [stream for stream, data in said for _ in data]
+    assert [stream for stream, data in kept for _ in data] == streams[-most:]

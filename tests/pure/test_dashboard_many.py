@@ -7,12 +7,14 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import Refused
+from agentless.model.text import printable
 from agentless.tui.data.actions import ACTIONS, Target, undone
 from agentless.tui.data.export import FORMULA, as_text
 from agentless.tui.screens.details.node import NodeDetails
@@ -21,6 +23,7 @@ from agentless.tui.widgets.table import TableColumn
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, tasks  # noqa: F401 - for all
 
+LAST = TableColumn("LAST", lambda _: "last")
 SOME = [{**RUNS, "id": f"2mz{at}", "name": f"run-{at}"} for at in range(4)]
 
 
@@ -87,6 +90,32 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
         await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
 
 
+async def test_marked_tasks_can_be_stopped_wherever_the_cursor_is():
+    ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
+    async with acting(tasks(*SOME[1:], ended)) as (eyes, _):
+        await eyes.press("4", "space", "space", "end", "T")
+        await eyes.see("Stop 2 tasks?")
+
+
+async def test_the_search_names_the_marked_tasks_that_a_command_is_for():
+    async with acting(tasks(*SOME)) as (eyes, done):
+        await eyes.press("4", "space", "space", "end", "colon")
+        await eyes.pilot.pause()
+        await eyes.press(*"Pause")
+        await eyes.see("Key p · 2 marked tasks")
+        assert not done
+
+
+async def test_with_marks_an_action_applies_to_no_row_without_one():
+    ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
+    async with acting(tasks(*SOME[1:], ended)) as (eyes, done):
+        await eyes.press("4", "space", "end")  # the cursor is on a task that could be retried
+        await eyes.see("1 row marked")
+        await eyes.press("R")
+        await eyes.see(lambda: any("none of the marked rows" in each.message for each in eyes.app._notifications))
+        assert not done
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
     file = tmp_path / f"tasks.{kind}"
@@ -106,9 +135,9 @@ async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=3))
 def test_a_spreadsheet_runs_nothing_that_others_wrote(texts):
-    columns = [TableColumn(f"C{at}", lambda row, at=at: row["texts"][at]) for at in range(len(texts))]
-    (_, line) = csv.reader(io.StringIO(as_text([{"texts": texts}], columns, "csv")))
-    for cell in line:
+    columns = [TableColumn(printable(text), lambda row, at=at: row["texts"][at]) for at, text in enumerate(texts)]
+    titles, line = csv.reader(io.StringIO(as_text([{"texts": texts}], [*columns, LAST], "csv")))
+    for cell in (*titles, *line):
         with contextlib.suppress(ValueError):
             float(cell)
             continue
@@ -154,3 +183,41 @@ def test_nothing_takes_back_what_has_no_way_back():
     targets = Target(RUNS, RECORDED["nodes"][0])
     names = {act.name for act in ACTIONS if undone(act.name, targets)}
     assert names == {"pause", "drain"}
+
+
+@pytest.mark.parametrize("state", ["drained", "unhealthy"])
+def test_to_undo_a_drain_uses_no_unhealthy_gpu_again(state):
+    class Asked:
+        done: ClassVar[list[str]] = []
+
+        def get(self, _path: str, **_: object) -> list[dict]:
+            return [{"state": "allocated"}, {"state": state}]
+
+        def post(self, path: str, _: object) -> dict:
+            self.done.append(path)
+            return {"lifted": []}
+
+    undo = undone("drain", Target(None, RECORDED["nodes"][0]))
+    Asked.done = []
+    if state == "unhealthy":
+        with pytest.raises(Refused, match="unhealthy GPUs"):
+            undo(Asked())
+        assert not Asked.done
+    else:
+        undo(Asked())
+        assert Asked.done == ["/v1/nodes/node1/resume"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"), [("disks (by ann@a, 2026-05-01)", "disks"), ("by ann@a, 2026-05-01", None)]
+)
+def test_to_undo_a_resume_drains_for_the_same_reason(shown, reason):
+    done: list[object] = []
+
+    class Asked:
+        def post(self, _path: str, body: object) -> dict:
+            done.append(body)
+            return RECORDED["nodes"][0]
+
+    undone("resume_node", Target(None, {**RECORDED["nodes"][0], "drained": True, "reason": shown}))(Asked())
+    assert done == [{"reason": reason}]

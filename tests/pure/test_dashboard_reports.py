@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agentless.errors import ControllerError
+from agentless.model.text import printable
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.reports.timeline import Axis
@@ -97,6 +98,15 @@ async def test_a_batch_has_a_column_for_each_value_and_what_each_wrote_last():
         assert WAITS["id"] not in eyes.text
         await eyes.press("slash", *"lr:", "escape", "escape")
         await eyes.see("2 GPUs")
+
+
+@pytest.mark.parametrize("name", ["where", "x[/]", "[red]x", "a\x1b]0;t\x07"])
+async def test_a_value_may_have_any_name(name):
+    rows = [{**RUNS, "id": f"b{at}", "batch": "b0", "parameters": {name: "v" * 30}} for at in range(2)]
+    async with answered(tasks(*rows), {}) as eyes:
+        await eyes.pilot.resize_terminal(50, 20)
+        await eyes.press("4", "b")
+        await eyes.see(printable(name.upper()), "v" * 24)
 
 
 async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():

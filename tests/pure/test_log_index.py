@@ -151,3 +151,13 @@ def test_of_a_line_that_is_cut_the_beginning_is_shown_and_of_a_progress_bar_the_
 def test_a_line_longer_than_the_limit_keeps_its_end(monkeypatch):
     monkeypatch.setattr(log_index, "LINE", 8)
     assert Log([(1, b"abc" * 20), (1, b"end\nnext\n")]).lines(0, 2)[1] == [(1, b"bcabcend"), (1, b"next")]
+
+
+def test_words_are_found_with_any_number_of_sequences_between_their_letters():
+    log = Log([(1, b"first\nlo" + b"\x1b[0m" * 100 + b"ss\n")])
+    assert log.find("loss", 0) == 1
+
+
+def test_a_line_without_an_end_takes_no_memory_in_each_block():
+    log = Log([(1, b"50%\r" * 10) for _ in range(100)])
+    assert len({id(begun) for begun, _ in log.index._carried[1:]}) == 1

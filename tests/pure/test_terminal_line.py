@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.terminal_line import COLUMNS, pattern, plain, spans
+from agentless.model.terminal_line import COLUMNS, EDITS, is_crowded, pattern, plain, spans
 
 untrusted = st.text(st.one_of(st.sampled_from("\x1b[]m;:0123458KGCDJ\r\b\t\a\\ab"), st.characters()), max_size=60)
 
@@ -86,9 +87,33 @@ def test_text_without_controls_is_as_it_was(said):
 @given(st.text("\x1b[]m;:0123458ab\\ ", max_size=60))
 def test_what_is_shown_is_found_in_the_bytes(said):
     if shown := plain(said):
-        assert pattern(shown.encode()).search(said.encode())
+        assert pattern(shown.encode()).search(said.encode()) or is_crowded(said.encode())
 
 
 def test_a_far_column_costs_little():
     assert len(plain("\x1b[99999Gx")) <= COLUMNS + 1
     assert plain("\x1b[999999999Gx") == "x"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x" * 500_000 + "\x1b[1K" * 125_000,
+        "\t" * 500_000 + "\x1b[2Kx" * 100_000,
+        "\x1b[2K\x1b[9999Gx" * 80_000,
+        f"\x1b[{';' * 1_000_000}m",
+    ],
+    ids=["blanks", "tabs", "columns", "parameters"],
+)
+def test_no_line_takes_time_that_grows_with_its_square(said):
+    begun = time.process_time()
+    assert len(plain(said)) <= EDITS + len(said)
+    assert time.process_time() - begun < 10  # without a bound, minutes
+
+
+def test_a_search_takes_no_time_that_grows_with_the_square_of_the_text():
+    text = b"\x1b[a" * 300_000
+    begun = time.process_time()
+    assert not pattern(b"ab").search(text)
+    assert is_crowded(text)
+    assert time.process_time() - begun < 10

@@ -9,7 +9,7 @@ from typing import Any
 from agentless.client.client import Client
 from agentless.client.words import WAITING, command_line, running, state, where
 from agentless.client.workflow_graph import counts_in_words
-from agentless.errors import AgentlessError
+from agentless.errors import AgentlessError, Refused
 from agentless.model.tasks.task import LIVE
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import counted
@@ -259,9 +259,10 @@ def undone(act: str, target: Target) -> Callable[[Client], str] | None:
     task, node = target.task, target.node
     match act:
         case "drain" if node:
-            return lambda client: perform(client, "resume_node", target)
+            return lambda client: _undrain(client, str(node["name"]))
         case "resume_node" if node and node["drained"]:
-            return lambda client: perform(client, "drain", target, node["reason"].partition(" (by ")[0])
+            reason, by, _ = str(node["reason"]).partition(" (by ")  # without a reason it begins with `by`
+            return lambda client: perform(client, "drain", target, reason if by else "")
         case "pause" if task:
             after = "running" if task["state"] == "paused" else "paused"
             return lambda client: perform(client, "pause", Target({**task, "state": after}, None))
@@ -328,6 +329,13 @@ def _resume_node(client: Client, node: str, _: str) -> str:
 def _drain(client: Client, node: str, reason: str) -> str:
     found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
     return f"{node}: drained, {running(found)}"
+
+
+def _undrain(client: Client, node: str) -> str:
+    """Take a drain back, and nothing else: a resume also uses the unhealthy GPUs of the node again."""
+    if any(gpu["state"] == "unhealthy" for gpu in client.get("/v1/gpus", node=node)):
+        raise Refused(f"{node} has unhealthy GPUs, which would be used again, too; to resume it, press E")
+    return _resume_node(client, node, "")
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {

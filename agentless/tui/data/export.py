@@ -30,7 +30,7 @@ def as_text(rows: Sequence[Row], columns: Sequence[Column], kind: str) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     titled = [column for column in columns if column.title.strip()]
-    writer.writerow([column.title.lower() for column in titled])
+    writer.writerow([_cell(column.title.lower()) for column in titled])
     writer.writerows([_cell(column.piece(row)[0]) for column in titled] for row in rows)
     return file.getvalue()
 

@@ -6,6 +6,8 @@ import contextlib
 import os
 from array import array
 from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
 from datetime import datetime
 from tempfile import TemporaryFile
 from threading import RLock
@@ -13,7 +15,7 @@ from typing import Protocol
 
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
-from agentless.formats.frames import HEAD, NOTE, frame
+from agentless.formats.frames import HEAD, NOTE, Frame, frame
 from agentless.formats.log_index import BLOCK, Found, LogIndex, LogLine, Part, Span
 from agentless.model.tasks.log_query import LogCursor
 from agentless.model.text import printable
@@ -149,6 +151,21 @@ class SpooledLog:
         place %= SPOOL
         first = os.pread(self._file.fileno(), min(size, SPOOL - place), place)
         return first + (os.pread(self._file.fileno(), size - len(first), 0) if len(first) < size else b"")
+
+
+def last_of(frames: Iterable[Frame], most: int) -> list[Frame]:
+    """The last `most` bytes of these frames: one line may be as long as the whole log."""
+    found = deque[Frame]()
+    size = 0
+    for stream, data in frames:
+        found.append((stream, data))
+        size += len(data)
+        while size > most:
+            first, text = found.popleft()
+            if len(text) > size - most:
+                found.appendleft((first, text[size - most :]))
+            size = max(most, size - len(text))
+    return list(found)
 
 
 def kept(client: Client, path: str) -> KeptLog | None:

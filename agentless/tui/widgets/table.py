@@ -11,6 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
@@ -124,9 +125,9 @@ class Table(Vertical):
             found.append((" " * GAP, style))
         return [*found, (" " * self.size.width, style)]
 
-    def heading(self) -> list[tuple[str, int]]:
-        """The titles and widths of the shown columns."""
-        return [(self.columns[at].title, width) for at, width in self._layout()]
+    def heading(self) -> list[tuple[TableColumn, int]]:
+        """The shown columns and their widths."""
+        return [(self.columns[at], width) for at, width in self._layout()]
 
     @property
     def hidden(self) -> list[str]:
@@ -174,24 +175,21 @@ class Titles(Widget):
         super().__init__()
         self._table = table
 
-    def render(self) -> str:
+    def render(self) -> Content:
         marked = self._table.sorted_by
         before = " " * len(MARK) if self._table.body.marks else ""
-        return before + (" " * GAP).join(
-            fitted(f"{title}{marked[0]}" if marked[1:] == title else title, width, right=column.right)
-            for (title, width), column in zip(self._table.heading(), self._shown(), strict=True)
+        titles = (
+            fitted(column.title + marked[:1] * (marked[1:] == column.title), width, right=column.right)
+            for column, width in self._table.heading()
         )
-
-    def _shown(self) -> list[TableColumn]:
-        titles = [title for title, _ in self._table.heading()]
-        return [column for column in self._table.columns if column.title in titles]
+        return Content(before + (" " * GAP).join(titles))
 
     def on_click(self, event: events.Click) -> None:
         x = len(MARK) * bool(self._table.body.marks)
-        for title, width in self._table.heading():
+        for column, width in self._table.heading():
             x += width + GAP
             if event.x < x:
-                self.post_message(Table.SortedBy(title))
+                self.post_message(Table.SortedBy(column.title))
                 return
 
 

@@ -19,6 +19,7 @@ from agentless.model.text import last_words, printable
 from agentless.model.units import counted
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
@@ -26,6 +27,8 @@ from agentless.tui.widgets.table import TableColumn
 
 MOST = 100
 """The most tasks whose last line is asked for."""
+LINE = 4096
+"""The most bytes of that line."""
 VALUE = 24
 """The most columns of a value."""
 _BAR = 30
@@ -43,7 +46,10 @@ class BatchTable(TaskListView):
         super().__init__(cluster, id="batch")
 
     def columns(self) -> Sequence[TableColumn]:
-        values = [TableColumn(name.upper()[:VALUE], partial(_value, name), partial(_key, name)) for name in self._names]
+        values = [
+            TableColumn(printable(name.upper())[:VALUE], partial(_value, name), partial(_key, name))
+            for name in self._names
+        ]
         return (
             TableColumn("ID", lambda task: task["id"], rank=1),
             *values,
@@ -136,7 +142,7 @@ class BatchScreen(Screen[None]):
 
     def _ask_for(self, task: Row) -> None:
         try:
-            frames = list(self._client.frames(f"{path_of(task)}/logs", follow=False, tail=1))
+            frames = last_of(self._client.frames(f"{path_of(task)}/logs", follow=False, tail=1), LINE)
         except AgentlessError:
             return
         self.table.last_lines[task["id"]] = last_words(b"".join(data for _, data in frames))

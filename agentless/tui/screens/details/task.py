@@ -38,6 +38,7 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled
@@ -47,6 +48,8 @@ from agentless.tui.widgets.tabs import Tabs
 
 TAIL = 500
 """The last lines of the log that the tab shows."""
+MOST = 1 << 16
+"""The most bytes of them: a longer line would be laid out for seconds."""
 STDERR = 2
 LAST = 10
 """The last lines of the log below the summary."""
@@ -286,7 +289,7 @@ class TaskDetails(Details):
         """The end of its log, or why there is none."""
         client = self.app.client  # type: ignore[attr-defined]
         try:
-            return list(client.frames(f"{path_of(self._row)}/logs", follow=False, tail=TAIL))
+            return last_of(client.frames(f"{path_of(self._row)}/logs", follow=False, tail=TAIL), MOST)
         except AgentlessError as error:
             return str(error)
 
