@@ -20,7 +20,7 @@ _LOOK = (
     ("Enter, double click", "show details of the GPU, node, task or workflow"),
     ("/", "filter: train state:running owner:alice !debug"),
     ("/ in the overview, :", "search tasks, nodes, GPUs, workflows, commands"),
-    ("Space", "mark a task or node: actions apply to all marked ones"),
+    ("Space", "mark a task or node; actions apply to all marked"),
     ("X", "write the rows to a CSV or JSON file"),
     ("Z", "undo a drain, resume, pause or move"),
     ("Esc", "clear marks and filter; go back"),
@@ -34,7 +34,7 @@ _LOOK = (
     ("m  a", "tasks: show only your tasks; hide ended tasks"),
     ("t  u  e", "timeline; usage; envs"),
     ("← → 1 … 6", "details of a task: another tab"),
-    ("c", "colors: dark, light, high contrast, or the terminal's own"),
+    ("c", "colors: dark, light, high contrast, terminal"),
     ("S", "start the stopped controller"),
     ("q  Ctrl+C", "quit the dashboard; tasks keep running"),
 )
