@@ -408,7 +408,7 @@ async def test_a_read_only_dashboard_offers_nothing_that_changes_anything(client
 
 async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_palette(client):
     submit(client)
-    async with looking((120, 50)) as eyes:
+    async with looking((120, 80)) as eyes:
         await eyes.press("4", "question_mark")
         await eyes.see(*(act.help for act in ACTIONS))
         await eyes.press("escape", "colon", "stop: stop")

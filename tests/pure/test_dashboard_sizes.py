@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -14,7 +14,8 @@ from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import BOARD, RECORDED, alone, over  # noqa: F401 - for all
 
 SIZES = [(60, 16), (73, 21), (80, 24), (97, 33), (120, 40), (149, 44), (150, 45), (200, 60), (240, 30), (300, 100)]
-NODES = (1, 3, pytest.param(8, marks=pytest.mark.slow), 50, pytest.param(500, marks=pytest.mark.slow))
+FEW = [(60, 16), (80, 24), (120, 40), (200, 60)]
+CASES = [(3, FEW), (50, FEW), *(pytest.param(nodes, SIZES, marks=pytest.mark.slow) for nodes in (1, 3, 8, 50, 500))]
 
 
 def cluster(nodes: int) -> dict:
@@ -28,8 +29,8 @@ def cluster(nodes: int) -> dict:
     }
 
 
-async def at_each_size(eyes: Eyes) -> Iterator[tuple[int, int]]:
-    for size in SIZES:
+async def at_each_size(eyes: Eyes, sizes: Sequence[tuple[int, int]]) -> AsyncIterator[tuple[int, int]]:
+    for size in sizes:
         await eyes.pilot.resize_terminal(*size)
         for _ in range(2):
             await eyes.pilot.pause()
@@ -41,7 +42,7 @@ async def test_no_title_of_a_column_or_view_is_cut():
         eyes.app.incoming.take({"tasks": BOARD["vps"], "workflows": BOARD["workflows"]})
         for number, view in enumerate(VIEWS, 1):
             await eyes.press(str(number))
-            async for size in at_each_size(eyes):
+            async for size in at_each_size(eyes, FEW):
                 bar = eyes.text.splitlines()[0]
                 assert VIEWS[view] in bar, size
                 for table in eyes.app.view.query(Table):
@@ -52,11 +53,11 @@ async def test_no_title_of_a_column_or_view_is_cut():
                     assert all(title in heading for title in shown), (view, size)
 
 
-@pytest.mark.parametrize("nodes", NODES)
-async def test_the_overview_hides_nothing_while_a_third_of_it_is_empty(nodes):
+@pytest.mark.parametrize(("nodes", "sizes"), CASES)
+async def test_the_overview_hides_nothing_while_a_third_of_it_is_empty(nodes, sizes):
     async with over(cluster(nodes)) as eyes:
         for label in ("", "rack"):
-            async for width, height in at_each_size(eyes):
+            async for width, height in at_each_size(eyes, sizes):
                 overview = eyes.app.query_one(Overview)
                 lines = eyes.text.splitlines()
                 assert all(len(line) <= width for line in lines)

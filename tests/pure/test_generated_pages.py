@@ -62,6 +62,6 @@ def test_every_method_has_a_signature(method):
 
 
 def test_every_example_is_shown():
-    files = [path for path in (ROOT / "examples").rglob("*") if path.is_file()]
+    files = [path for path in (ROOT / "docs" / "examples").rglob("*") if path.is_file()]
     assert files
     assert [path.name for path in files if path.read_text() not in page("examples.md")] == []

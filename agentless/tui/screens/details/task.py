@@ -154,7 +154,7 @@ class TaskDetails(Details):
                 ("owner", task["owner"]),
                 ("image", task["image"]),
                 ("where", where(task) if task["node"] else ""),
-                ("asked for", asked_for(task)),
+                ("requested", asked_for(task)),
                 *self._times(task),
                 ("try", tries(task)),
                 ("preempted", preempted(task)),
