@@ -27,13 +27,19 @@ def world(tmp_path_factory):
     with inhabited(tmp_path_factory.mktemp("usage"), [NodePlan("n1", 4), NodePlan("n2", 1)]) as world:
         ours = Cluster()
         works = ours.submit("sleep", "600", target="n1::0-3", owner="ann")
-        for pause in pauses():
-            if all(gpu.utilization_pct for gpu in ours.gpus("n1")):
-                break
-            time.sleep(pause)
+        seen(ours, used=True)
         works.stop()
+        seen(ours, used=False)
         ours.submit("true", target="n2::0", owner="bob").wait()
         yield world
+
+
+def seen(ours: Cluster, *, used: bool) -> None:
+    """Wait until all GPUs of n1 are seen in use, or not."""
+    for pause in pauses():
+        if all(bool(gpu.utilization_pct) is used for gpu in ours.gpus("n1")):
+            return
+        time.sleep(pause)
 
 
 def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
