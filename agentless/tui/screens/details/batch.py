@@ -20,6 +20,7 @@ from agentless.model.units import counted
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.log_source import last_of
+from agentless.tui.screens.details.parts import meter
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
@@ -118,12 +119,11 @@ class BatchScreen(Screen[None]):
         counts = Counter(task["state"] for task in tasks)
         name = next((task["name"] for task in tasks if task["name"]), "") or (command_line(tasks[0]) if tasks else "")
         done = sum(task["ended_at"] is not None for task in tasks)
-        bar = look.bar(done / len(tasks) if tasks else 0.0, _BAR, "util")
         words = ", ".join(f"{count} {each}" for each, count in counts.most_common())
         self._title.update(
             content(
                 (printable(f"{self._batch}  {name}\n"), "bold"),
-                *((text, "$utilization" if style == "util" else "dim") for text, style in bar),
+                *meter(done / len(tasks) if tasks else 0.0, _BAR, "utilization"),
                 f" {done} of {counted(len(tasks), 'task')} done: {words}",
             )
         )

@@ -41,7 +41,7 @@ from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
-from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled
+from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
 from agentless.tui.widgets.tabs import Tabs
@@ -51,6 +51,8 @@ TAIL = 500
 MOST = 1 << 16
 """The most bytes of them: a longer line would be laid out for seconds."""
 STDERR = 2
+BAR = 16
+"""The width of a bar."""
 LAST = 10
 """The last lines of the log below the summary."""
 _FROM = (("Mounts", "mounts", "source"), ("Volumes", "volumes", "name"), ("Uploads", "uploads", "source"))
@@ -206,9 +208,9 @@ class TaskDetails(Details):
             used = gpu["utilization_pct"]
             parts += [
                 (gpu_place(gpu).ljust(15), "dim"),
-                *_bar(None if used is None else used / 100, "utilization"),
+                *meter(None if used is None else used / 100, BAR, "utilization"),
                 f"{look.of(used, '%'):>5}  ",
-                *_bar(look.memory_share(gpu), "memory"),
+                *meter(look.memory_share(gpu), BAR, "memory"),
                 f"{look.memory(gpu):>11}  {look.of(gpu['temperature_c'], 'C'):>4} {look.of(gpu['power_w'], 'W'):>5}\n",
             ]
         for process in task["intruders"]:
@@ -292,10 +294,6 @@ class TaskDetails(Details):
             return last_of(client.frames(f"{path_of(self._row)}/logs", follow=False, tail=TAIL), MOST)
         except AgentlessError as error:
             return str(error)
-
-
-def _bar(share: float | None, colour: str) -> list[Part]:
-    return [(text, "dim" if style == "dim" else f"${colour}") for text, style in look.bar(share, 16, colour)]
 
 
 def _group(title: str, fields: Sequence[tuple[str, object]]) -> list[Part]:

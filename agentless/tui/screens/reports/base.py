@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -107,3 +107,26 @@ class Report(Screen[None]):
     def _keep(self, found: Any) -> None:
         self._found = found
         self.show()
+
+
+class SpannedReport(Report):
+    """A report over a time that can be chosen: `SPANS` are seconds by their names, `span` is the name of one."""
+
+    SPANS: ClassVar[Mapping[str, float]]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign", "span(-1)", "Shorter", key_display="<", tooltip="show a shorter time"),
+        Binding("greater_than_sign", "span(1)", "Longer", key_display=">", tooltip="show a longer time"),
+    ]
+
+    def __init__(self, cluster: ClusterState, span: str) -> None:
+        super().__init__(cluster)
+        self.span = span
+
+    def action_span(self, by: int) -> None:
+        names = list(self.SPANS)
+        self.span = names[max(0, min(names.index(self.span) + by, len(names) - 1))]
+        self.span_changed()
+
+    def span_changed(self) -> None:
+        """Ask anew; for a report whose answer covers all times, drawing is enough."""
+        self.ask()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
-
-from textual.binding import Binding, BindingType
+from typing import Any
 
 from agentless.client.words import command_line, in_gangs, place, short_target, starts, unix_time, where
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.screens.reports.base import Report
+from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets.lines import Piece, fitted
 
 SPANS = {"2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0}
@@ -26,21 +24,15 @@ MOST = 500
 """The most rows of each kind."""
 
 
-class Timeline(Report):
+class Timeline(SpannedReport):
     """Running tasks, pending ones and reservations, each as a bar from its start to its end."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("less_than_sign", "span(-1)", "Shorter", key_display="<", tooltip="show a shorter time"),
-        Binding("greater_than_sign", "span(1)", "Longer", key_display=">", tooltip="show a longer time"),
-    ]
+    SPANS = SPANS
 
     def __init__(self, cluster: ClusterState) -> None:
-        super().__init__(cluster)
-        self._span = "12 hours"
+        super().__init__(cluster, "12 hours")
 
-    def action_span(self, by: int) -> None:
-        names = list(SPANS)
-        self._span = names[max(0, min(names.index(self._span) + by, len(names) - 1))]
+    def span_changed(self) -> None:
         self.show()
 
     def fetch(self) -> Any:
@@ -48,12 +40,12 @@ class Timeline(Report):
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         now, room = time.time(), max(10, width - PLACE - WHO - 2)
-        axis = Axis(now, SPANS[self._span], room)
+        axis = Axis(now, SPANS[self.span], room)
         tasks = self.cluster.tasks.values()
         running = [task for task in tasks if task["state"] in ("running", "paused") and task["started_at"]]
         running.sort(key=lambda task: (_end(task) or float("inf"), task["id"]))
         lines: list[Sequence[Piece]] = [
-            [(f"The next {self._span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")],
+            [(f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")],
             [(" " * (PLACE + WHO + 2), ""), (axis.times(), "axis")],
         ]
         for title, rows in (

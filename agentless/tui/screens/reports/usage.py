@@ -15,7 +15,7 @@ from agentless.model.units import counted
 from agentless.model.usage.figures import BY
 from agentless.rules.usage.periods import periods
 from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.screens.reports.base import Report
+from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -26,39 +26,33 @@ HEIGHT = 10
 """The lines of the plot."""
 
 
-class UsageReport(Report):
+class UsageReport(SpannedReport):
     """GPU-hours by owner, node or batch."""
 
+    SPANS = SPANS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "by", "Owner, node, batch", tooltip="group by another field"),
-        Binding("less_than_sign", "span(-1)", "Shorter", key_display="<", tooltip="show a shorter time"),
-        Binding("greater_than_sign", "span(1)", "Longer", key_display=">", tooltip="show a longer time"),
     ]
 
     def __init__(self, cluster: ClusterState) -> None:
-        super().__init__(cluster)
-        self._by, self._span = BY[0], "7 days"
+        super().__init__(cluster, "7 days")
+        self._by = BY[0]
 
     def action_by(self) -> None:
         """Group by the next field."""
         self._by = BY[(BY.index(self._by) + 1) % len(BY)]
         self.ask()
 
-    def action_span(self, by: int) -> None:
-        names = list(SPANS)
-        self._span = names[max(0, min(names.index(self._span) + by, len(names) - 1))]
-        self.ask()
-
     def fetch(self) -> Any:
         now = time.time()
-        return self.get("/v1/usage", edge=periods(now - SPANS[self._span], now), by=self._by)
+        return self.get("/v1/usage", edge=periods(now - SPANS[self.span], now), by=self._by)
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         total, rows = found["total"], found["rows"]
         share = or_dash(None if total["share"] is None else f"{100 * total['share']:.1f}", "%")
         lines: list[Sequence[Piece]] = [
             [
-                (f"Usage by {self._by}, last {self._span}: ", "strong"),
+                (f"Usage by {self._by}, last {self.span}: ", "strong"),
                 (f"{total['gpu_hours']:,.1f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
             ],
             [],
