@@ -15,6 +15,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
+from agentless.model.notify import EVENTS, NONE
+from agentless.model.tasks.gang import Launcher, OnMemberFailure
+from agentless.model.tasks.requirement import IF_IMPOSSIBLE
+from agentless.model.tasks.spec import PULL
+from agentless.model.tasks.terms import RETRY_KINDS, SIGNALS, OnPreempt
 from agentless.model.tasks.workload import WorkloadName
 from agentless.rules.submit.kinds import (
     Endings,
@@ -45,6 +50,9 @@ FILES, FAILURE, OUTPUT = "Files", "If it fails", "Output"
 PANELS = (WHERE, WHEN, RESOURCES, CONTAINER, FILES, FAILURE, OUTPUT)
 """The headings of the options in the help, in order."""
 
+POLICIES = ("pack", "spread", "first_fit", "best_fit", "least_loaded", "round_robin")
+"""The ways to choose among matching nodes; the controller's queue has their costs."""
+
 _WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "True or False"}
 
 
@@ -53,8 +61,8 @@ class Option:
     """What is known of an option besides its name and type, which `OPTIONS` fills in.
 
     `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
-    field. `completes` says which names a shell may offer. A `common` option is in the short help. `only` is the kind of
-    workload that it is for, None: any.
+    field. `completes` says which names a shell may offer, and `choices` are the words that a form offers. A `common`
+    option is in the short help. `only` is the kind of workload that it is for, None: any.
     """
 
     panel: str
@@ -65,6 +73,7 @@ class Option:
     many: bool = False
     completes: Literal["nodes", "envs", "required"] | None = None
     hint: str = ""
+    choices: tuple[str, ...] = ()
     common: bool = False
     only: WorkloadName | None = None
     name: str = ""
@@ -128,6 +137,7 @@ class Options(TypedDict, total=False):
             "What starts the command on the nodes of --nodes: torchrun, mpirun or none (default: none)",
             "NAME",
             only="task",
+            choices=(*get_args(Launcher), "none"),
         ),
     ]
     policy: Annotated[
@@ -137,6 +147,7 @@ class Options(TypedDict, total=False):
             "How to choose among matching nodes: pack, spread, first_fit, best_fit, least_loaded or round_robin "
             "(default: the inventory's)",
             "POLICY",
+            choices=POLICIES,
         ),
     ]
     time_limit: Annotated[
@@ -150,7 +161,9 @@ class Options(TypedDict, total=False):
             only="task",
         ),
     ]
-    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task")]
+    signal: Annotated[
+        Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task", choices=SIGNALS)
+    ]
     signal_before: Annotated[
         Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME", only="task")
     ]
@@ -196,6 +209,7 @@ class Options(TypedDict, total=False):
             "If what it waits for ends in another way: cancel it, or let it wait for a retry (default: cancel)",
             "WHAT",
             only="task",
+            choices=IF_IMPOSSIBLE,
         ),
     ]
     priority: Annotated[
@@ -217,7 +231,12 @@ class Options(TypedDict, total=False):
     on_preempt: Annotated[
         OnPreempts,
         Option(
-            WHEN, "With --preemptible: requeue (wait for another place) or end", "WHAT", default="requeue", only="task"
+            WHEN,
+            "With --preemptible: requeue (wait for another place) or end",
+            "WHAT",
+            default="requeue",
+            only="task",
+            choices=get_args(OnPreempt),
         ),
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
@@ -267,7 +286,8 @@ class Options(TypedDict, total=False):
         ),
     ]
     pull: Annotated[
-        str | None, Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN")
+        str | None,
+        Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN", choices=PULL),
     ]
     env: Annotated[
         Pairs,
@@ -356,7 +376,14 @@ class Options(TypedDict, total=False):
         ),
     ]
     retry_on: Annotated[
-        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...", only="task")
+        Endings,
+        Option(
+            FAILURE,
+            "Failures to retry: failed, oom, timeout, lost or exit:CODE",
+            "WHAT,...",
+            only="task",
+            choices=RETRY_KINDS,
+        ),
     ]
     backoff: Annotated[
         Time,
@@ -371,6 +398,7 @@ class Options(TypedDict, total=False):
             "With --nodes, when the task fails on one node: stop the others, or let them continue (default: stop)",
             "WHAT",
             only="task",
+            choices=get_args(OnMemberFailure),
         ),
     ]
     expires: Annotated[
@@ -408,6 +436,7 @@ class Options(TypedDict, total=False):
             OUTPUT,
             "Events to send a message about: start, end, fail, preempt, lost; or none (default: the inventory's)",
             "EVENT,...",
+            choices=(*EVENTS, NONE),
         ),
     ]
     owner: Annotated[
