@@ -19,7 +19,7 @@ from agentless.model.tasks.spec import on_targets
 from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
 from agentless.tui.data.copied import fields_of, fields_of_vps
-from agentless.tui.data.form import TASK, VPS, checked, request_of, submission_of
+from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqfJ8vLpN1lS1kQwM0u3bq3Jp1h5N2o0dW0v0m8Q9aB"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
@@ -119,11 +119,8 @@ def copied(kind, spec: Any, secrets: Iterable[str] = ()) -> Any:
     fields = fields_of({"waits_for": waits}, sent) if kind is TASK else fields_of_vps({"waits_for": waits}, sent)
     fields |= {"name": "dev"} if kind is VPS else {}
     fields |= {"secret_env": "\n".join(f"{name}=x" for name in secrets)} if secrets else {}
-    asked = submission_of(kind, fields)
-    found = request_of(asked, sent)["spec"]
-    return json.loads(json.dumps(asdict(on_targets(asked.spec, asked.targets)[0]))) | {
-        name: json.loads(json.dumps(found[name])) for name in ("uploads", "outputs")
-    }
+    asked = with_files_of(submission_of(kind, fields), sent)
+    return json.loads(json.dumps(asdict(on_targets(asked.spec, asked.targets)[0])))
 
 
 def same(kind, options: dict[str, Any], command=("true",), target="") -> None:
@@ -215,18 +212,19 @@ def test_what_is_wrong_is_said_of_its_field(fields, field, words):
 
 
 def test_a_preview_has_no_secrets():
-    asked = submission_of(TASK, {"target": "1x", "command": "true", "secret_env": "TOKEN=s3cret"})
-    assert request_of(asked, None)["secrets"] == {"TOKEN": "s3cret"}
-    assert "s3cret" not in json.dumps(request_of(asked, None, preview=True))
+    asked = submission_of(TASK, {"target": "1x n1", "command": "true", "secret_env": "TOKEN=s3cret"})
+    assert asked.request()["secrets"] == {"TOKEN": "s3cret"}
+    previews = previews_of(asked)
+    assert [each["targets"] for each in previews] == [["1x"], ["n1"]]
+    assert "s3cret" not in json.dumps(previews)
 
 
 def test_files_of_a_copied_task_are_as_they_were():
-    spec = json.loads(
-        json.dumps(asdict(wanted(TASK, {"upload": ["/a:to", "/b:on"], "output": "x:/y"}, ("true",), "1x")))
-    )
+    files = {"upload": ["/a:to", "/b:on"], "output": "x:/y"}
+    spec = json.loads(json.dumps(asdict(wanted(TASK, files, ("true",), "1x"))))
     spec["uploads"][0]["snapshot"], spec["outputs"][0]["changed"] = "s1", True
     fields = fields_of({}, spec)
     assert (fields["upload"], fields["output"]) == ("/a:to /b:on", "x:/y")
-    made = request_of(submission_of(TASK, fields | {"upload": "/a:to /b:off"}), spec)["spec"]
-    assert [each["snapshot"] for each in made["uploads"]] == ["s1", ""]
-    assert made["outputs"][0]["changed"]
+    made = with_files_of(submission_of(TASK, fields | {"upload": "/a:to /b:off"}), spec).spec
+    assert [each.snapshot for each in made.uploads] == ["s1", ""]
+    assert made.outputs[0].changed

@@ -6,11 +6,12 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.workload import WorkloadName
 from agentless.paths import current_dir
@@ -261,14 +262,23 @@ def _read(option: Option, text: str) -> Any:
     return value
 
 
-def request_of(asked: TaskRequest, like: Mapping[str, Any] | None, *, preview: bool = False) -> Row:
-    """The request. Files of the task that it is `like` are taken as they were; a preview has no secrets."""
-    request = asked.request()
-    if preview:
-        request["secrets"] = {}
-    if like:
-        spec = request["spec"]
-        for files, own in (("uploads", ("source", "target")), ("outputs", ("path", "local"))):
-            known = {tuple(each[name] for name in own): each for each in like[files]}
-            spec[files] = [known.get(tuple(each[name] for name in own), each) for each in spec[files]]
-    return request
+def with_files_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> TaskRequest:
+    """The submission with the files of the task that it is `like`, as they were."""
+    if not like:
+        return asked
+    uploads = {(each["source"], each["target"]): Upload(**each) for each in like["uploads"]}
+    outputs = {(each["path"], each["local"]): Output(**each) for each in like["outputs"]}
+    spec = replace(
+        asked.spec,
+        uploads=tuple(uploads.get((each.source, each.target), each) for each in asked.spec.uploads),
+        outputs=tuple(outputs.get((each.path, each.local), each) for each in asked.spec.outputs),
+    )
+    return replace(asked, spec=spec)
+
+
+def previews_of(asked: TaskRequest) -> list[Row]:
+    """The requests by which it is explained, one for each target; they have no values of secrets."""
+    request = asked.request() | {"secrets": {}, "sweep": [], "each": False}
+    if asked.spec.gang or len(asked.targets) < 2:
+        return [request]
+    return [request | {"targets": [target]} for target in asked.targets]
