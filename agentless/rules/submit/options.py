@@ -115,10 +115,38 @@ class Options(TypedDict, total=False):
             hint="only this node; several: any of them",
         ),
     ]
-    exclude: Annotated[Nodes, Option(WHERE, "Do not run on this node", "NODE", many=True, completes="nodes")]
-    on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(WHERE, "Do not share the node with other tasks")]
-    share: Annotated[bool, Option(WHERE, "Also use GPUs occupied by processes outside agentless")]
+    exclude: Annotated[
+        Nodes,
+        Option(
+            WHERE,
+            "Do not run on this node",
+            "NODE",
+            many=True,
+            completes="nodes",
+            hint="not on these nodes; several: separated by spaces",
+        ),
+    ]
+    on: Annotated[
+        Pairs,
+        Option(
+            WHERE,
+            "Run on nodes with this label",
+            "LABEL=VALUE",
+            many=True,
+            hint="like rack=a: only nodes with this label",
+        ),
+    ]
+    exclusive: Annotated[
+        bool, Option(WHERE, "Do not share the node with other tasks", hint="no other tasks on its node")
+    ]
+    share: Annotated[
+        bool,
+        Option(
+            WHERE,
+            "Also use GPUs occupied by processes outside agentless",
+            hint="also GPUs with processes outside agentless",
+        ),
+    ]
     gang: Annotated[
         int | None,
         Option(
@@ -165,14 +193,36 @@ class Options(TypedDict, total=False):
         Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task", choices=SIGNALS)
     ]
     signal_before: Annotated[
-        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME", only="task")
+        Time,
+        Option(
+            WHEN,
+            "Send the signal this long before the limit (default: at the limit)",
+            "TIME",
+            only="task",
+            hint="like 10min: so long before the limit",
+        ),
     ]
     stop_grace: Annotated[
         Time,
-        Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s", flags=("--stop-grace", "--grace")),
+        Option(
+            WHEN,
+            "Time between SIGTERM and SIGKILL",
+            "TIME",
+            default="10s",
+            flags=("--stop-grace", "--grace"),
+            hint="10s between SIGTERM and SIGKILL",
+        ),
     ]
-    at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
-    after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
+    at: Annotated[
+        str | datetime | None,
+        Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE", hint="like 18:30 or 2026-05-01T18:30"),
+    ]
+    after: Annotated[
+        Time,
+        Option(
+            WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",), hint="like 30min or 2h30m from now"
+        ),
+    ]
     requires: Annotated[
         Requires,
         Option(
@@ -196,11 +246,17 @@ class Options(TypedDict, total=False):
             many=True,
             completes="required",
             only="task",
+            hint="like 2mxf: after all tasks of its batch",
         ),
     ]
     each: Annotated[
         bool,
-        Option(WHEN, "With --after-batch: the first task waits for the first of the batch, and so on", only="task"),
+        Option(
+            WHEN,
+            "With --after-batch: the first task waits for the first of the batch, and so on",
+            only="task",
+            hint="the first waits for the first, and so on",
+        ),
     ]
     if_impossible: Annotated[
         str | None,
@@ -222,11 +278,18 @@ class Options(TypedDict, total=False):
             WHEN,
             "Run where nobody else wants to, and give way when another task needs the place",
             only="task",
-            hint="yes: gives way to tasks that need its place",
+            hint="gives way to tasks that need its place",
         ),
     ]
     min_run: Annotated[
-        Time, Option(WHEN, "With --preemptible: do not give way before this time has passed", "TIME", only="task")
+        Time,
+        Option(
+            WHEN,
+            "With --preemptible: do not give way before this time has passed",
+            "TIME",
+            only="task",
+            hint="like 1h: does not give way before",
+        ),
     ]
     on_preempt: Annotated[
         OnPreempts,
@@ -240,30 +303,62 @@ class Options(TypedDict, total=False):
         ),
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
-    wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]
+    wait_for: Annotated[
+        Time, Option(WHEN, "Give up after this time in the queue", "TIME", hint="like 1h: then it gives up")
+    ]
     max_parallel: Annotated[
-        int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N", only="task")
+        int | None,
+        Option(
+            WHEN,
+            "Run at most N tasks of the batch at the same time",
+            "N",
+            only="task",
+            hint="so many tasks of the batch at once",
+        ),
     ]
     zipped: Annotated[
         bool,
         Option(
-            WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",), only="task"
+            WHEN,
+            "Pair the values of spans by position instead of combining all of them",
+            flags=("--zip",),
+            only="task",
+            hint="pair the values of spans by position",
         ),
     ]
-    gpus: Annotated[int | None, Option(RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True)]
-    gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
+    gpus: Annotated[
+        int | None,
+        Option(
+            RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True, hint="so many, all on one node"
+        ),
+    ]
+    gpu_memory: Annotated[
+        GpuMemory,
+        Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True, hint="like 40G: at least, per GPU"),
+    ]
     gpu_type: Annotated[
-        GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
+        GpuTypes,
+        Option(
+            RESOURCES,
+            "GPU types, best first: A100,H100 or RTX*",
+            "TYPE,...",
+            common=True,
+            hint="like A100,H100 or RTX*; best first",
+        ),
     ]
     gpu_share: Annotated[
         int | None,
         Option(
-            RESOURCES, "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory", "N", default=1
+            RESOURCES,
+            "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory",
+            "N",
+            default=1,
+            hint="so many tasks per GPU",
         ),
     ]
     cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
     memory: Annotated[Memory, Option(RESOURCES, "Memory: 8GB or 16GiB", "SIZE", common=True, hint="like 16GiB")]
-    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE")]
+    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE", hint="like 8G: size of /dev/shm")]
     image: Annotated[
         str | None,
         Option(
@@ -310,11 +405,14 @@ class Options(TypedDict, total=False):
             flags=("--secret-env", "-s"),
             many=True,
             only="task",
+            hint="one KEY=VALUE per line; never shown",
         ),
     ]
-    workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
-    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
-    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    workdir: Annotated[
+        str | None, Option(CONTAINER, "Working directory in the container", "PATH", hint="a path in the container")
+    ]
+    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER", hint="like 1000:1000")]
+    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK", hint="host or none")]
     port: Annotated[
         Ports,
         Option(
@@ -322,9 +420,15 @@ class Options(TypedDict, total=False):
             "Forward a port of this machine to the task while --follow or run shows it",
             "PORT[:LOCAL]",
             many=True,
+            hint="like 8888 or 8888:9999",
         ),
     ]
-    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
+    privileged: Annotated[
+        bool,
+        Option(
+            CONTAINER, "Give full access to the node and to all its GPUs", hint="full access to the node and its GPUs"
+        ),
+    ]
     public_key_file: Annotated[
         Texts,
         Option(
@@ -333,21 +437,52 @@ class Options(TypedDict, total=False):
             "PATH",
             many=True,
             only="vps",
+            hint="like ~/.ssh/id_ed25519.pub",
         ),
     ]
     public_key_string: Annotated[
-        Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True, only="vps")
+        Texts,
+        Option(
+            CONTAINER,
+            "The same, for a key: 'ssh-ed25519 AAAA…'",
+            "KEY",
+            many=True,
+            only="vps",
+            hint="one ssh-ed25519 AAAA… per line",
+        ),
     ]
     no_ssh: Annotated[
-        bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works", only="vps")
+        bool,
+        Option(
+            CONTAINER,
+            "Let nobody enter by ssh, not even you; agentless shell still works",
+            only="vps",
+            hint="nobody enters by ssh, not even you",
+        ),
     ]
     upload: Annotated[
         Uploads,
-        Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True, only="task"),
+        Option(
+            FILES,
+            "Copy a local file or folder to the task",
+            "PATH[:DEST]",
+            many=True,
+            common=True,
+            only="task",
+            hint="like data or data:in; from this machine",
+        ),
     ]
     output: Annotated[
         Outputs,
-        Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True, only="task"),
+        Option(
+            FILES,
+            "Copy a file or folder back at the end",
+            "PATH[:LOCAL]",
+            many=True,
+            common=True,
+            only="task",
+            hint="like model.pt or model.pt:results",
+        ),
     ]
     mount: Annotated[
         Mounts,
@@ -361,7 +496,14 @@ class Options(TypedDict, total=False):
         ),
     ]
     volume: Annotated[
-        Volumes, Option(FILES, "Mount a volume of the node; created if missing", "NAME:CONT[:ro]", many=True)
+        Volumes,
+        Option(
+            FILES,
+            "Mount a volume of the node; created if missing",
+            "NAME:CONT[:ro]",
+            many=True,
+            hint="like cache:/root/.cache",
+        ),
     ]
     retries: Annotated[
         int,
@@ -388,7 +530,12 @@ class Options(TypedDict, total=False):
     backoff: Annotated[
         Time,
         Option(
-            FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s", only="task"
+            FAILURE,
+            "Delay before the first retry; doubles with each further retry",
+            "TIME",
+            default="10s",
+            only="task",
+            hint="10s; doubles with each retry",
         ),
     ]
     on_member_failure: Annotated[
@@ -424,12 +571,20 @@ class Options(TypedDict, total=False):
         ),
     ]
     snapshot_on_stop: Annotated[
-        int, Option(CONTAINER, "Take a snapshot whenever it stops, and keep the last N", "N", default=0, only="vps")
+        int,
+        Option(
+            CONTAINER,
+            "Take a snapshot whenever it stops, and keep the last N",
+            "N",
+            default=0,
+            only="vps",
+            hint="keep the last so many",
+        ),
     ]
     name: Annotated[
         str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by", only="task")
     ]
-    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
+    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True, hint="like team=vision")]
     notify: Annotated[
         Events,
         Option(
@@ -440,7 +595,10 @@ class Options(TypedDict, total=False):
         ),
     ]
     owner: Annotated[
-        Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
+        Owner,
+        Option(
+            OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME", hint="default: you"
+        ),
     ]
 
 

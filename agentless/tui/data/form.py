@@ -14,6 +14,7 @@ from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.workload import WorkloadName
+from agentless.model.text import enumerated
 from agentless.paths import current_dir
 from agentless.rules.submit.options import OPTIONS, PANELS, Option, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
@@ -75,10 +76,11 @@ class FormKind:
 
 _LABELS_OF = {
     "container": "env", "env": "variables", "secret_env": "secrets", "at": "start at", "after": "start in",
-    "on": "node labels",
+    "on": "node labels", "gang": "node count",
 }  # fmt: skip
 """The labels of options that are called otherwise than their flag."""
 _HELP = {
+    "launcher": "What starts the command on several nodes: torchrun, mpirun or none (default: none)",
     "no_queue": "Start now, or refuse it",
     "port": "A port of the task, like 8888 or 8888:9999; P in the dashboard forwards it to this machine",
     "public_key_string": "Let the owners of these public keys enter by ssh, over their controllers: one per line",
@@ -88,7 +90,7 @@ _SHAPES: Mapping[str, Shape] = {"env": "lines", "secret_env": "secrets", "public
 
 
 def _label(option: Option) -> str:
-    return _LABELS_OF.get(option.name, option.flag[2:].replace("-", " "))
+    return _LABELS_OF.get(option.name, option.flag[2:].replace("-", " ").replace("gpu", "GPU").replace("ssh", "SSH"))
 
 
 _LABELS = {flag: _label(option) for option in OPTIONS.values() for flag in option.flags if flag.startswith("--")} | {
@@ -105,7 +107,10 @@ def in_fields(text: str) -> str:
 def _field(option: Option) -> FormField:
     about = _HELP.get(option.name) or in_fields(option.help)
     shape: Shape = "flag" if option.argument_type is bool else _SHAPES.get(option.name, "line")
-    return FormField(option.name, _label(option).capitalize(), option.hint or about, about, shape)
+    label = _label(option)
+    return FormField(
+        option.name, label[0].upper() + label[1:], option.hint or enumerated(option.choices, "or") or about, shape
+    )
 
 
 _WHERE = FormField(

@@ -84,7 +84,7 @@ def _meant(cluster: ClusterState, values: Mapping[str, str]) -> list[str]:
 def _images(cluster: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
     used: dict[str, int] = {}
     for task in cluster.tasks.values():
-        if task["image"] and not task["env"]:
+        if task["image"] and not task.get("env"):
             used[task["image"]] = used.get(task["image"], 0) + 1
     on: dict[str, list[str]] = {}
     for node, images in answers.items():
@@ -121,20 +121,17 @@ def _envs(_: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pic
     for env in answers.get("envs", ()):
         versions = sorted(env["versions"], key=lambda each: -each["version"])
         current = next((each for each in versions if each["current"]), None)
-        yield Pick(env["name"], f"version {env['version']} {_kept(current)}" if current else "no version yet")
+        yield Pick(env["name"], f"version {env['version']}, {_kept(current)}" if current else "no version yet")
         for each in versions:
             yield Pick(f"{env['name']}:{each['version']}", _kept(each) + f"; {each['message']}" * bool(each["message"]))
 
 
 def _kept(version: Row) -> str:
-    where = f"on {enumerated(version['nodes'])}" if version["nodes"] else "on no node that answers"
-    return f"{where}; copied to others"
+    return f"on {enumerated(version['nodes'])}" if version["nodes"] else "on no node that answers"
 
 
 def _tasks(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
-    tasks = [task for task in cluster.tasks.values() if not is_vps(task) and not task["foreign"]]
-    tasks.sort(key=lambda task: (task["ended_at"] is not None, task["id"]), reverse=False)
-    live = [task for task in tasks if task["ended_at"] is None][::-1]
-    ended = [task for task in tasks if task["ended_at"] is not None][::-1]
-    for task in (*live, *ended)[:_MOST_TASKS]:
+    tasks = [task for task in cluster.tasks.values() if not is_vps(task) and not task.get("foreign")]
+    tasks.sort(key=lambda task: (task["ended_at"] is None, task["id"]), reverse=True)
+    for task in tasks[:_MOST_TASKS]:
         yield Pick(task["id"], f"{task['state']}  {task['name'] or ' '.join(task['command'])}")

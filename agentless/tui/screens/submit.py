@@ -86,7 +86,7 @@ class SubmitForm(Screen[None]):
     SubmitForm.-widest #form { layout: horizontal; width: 5fr; }
     SubmitForm.-widest #first, SubmitForm.-widest #more { width: 1fr; }
     SubmitForm.-widest #more { padding-left: 2; }
-    SubmitForm Button { margin: 0 0 0 18; }
+    SubmitForm Button { margin: 0 0 0 17; }
     SubmitForm.-widest Button { margin: 1 0 0 0; }
     """
 
@@ -106,9 +106,9 @@ class SubmitForm(Screen[None]):
         self._fields: dict[str, LineField | Area | Flag] = {}
         self._folds: dict[str, Fold] = {}
         self._opened = self._values()
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, str] | None = None
         self._errors: dict[str, Static] = {}
-        self._tried = False
+        self._tried = self._has_preview = False
         self._picks: Picks | None = None
         self._picked: LineField | None = None
         self._narrow = False
@@ -127,7 +127,7 @@ class SubmitForm(Screen[None]):
                     yield from self._made(self.KIND.shown)
                 with Vertical(id="more"):
                     for heading in self._panels:
-                        self._folds[heading] = Fold(heading, self._filled(heading))
+                        self._folds[heading] = Fold(heading, self._labels(heading), self._filled(heading))
                         yield self._folds[heading]
                     yield Button(f"{self.KIND.verb} (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview", can_focus=False):
@@ -280,7 +280,7 @@ class SubmitForm(Screen[None]):
         """Something was typed; not if the texts are those whose refusal is on the screen."""
         if self.busy or (values := self._values()) == self._refused:
             return
-        self._refused = {}
+        self._refused = None
         for heading, fold in self._folds.items():
             fold.filled = self._filled(heading, values)
         self._look_away()
@@ -289,7 +289,10 @@ class SubmitForm(Screen[None]):
     def _filled(self, heading: str, values: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """The labels of the fields of a panel that are filled in."""
         values = self._opened if values is None else values
-        return tuple(field.label.lower() for field in self._panels[heading] if values.get(field.name))
+        return tuple(_in_words(field.label) for field in self._panels[heading] if values.get(field.name))
+
+    def _labels(self, heading: str) -> tuple[str, ...]:
+        return tuple(_in_words(field.label) for field in self._panels[heading])
 
     def _open(self, fold: Fold) -> None:
         """Show the fields of a panel; they are made when it is first opened."""
@@ -368,7 +371,7 @@ class SubmitForm(Screen[None]):
         found = picks(name, self._cluster, self._answers)
         _, typed = typed_last(name, self._picked.value)
         self._narrow = narrow
-        self._picks.show(found, typed if narrow else "")
+        self._picks.show(found, typed if narrow else "", self._picked.content_size.width)
 
     def _close_picks(self) -> None:
         if self._picks is not None:
@@ -407,10 +410,13 @@ class SubmitForm(Screen[None]):
         self.query_one("#verdict").set_class(asked is None, "-old")
         if not (values.get("target") or values.get("command", "").strip()):
             self._tell([("A preview appears here as you type.\n", "dim")])
+            self._has_preview = False
         elif asked is not None:
             self.run_worker(partial(self._explain, asked, self._breaker), thread=True)
         elif unmarked := [words for name, words in wrong.items() if name not in self._errors]:
             self._tell([(f"{words}\n", "$text-warning") for words in unmarked])
+        elif not self._has_preview:
+            self._tell([("A preview appears here once the marked fields are right.\n", "dim")])
 
     def _explain(self, asked: TaskRequest, breaker: Breaker) -> None:
         parts: list[Part] = []
@@ -432,6 +438,7 @@ class SubmitForm(Screen[None]):
 
     def _looked(self, parts: list[Part], breaker: Breaker) -> None:
         if breaker is self._breaker and not self.busy:
+            self._has_preview = True
             self._tell(parts)
 
     # ------------------------------------------------------------------ submit
@@ -495,3 +502,8 @@ class SubmitForm(Screen[None]):
     def _tell(self, parts: list[Part]) -> None:
         said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
         self.query_one("#verdict", Static).update(content(*said))
+
+
+def _in_words(label: str) -> str:
+    """The label within a sentence."""
+    return label if label[:2].isupper() else label[0].lower() + label[1:]

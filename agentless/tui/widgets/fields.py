@@ -96,6 +96,8 @@ class Area(Labelled, TextArea):
         self.about = about
 
     def render_line(self, y: int) -> Strip:
+        if not self.text:
+            self.set_reactive(TextArea.placeholder, cut(self.about.hint, self.scrollable_content_region.width))
         return _visible(super().render_line(y))
 
     def action_cursor_down(self, select: bool = False) -> None:
@@ -164,7 +166,10 @@ class Flag(Labelled, Widget, can_focus=True):
 
 
 class Fold(Widget, can_focus=True):
-    """The line of a panel: its heading, and which of its fields are filled in. Enter or a click opens and closes it."""
+    """The line of a panel: its heading, and which of its fields are filled in, or else which it has.
+
+    Enter or a click opens and closes it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "toggle", show=False)]
     filled = reactive(())
@@ -177,16 +182,19 @@ class Fold(Widget, can_focus=True):
             self.fold = fold
             super().__init__()
 
-    def __init__(self, heading: str, filled: tuple[str, ...]) -> None:
+    def __init__(self, heading: str, labels: tuple[str, ...], filled: tuple[str, ...]) -> None:
         super().__init__()
-        self.heading = heading
+        self.heading, self._labels = heading, labels
         self.set_reactive(Fold.filled, filled)
 
     def render(self) -> Content:
         head = f"{'▾' if self.is_open else '▸'} {self.heading}"
-        named = ", ".join(self.filled)
-        more = f": {named}" if named and not self.is_open else ""
-        return content((head, "bold"), cut(more, max(0, self.content_size.width - len(head))))
+        width = max(1, self.content_size.width - len(head) - 2)
+        if self.is_open:
+            return content((head, "bold"))
+        if self.filled:
+            return content((f"{head}: ", "bold"), cut(", ".join(self.filled), width))
+        return content((head, "bold"), (f"  {cut(', '.join(self._labels), width)}", "dim"))
 
     def action_toggle(self) -> None:
         self.post_message(self.Toggled(self))
@@ -198,16 +206,18 @@ class Fold(Widget, can_focus=True):
 class Picks(OptionList, can_focus=False):
     """The list of a field, below it; the field keeps the focus."""
 
-    def show(self, found: list[Pick], narrowed: str) -> None:
+    def show(self, found: list[Pick], narrowed: str, width: int) -> None:
         """Show those that have the text in them; what is known of each stands in a column."""
         words = narrowed.lower()
         self.found = [each for each in found if words in f"{each.value} {each.about}".lower()]
-        wide = min(40, max((len(each.value) for each in self.found), default=0))
+        wide = min(40, width, max((len(each.value) for each in self.found), default=0))
         self.clear_options()
         self.add_options(
-            Option(content(fitted(each.value, wide) if each.about else each.value, (f"  {each.about}", "dim")))
+            Option(content(fitted(each.value, wide), (f"  {cut(each.about, max(1, width - wide - 2))}", "dim")))
             for each in self.found
         )
+        if not self.found:
+            self.add_option(Option(content(("Nothing known", "dim")), disabled=True))
         self.highlighted = 0 if self.found else None
 
     @property
