@@ -20,6 +20,7 @@ from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
 from agentless.tui.data.copied import fields_of, fields_of_vps
 from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
+from agentless.tui.widgets.fields import LABEL
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqfJ8vLpN1lS1kQwM0u3bq3Jp1h5N2o0dW0v0m8Q9aB"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
@@ -172,6 +173,10 @@ def test_each_option_has_one_field_and_each_field_says_what_it_is():
         assert len(set(names)) == len(names)
         assert {option.name for option in options_of(kind.workload)} <= set(names)
         assert all(field.label and field.hint and field.help and "--" not in field.help for field in kind.fields)
+        assert {field.name: field.shape for field in kind.fields if field.shape == "secrets"} == (
+            {"secret_env": "secrets"} if kind is TASK else {}
+        )
+        assert all(len(field.help) > 8 and len(field.label) < LABEL for field in kind.fields)
         assert list(kind.panels) == [panel for panel in PANELS if panel in kind.panels]
         assert not {field.name for fields in kind.panels.values() for field in fields} & {f.name for f in kind.shown}
 

@@ -108,9 +108,8 @@ def _field(option: Option) -> FormField:
     about = _HELP.get(option.name) or in_fields(option.help)
     shape: Shape = "flag" if option.argument_type is bool else _SHAPES.get(option.name, "line")
     label = _label(option)
-    return FormField(
-        option.name, label[0].upper() + label[1:], option.hint or enumerated(option.choices, "or") or about, shape
-    )
+    hint = option.hint or enumerated(option.choices, "or") or about
+    return FormField(option.name, label[0].upper() + label[1:], hint, about, shape)
 
 
 _WHERE = FormField(
@@ -237,7 +236,7 @@ def _placed(kind: FormKind, message: str, filled: list[str]) -> dict[str, str]:
     names = {field.name for field in kind.fields}
     about = ["secret_env"] if "be a secret" in message else []
     about += [_BY_FLAG.get(flag, "") for flag in re.findall(r"--[a-z-]+", message)]
-    about += [_FIRST_WORDS.get(message.split()[0], "command" if "span" in message else "")]
+    about += [_FIRST_WORDS.get(message.split(maxsplit=1)[0], "command" if "span" in message else "")]
     meant = [name for name in about if name in names]
     field = next((name for name in meant if name in filled), next(iter(meant), ""))
     return {field: in_fields(message)}

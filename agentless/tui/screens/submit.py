@@ -27,7 +27,7 @@ from agentless.tui.data.form import TASK, FormField, FormKind, checked, in_field
 from agentless.tui.data.picks import ASKED, ask, has_picks, picks, typed_last
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
-from agentless.tui.widgets.fields import Flag, Fold, LineField, Area, Picks, made
+from agentless.tui.widgets.fields import Area, Flag, Fold, LineField, Picks, made
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
@@ -60,8 +60,8 @@ class SubmitForm(Screen[None]):
     SubmitForm #first, SubmitForm #more, SubmitForm .panel { height: auto; }
     SubmitForm .field { height: 1; padding: 0 0 0 18; width: 1fr; }
     SubmitForm .field.-listed { padding: 0 2 0 18; }
-    SubmitForm Area { height: auto; max-height: 5; }
-    SubmitForm CommandField { max-height: 3; }
+    SubmitForm Area.field { height: auto; max-height: 5; }
+    SubmitForm CommandField.field { max-height: 3; }
     SubmitForm .field > .field--label { color: $text-muted; }
     SubmitForm .field:focus > .field--label { color: $text-primary; text-style: bold; }
     SubmitForm .field.-wrong > .field--label { color: $text-error; text-style: bold; }

@@ -6,6 +6,7 @@ import re
 from typing import Any, ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -51,11 +52,15 @@ class Labelled:
         strips: list[Strip] = super().render_lines(crop)  # type: ignore[misc]
         if crop.y or not strips:
             return strips
-        style = widget.parent.rich_style + widget.get_component_rich_style("field--label", partial=True)
-        label = Strip([Segment(fitted(self.about.label, LABEL - 1) + " ", style)]).crop(crop.x, min(crop.right, LABEL))
+        full: Style = widget.get_component_rich_style("field--label")
+        style = Style(color=full.color, bold=full.bold, dim=full.dim, reverse=full.reverse)
+        words = Segment(fitted(self.about.label, LABEL - 1) + " ", widget.parent.rich_style + style)
+        label = Strip([words]).crop(crop.x, min(crop.right, LABEL))
         line = Strip.join([label, strips[0].crop(max(0, LABEL - crop.x))])
         if self.mark and crop.right >= widget.outer_size.width:
-            line = Strip.join([line.crop(0, line.cell_length - 2), Strip([Segment(f" {self.mark}", style)])])
+            line = Strip.join(
+                [line.crop(0, line.cell_length - 2), Strip([Segment(f" {self.mark}", widget.rich_style + style)])]
+            )
         return [line, *strips[1:]]
 
 
