@@ -73,7 +73,7 @@ class SubmitForm(Screen[None]):
     SubmitForm Fold { height: 1; }
     SubmitForm Fold:focus { background: $block-cursor-background; color: $block-cursor-foreground; }
     SubmitForm Fold.-wrong { color: $text-error; }
-    SubmitForm .error { color: $text-error; margin-left: 18; height: auto; }
+    SubmitForm .error { color: $text-error; margin: 0 1 0 18; height: auto; }
     SubmitForm Picks { height: auto; max-height: 8; margin-left: 18; border: none; padding: 0; background: $panel; }
     SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; scrollbar-size-vertical: 1; }
     SubmitForm #help { padding: 0 1; height: 2; color: $text-muted; }
@@ -324,7 +324,16 @@ class SubmitForm(Screen[None]):
         """Focus a field, in a panel that is open then."""
         if (fold := self._panel_of(name)) and not fold.is_open:
             self._open(fold)
-        self.call_after_refresh(lambda: self.set_focus(self._fields[name]))
+
+        def focus() -> None:
+            self.set_focus(self._fields[name])
+            self.call_after_refresh(self._show_error, name)
+
+        self.call_after_refresh(focus)
+
+    def _show_error(self, name: str) -> None:
+        if name in self._errors:
+            self._errors[name].scroll_visible(animate=False)
 
     def _wrong(self, values: Mapping[str, str]) -> dict[str, str]:
         """What is wrong: of fields that are still empty only after a try to submit."""
@@ -348,7 +357,7 @@ class SubmitForm(Screen[None]):
             assert field.parent is not None
             field.parent.mount(self._errors[name], after=field)  # type: ignore[attr-defined]
             if field is self.focused:
-                self.call_after_refresh(self._errors[name].scroll_visible, animate=False)
+                self.call_after_refresh(self._show_error, name)
 
     # ------------------------------------------------------------------- lists
 

@@ -42,26 +42,25 @@ class Field(Input):
 
 
 class Labelled:
-    """Draws the label of a field in the padding on its left; `about` is the field, `text` what is in it."""
+    """Draws the label of a field in its padding on the left, and its mark on the right; `about` is the field."""
 
     about: FormField
     mark = ""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         widget: Any = self
-        strips: list[Strip] = super().render_lines(crop)  # type: ignore[misc]
-        if crop.y or not strips:
-            return strips
         full: Style = widget.get_component_rich_style("field--label")
         style = Style(color=full.color, bold=full.bold, dim=full.dim, reverse=full.reverse)
-        words = Segment(fitted(self.about.label, LABEL - 1) + " ", widget.parent.rich_style + style)
-        label = Strip([words]).crop(crop.x, min(crop.right, LABEL))
-        line = Strip.join([label, strips[0].crop(max(0, LABEL - crop.x))])
-        if self.mark and crop.right >= widget.outer_size.width:
-            line = Strip.join(
-                [line.crop(0, line.cell_length - 2), Strip([Segment(f" {self.mark}", widget.rich_style + style)])]
-            )
-        return [line, *strips[1:]]
+        blank = widget.parent.rich_style
+        strips: list[Strip] = []
+        for y, strip in enumerate(super().render_lines(crop), crop.y):  # type: ignore[misc]
+            label = Segment(fitted("" if y else self.about.label, LABEL), blank if y else blank + style)
+            line = Strip.join([Strip([label]).crop(crop.x, min(crop.right, LABEL)), strip.crop(max(0, LABEL - crop.x))])
+            if self.mark and not y and crop.right >= widget.outer_size.width:
+                mark = Segment(f" {self.mark}", widget.rich_style + style)
+                line = Strip.join([line.crop(0, line.cell_length - 2), Strip([mark])])
+            strips.append(line)
+        return strips
 
 
 class LineField(Labelled, Field):
