@@ -79,7 +79,7 @@ def test_a_submit_takes_all_that_was_typed_before_it(client, tmux):
     tmux.see("Command")
     tmux.press(f"1x\tsleep 600\t{IMAGE}")
     tmux.see("would start now")
-    tmux.press("\t" + "x" * 30 + "\x13")
+    tmux.press("\t\t" + "x" * 30 + "\x13")
     tmux.see("x" * 30, "running")
     (task,) = client.get("/v1/tasks")
     assert task["name"] == "x" * 30
@@ -105,7 +105,7 @@ def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
     tmux.press("/")
     tmux.see("Filter, for example")
     tmux.press("multi\rd")
-    tmux.see("multi", "Started")
+    tmux.see("multi", "started")
     tmux.press("Escape")
     tmux.see("multi", "OWNER")
     assert "other" not in tmux.text

@@ -32,7 +32,7 @@ def in_words(words: Iterable[str]) -> str:
 
 
 def as_written(line: str) -> str:
-    """The value in a line: `A=$'x\\ny'` has two lines."""
+    r"""The value in a line: `A=$'x\ny'` has two lines."""
     found = _PAIR.fullmatch(line)
     return (found[1] or "") + _plain(found[2]) if found else line
 

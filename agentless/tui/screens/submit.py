@@ -24,7 +24,7 @@ from agentless.model.text import lines_of, printable
 from agentless.rules.submit.task_request import TaskRequest
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.form import TASK, FormField, FormKind, checked, in_fields, previews_of, with_files_of
-from agentless.tui.data.picks import ASKED, ask, has_picks, picks, typed_last
+from agentless.tui.data.picks import ASKED, ask, has_picks, picks
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import Area, Flag, Fold, LineField, Picks, made
@@ -110,8 +110,6 @@ class SubmitForm(Screen[None]):
         self._errors: dict[str, Static] = {}
         self._tried = self._has_preview = False
         self._picks: Picks | None = None
-        self._picked: LineField | None = None
-        self._narrow = False
         self._answers: dict[str, list[Row]] = {}
         self._asked_for: set[str] = set()
         self._timer: Timer | None = None
@@ -151,8 +149,9 @@ class SubmitForm(Screen[None]):
 
     def on_input_changed(self) -> None:
         """Check the fields and ask for a new preview, after a pause."""
-        if self._picks is not None and self._picked is self.focused:
-            self._show_picks(narrow=True)
+        if self._picks is not None:
+            self._picks.is_narrowed = True
+            self._show_picks()
         self._changed()
 
     def on_text_area_changed(self) -> None:
@@ -203,14 +202,12 @@ class SubmitForm(Screen[None]):
 
     def take_pick(self) -> bool:
         """Put what is chosen in the list into its field; whether there is a list."""
-        if self._picks is None or self._picked is None:
+        if self._picks is None:
             return False
-        field, chosen = self._picked, self._picks.chosen
+        field, text = self._picks.field, self._picks.taken
         self._close_picks()
-        if chosen is not None:
-            before, _ = typed_last(field.about.name, field.value)
-            field.value = before + chosen
-            field.cursor_position = len(field.value)
+        field.value = text
+        field.cursor_position = len(text)
         self.set_focus(field)
         return True
 
@@ -354,8 +351,7 @@ class SubmitForm(Screen[None]):
             words, field = wrong[name], self._fields[name]
             self._errors[name] = Static(content(words), name=words, classes="error")
             field.add_class("-wrong")
-            assert field.parent is not None
-            field.parent.mount(self._errors[name], after=field)  # type: ignore[attr-defined]
+            self.mount(self._errors[name], after=field)
             if field is self.focused:
                 self.call_after_refresh(self._show_error, name)
 
@@ -364,41 +360,35 @@ class SubmitForm(Screen[None]):
     def _open_picks(self, field: LineField) -> None:
         """Open the list of a field; the controller is asked for what is not known here."""
         name = field.about.name
-        self._picks, self._picked = Picks(compact=True), field
-        assert field.parent is not None
-        field.parent.mount(self._picks, after=field)  # type: ignore[attr-defined]
+        self._picks = Picks(field)
+        self.mount(self._picks, after=field)
         self._show_picks()
         self.call_after_refresh(self._picks.scroll_visible, animate=False)
         if name in ASKED and name not in self._asked_for:
             self._asked_for.add(name)
             self.run_worker(partial(self._ask, name, self._values(), self._asking), thread=True)
 
-    def _show_picks(self, *, narrow: bool = False) -> None:
-        assert self._picks is not None
-        assert self._picked is not None
-        name = self._picked.about.name
-        found = picks(name, self._cluster, self._answers)
-        _, typed = typed_last(name, self._picked.value)
-        self._narrow = narrow
-        self._picks.show(found, typed if narrow else "", self._picked.content_size.width)
+    def _show_picks(self) -> None:
+        """Show what is known now in the list that is open."""
+        if self._picks is not None:
+            self._picks.show(picks(self._picks.field.about.name, self._cluster, self._answers))
 
     def _close_picks(self) -> None:
         if self._picks is not None:
             self._picks.remove()
-        self._picks = self._picked = None
+            self._picks = None
 
     def _ask(self, name: str, values: Mapping[str, str], breaker: Breaker) -> None:
         try:
             with breaker.watching():
                 for what, rows in ask(name, self._client, self._cluster, values):
-                    self.call_later(self._keep, name, what, rows)
+                    self.call_later(self._keep, what, rows)
         except (AgentlessError, BrokenOff):
             return
 
-    def _keep(self, name: str, what: str, rows: list[Row]) -> None:
+    def _keep(self, what: str, rows: list[Row]) -> None:
         self._answers[what] = rows
-        if self._picked is not None and self._picked.about.name == name:
-            self._show_picks(narrow=self._narrow)
+        self._show_picks()
 
     # ----------------------------------------------------------------- preview
 

@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 
 from agentless.model.text import cut, printable
 from agentless.tui.data.form import FormField
-from agentless.tui.data.picks import Pick, has_picks
+from agentless.tui.data.picks import Pick, has_picks, typed_last
 from agentless.tui.widgets.lines import content, fitted
 
 LABEL = 18
@@ -144,7 +144,7 @@ class Flag(Labelled, Widget, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"field--label"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle", show=False),
+        Binding("space", "turn", show=False),
         Binding("enter", "app.focus_next", show=False, priority=True),
     ]
     text = reactive("")
@@ -161,12 +161,12 @@ class Flag(Labelled, Widget, can_focus=True):
         sign = "[x]" if self.text else "[ ]"
         return content(sign, (f" {cut(self.about.hint, max(1, self.content_size.width - 4))}", "dim"))
 
-    def action_toggle(self) -> None:
+    def action_turn(self) -> None:
         self.text = "" if self.text else "yes"
         self.post_message(self.Changed())
 
     def on_click(self) -> None:
-        self.action_toggle()
+        self.action_turn()
 
 
 class Fold(Widget, can_focus=True):
@@ -175,8 +175,8 @@ class Fold(Widget, can_focus=True):
     Enter or a click opens and closes it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "toggle", show=False)]
-    filled = reactive(())
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "turn", show=False)]
+    filled: reactive[tuple[str, ...]] = reactive(())
     is_open = reactive(False)
 
     class Toggled(Message):
@@ -200,39 +200,54 @@ class Fold(Widget, can_focus=True):
             return content((f"{head}: ", "bold"), cut(", ".join(self.filled), width))
         return content((head, "bold"), (f"  {cut(', '.join(self._labels), width)}", "dim"))
 
-    def action_toggle(self) -> None:
+    def action_turn(self) -> None:
         self.post_message(self.Toggled(self))
 
     def on_click(self) -> None:
-        self.action_toggle()
+        self.action_turn()
 
 
 class Picks(OptionList, can_focus=False):
-    """The list of a field, below it; the field keeps the focus."""
+    """The list of a field, below it; the field keeps the focus. Typing narrows it."""
 
-    def show(self, found: list[Pick], narrowed: str, width: int) -> None:
+    def __init__(self, field: LineField) -> None:
+        super().__init__(compact=True)
+        self.field = field
+        self.is_narrowed = False
+        self._found: list[Pick] = []
+
+    @property
+    def taken(self) -> str:
+        """The text of the field with what is chosen."""
+        before, _ = typed_last(self.field.about.name, self.field.value)
+        return self.field.value if self.highlighted is None else before + self._found[self.highlighted].value
+
+    def show(self, found: list[Pick]) -> None:
         """Show those that have the text in them; what is known of each stands in a column."""
-        words = narrowed.lower()
-        self.found = [each for each in found if words in f"{each.value} {each.about}".lower()]
-        wide = min(40, width, max((len(each.value) for each in self.found), default=0))
+        _, typed = typed_last(self.field.about.name, self.field.value)
+        words = typed.lower() if self.is_narrowed else ""
+        self._found = [each for each in found if words in f"{each.value} {each.about}".lower()]
+        width = self.field.content_size.width
+        wide = min(40, width, max((len(each.value) for each in self._found), default=0))
         self.clear_options()
         self.add_options(
             Option(content(fitted(each.value, wide), (f"  {cut(each.about, max(1, width - wide - 2))}", "dim")))
-            for each in self.found
+            for each in self._found
         )
-        if not self.found:
+        if not self._found:
             self.add_option(Option(content(("Nothing known", "dim")), disabled=True))
-        self.highlighted = 0 if self.found else None
-
-    @property
-    def chosen(self) -> str | None:
-        """The value under the cursor."""
-        return None if self.highlighted is None else self.found[self.highlighted].value
+        self.highlighted = 0 if self._found else None
 
 
 def made(about: FormField, text: str) -> LineField | Area | Flag:
     """The widget of a field."""
-    shapes = {"line": LineField, "lines": Area, "command": CommandField, "secrets": Secrets, "flag": Flag}
+    shapes: dict[str, type[LineField | Area | Flag]] = {
+        "line": LineField,
+        "lines": Area,
+        "command": CommandField,
+        "secrets": Secrets,
+        "flag": Flag,
+    }
     field: LineField | Area | Flag = shapes[about.shape](about, text)
     return field
 
