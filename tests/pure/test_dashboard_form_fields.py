@@ -233,3 +233,25 @@ def test_files_of_a_copied_task_are_as_they_were():
     made = with_files_of(submission_of(TASK, fields | {"upload": "/a:to /b:off"}), spec).spec
     assert [each.snapshot for each in made.uploads] == ["s1", ""]
     assert made.outputs[0].changed
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "fields"),
+    [
+        ({}, "node1::0,1", {"target": "node1::0,1"}),
+        ({}, "2xA100:40G", {"target": "2xA100:40G"}),
+        ({"node": "node1"}, "8x", {"target": "8x", "node": "node1"}),
+        ({"on": "rack=a"}, "1x", {"target": "1x", "on": "rack=a"}),
+        ({"gpu_type": "RTX 3090"}, "2x", {"gpus": "2", "gpu_type": "RTX 3090"}),
+        ({"cores": 0.5, "memory": "1024MiB"}, "", {"gpus": "0", "cores": "0.5", "memory": "1GiB"}),
+    ],
+)
+def test_a_copy_shows_its_place_as_it_would_be_typed(options, target, fields):
+    spec = json.loads(json.dumps(asdict(wanted(TASK, options, ("sh", "-c", "echo $A"), target))))
+    assert fields_of({}, spec) == {"command": "sh -c 'echo $A'"} | fields
+
+
+def test_a_copy_waits_for_what_has_not_come_yet_and_starts_no_earlier_than_now():
+    spec = json.loads(json.dumps(asdict(wanted(TASK, {"requires": "2mxf", "at": "2099-01-01"}, ("true",), "1x"))))
+    spec["terms"]["start_at"] = 1.0
+    assert fields_of({"waits_for": []}, spec) == {"target": "1x", "command": "true"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,5 +141,5 @@ async def test_a_wide_screen_has_all_panels_open_beside_the_preview():
     async with formed((200, 60), VpsForm) as (eyes, form):
         await eyes.see(lambda: len(form._fields) == len(VPS.fields), "Snapshot on stop", "Create (Ctrl+S)")
         regions = [form.query_one(name).region for name in ("#first", "#more", "#preview")]
-        assert [each.right <= after.x for each, after in zip(regions, regions[1:], strict=False)] == [True, True]
+        assert [each.right <= after.x for each, after in pairwise(regions)] == [True, True]
         assert not form.query_one("#form").show_vertical_scrollbar
