@@ -154,7 +154,7 @@ class Options(TypedDict, total=False):
             "Run on N nodes at once, as one task: all start or none; GPUs and other resources are per node",
             "N",
             flags=("--nodes", "--gang"),
-            hint="on so many nodes at once",
+            hint="like 2: on 2 nodes at once",
             only="task",
         ),
     ]
@@ -199,7 +199,7 @@ class Options(TypedDict, total=False):
             "Send the signal this long before the limit (default: at the limit)",
             "TIME",
             only="task",
-            hint="like 10min: so long before the limit",
+            hint="like 10min before the limit",
         ),
     ]
     stop_grace: Annotated[
@@ -288,7 +288,7 @@ class Options(TypedDict, total=False):
             "With --preemptible: do not give way before this time has passed",
             "TIME",
             only="task",
-            hint="like 1h: does not give way before",
+            hint="like 1h: runs at least that long",
         ),
     ]
     on_preempt: Annotated[
@@ -304,7 +304,7 @@ class Options(TypedDict, total=False):
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
     wait_for: Annotated[
-        Time, Option(WHEN, "Give up after this time in the queue", "TIME", hint="like 1h: then it gives up")
+        Time, Option(WHEN, "Give up after this time in the queue", "TIME", hint="like 1h, then it gives up")
     ]
     max_parallel: Annotated[
         int | None,
@@ -313,7 +313,7 @@ class Options(TypedDict, total=False):
             "Run at most N tasks of the batch at the same time",
             "N",
             only="task",
-            hint="so many tasks of the batch at once",
+            hint="like 4: tasks of the batch at once",
         ),
     ]
     zipped: Annotated[
@@ -329,7 +329,7 @@ class Options(TypedDict, total=False):
     gpus: Annotated[
         int | None,
         Option(
-            RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True, hint="so many, all on one node"
+            RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True, hint="like 2; all on one node"
         ),
     ]
     gpu_memory: Annotated[
@@ -353,7 +353,7 @@ class Options(TypedDict, total=False):
             "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory",
             "N",
             default=1,
-            hint="so many tasks per GPU",
+            hint="like 4: tasks per GPU",
         ),
     ]
     cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
@@ -578,7 +578,7 @@ class Options(TypedDict, total=False):
             "N",
             default=0,
             only="vps",
-            hint="keep the last so many",
+            hint="like 3: keep the last 3",
         ),
     ]
     name: Annotated[

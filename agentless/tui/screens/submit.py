@@ -58,7 +58,7 @@ class SubmitForm(Screen[None]):
     SubmitForm #sides { height: 1fr; }
     SubmitForm #form { height: auto; max-height: 68%; padding: 0 1; scrollbar-size-vertical: 1; }
     SubmitForm #first, SubmitForm #more, SubmitForm .panel { height: auto; }
-    SubmitForm .field { height: 1; padding: 0 0 0 18; width: 1fr; }
+    SubmitForm .field { height: 1; padding: 0 0 0 18; width: 1fr; border: none; }
     SubmitForm .field.-listed { padding: 0 2 0 18; }
     SubmitForm Area.field { height: auto; max-height: 5; }
     SubmitForm CommandField.field { max-height: 3; }

@@ -69,10 +69,10 @@ class LineField(Labelled, Field):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"field--label"}
 
     def __init__(self, about: FormField, text: str) -> None:
-        super().__init__(text, id=about.name, classes="field", compact=True)
+        listed = has_picks(about.name)
+        super().__init__(text, id=about.name, classes="field -listed" if listed else "field")
         self.about = about
-        self.mark = _LIST if has_picks(about.name) else ""
-        self.set_class(bool(self.mark), "-listed")
+        self.mark = _LIST if listed else ""
 
     @property
     def text(self) -> str:
@@ -94,9 +94,7 @@ class Area(Labelled, TextArea):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"field--label"}
 
     def __init__(self, about: FormField, text: str) -> None:
-        super().__init__(
-            text, tab_behavior="focus", placeholder=about.hint, id=about.name, classes="field", compact=True
-        )
+        super().__init__(text, tab_behavior="focus", placeholder=about.hint, id=about.name, classes="field")
         self.about = about
 
     def render_line(self, y: int) -> Strip:
