@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.form import TASK, VPS
@@ -137,6 +139,7 @@ async def test_a_secret_is_neither_shown_nor_sent_for_a_preview():
         assert "s3cret" not in repr(form._client.sent)
 
 
+@pytest.mark.slow
 async def test_a_wide_screen_has_all_panels_open_beside_the_preview():
     async with formed((200, 60), VpsForm) as (eyes, form):
         await eyes.see(lambda: len(form._fields) == len(VPS.fields), "Snapshot on stop", "Create (Ctrl+S)")
