@@ -264,11 +264,14 @@ class Client:
         """The JSON answer to a POST with a body of known length."""
         about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
         head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
-        with self._controller.connected() as connection, whole():
-            connection.sendall(head)
-            for data in body:
-                connection.sendall(data)
-            return json.loads(self._answer(connection).read())
+        with self._controller.connected() as connection:
+            if breaker := BREAKER.get():
+                breaker.watch(connection)
+            with whole():
+                connection.sendall(head)
+                for data in body:
+                    connection.sendall(data)
+                return json.loads(self._answer(connection).read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node every few seconds, until it has no live task; raises Refused if it was resumed."""

@@ -42,7 +42,7 @@ from agentless.tui.data.actions import (
     undone,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
-from agentless.tui.data.form import fields_of, fields_of_vps
+from agentless.tui.data.copied import fields_of, fields_of_vps
 from agentless.tui.data.forwards import Forwards, browse, from_elsewhere, offered
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell

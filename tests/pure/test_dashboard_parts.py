@@ -13,7 +13,6 @@ from rich.cells import cell_len
 from agentless.model.tasks.task import LIVE, STATES
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import TREND, ClusterState, natural
-from agentless.tui.data.form import _places, fields_of
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted
 
@@ -196,31 +195,3 @@ def test_no_key_has_two_meanings_at_once(workload, state):
     target = Target({"state": state, "workload": workload, "ended_at": ended}, {"drained": True, "state": "drained"})
     keys = [act.key for act in ACTIONS if applies(act.name, target)]
     assert len(set(keys)) == len(keys)
-
-
-# -------------------------------------------------------------------------------- form
-
-
-@pytest.mark.parametrize(
-    ("wanted", "node", "target"),
-    [
-        ("node1::0,1", "", "node1::0,1"),
-        ("2xA100:40G", "", "2xA100:40G"),
-        ("node1 8x", "node1", "8x"),
-        ("1x rack=a", "", "1x"),
-        ("any node", "", ""),
-    ],
-)
-def test_a_form_for_a_task_like_another_one_wants_the_same_place(wanted, node, target):
-    assert _places(wanted) == (node, target)
-
-
-def test_a_form_for_a_task_like_another_one_has_its_fields():
-    task = {"target": "node1 8x", "command": ["sh", "-c", "echo $A"], "image": "i", "name": None, "cores": 0.5,
-            "memory_bytes": 1024, "time_limit": 60.0, "priority": -3, "retries": 2}  # fmt: skip
-    fields = fields_of(task, {"env": {"A": "1", "B": "x y"}})
-    assert fields == {
-        "target": "8x", "node": "node1", "command": "sh -c 'echo $A'", "image": "i", "name": "", "cores": "0.5",
-        "memory": "1024B", "time_limit": "60s", "priority": "-3", "requires": "", "retries": "2",
-        "preemptible": "", "env": "A=1\nB=x y",
-    }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +19,10 @@ from agentless.controller.http.live_feed import LiveFeed
 from agentless.errors import Refused, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Ended
-from agentless.model.tasks.terms import Terms
 from agentless.tui.app import Dashboard
 from agentless.tui.data import forwards
-from agentless.tui.data.form import TASK, VPS, fields_of_vps, in_fields, request_of, submission_of
+from agentless.tui.data.copied import fields_of_vps
+from agentless.tui.data.form import TASK, VPS, submission_of
 from agentless.tui.screens.places import Places
 from agentless.tui.screens.vps.snapshots import Snapshots
 from tests.fleet.eyes import Eyes
@@ -90,7 +90,7 @@ def test_stopped_vps_are_all_in_the_feed_however_many_tasks_have_ended_since(mon
 
 # ------------------------------------------------------------------------------- forms
 
-EMPTY = dict.fromkeys((*(name for name, *_ in VPS.lines), "env"), "")
+EMPTY: dict[str, str] = {}
 
 
 def test_the_form_of_a_vps_makes_the_same_request_as_the_command():
@@ -126,12 +126,12 @@ def test_the_form_of_a_vps_says_when_it_stops_by_itself_and_a_copy_takes_that_ov
     like = json.loads(json.dumps(request["spec"]))
     assert (like["terms"]["expires"], like["terms"]["idle_stop"]) == (7 * 86400.0, 4 * 3600.0)
     copied = EMPTY | fields_of_vps({**RUNNING, "target": "1x"}, like) | {"name": "copy"}
-    asked = submission_of(VPS, copied | {"idle_stop": ""})
-    made = request_of(VPS, asked, like)["spec"]["terms"]
+    asked = submission_of(VPS, {**copied, "idle_stop": ""})
+    made = asked.request()["spec"]["terms"]
     assert (made["expires"], made["idle_stop"]) == (7 * 86400.0, None)
     with pytest.raises(UsageError) as caught:
         submission_of(VPS, EMPTY | fields | {"expires": "soon"})
-    assert in_fields(str(caught.value)).startswith("expires ")
+    assert str(caught.value).startswith("expires ")
 
 
 def test_a_preview_needs_no_name_yet():
@@ -144,16 +144,15 @@ def test_a_copy_of_a_vps_is_like_it_but_for_its_name():
     ).request()["spec"]
     like = json.loads(json.dumps(like)) | {"shm_size": 1 << 30, "image_id": "sha256:1", "image": "agentless/torch:3"}
     fields = fields_of_vps({**RUNNING, "target": "1x", "image": "agentless/torch:3"}, like)
-    assert (fields["name"], fields["container"], fields["image"], fields["mount"]) == ("", "torch:3", "", "/a:/b")
+    assert (fields["name"], fields["container"], fields.get("image"), fields["mount"]) == ("", "torch:3", None, "/a:/b")
     asked = submission_of(VPS, EMPTY | fields | {"name": "copy", "container": "torch:4"})
-    made = request_of(VPS, asked, like)["spec"]
+    made = asked.request()["spec"]
     assert (made["workload"], made["name"], made["shm_size"]) == ("vps", "copy", 1 << 30)
     assert (made["container"], made["image_id"], made["image"]) == ("torch:4", None, None)
 
 
 def test_a_task_needs_no_name():
-    values = {name: "" for name, *_ in TASK.lines} | {"env": "", "target": "1x", "command": "true"}
-    assert submission_of(TASK, values).spec.name is None
+    assert submission_of(TASK, {"target": "1x", "command": "true"}).spec.name is None
 
 
 # ----------------------------------------------------------------------------- screens
@@ -327,12 +326,3 @@ def test_a_browser_in_the_terminal_is_left_alone(monkeypatch, tmp_path, browser,
     monkeypatch.setattr("webbrowser._browsers", {})
     monkeypatch.setenv("BROWSER", f"{program} %s{' &' if has else ''}")
     assert forwards.browse("http://localhost:1") is has
-
-
-def test_a_task_like_a_preemptible_one_is_preemptible_unless_the_field_is_emptied() -> None:
-    empty = dict.fromkeys((*(name for name, *_ in TASK.lines), "env"), "")
-    like = asdict(spec(terms=Terms(preemptible=True, min_run=600.0)))
-    for text, terms in (("yes", (True, 600.0)), ("", (False, None)), ("no", (False, None))):
-        asked = submission_of(TASK, empty | {"target": "1x", "command": "true", "preemptible": text})
-        made = request_of(TASK, asked, like)["spec"]["terms"]
-        assert (made["preemptible"], made["min_run"]) == terms

@@ -20,7 +20,8 @@ RETRY_ON = ("failed", "oom")
 OnPreempt = Literal["requeue", "end"]
 """What follows when a task was preempted: back into the queue, or its end."""
 
-_KINDS = ("failed", "oom", "timeout", "lost")
+RETRY_KINDS = ("failed", "oom", "timeout", "lost")
+"""The outcomes after which a task can be retried, beside `exit:CODE`."""
 _EXIT = re.compile(r"exit:([0-9]{1,3})")
 
 
@@ -90,6 +91,6 @@ def parse_retry_on(text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
         code = _EXIT.fullmatch(part)
-        if part not in _KINDS and not (code and 0 < int(code[1]) < 256):
-            raise UsageError(f"--retry-on {part[:80]!r}: use {', '.join(_KINDS)} or exit:CODE, like exit:75")
+        if part not in RETRY_KINDS and not (code and 0 < int(code[1]) < 256):
+            raise UsageError(f"--retry-on {part[:80]!r}: use {', '.join(RETRY_KINDS)} or exit:CODE, like exit:75")
     return parts

@@ -15,6 +15,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
+from agentless.model.notify import EVENTS, NONE
+from agentless.model.tasks.gang import Launcher, OnMemberFailure
+from agentless.model.tasks.requirement import IF_IMPOSSIBLE
+from agentless.model.tasks.spec import PULL
+from agentless.model.tasks.terms import RETRY_KINDS, SIGNALS, OnPreempt
 from agentless.model.tasks.workload import WorkloadName
 from agentless.rules.submit.kinds import (
     Endings,
@@ -45,6 +50,9 @@ FILES, FAILURE, OUTPUT = "Files", "If it fails", "Output"
 PANELS = (WHERE, WHEN, RESOURCES, CONTAINER, FILES, FAILURE, OUTPUT)
 """The headings of the options in the help, in order."""
 
+POLICIES = ("pack", "spread", "first_fit", "best_fit", "least_loaded", "round_robin")
+"""The ways to choose among matching nodes; the controller's queue has their costs."""
+
 _WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "True or False"}
 
 
@@ -53,8 +61,8 @@ class Option:
     """What is known of an option besides its name and type, which `OPTIONS` fills in.
 
     `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
-    field. `completes` says which names a shell may offer. A `common` option is in the short help. `only` is the kind of
-    workload that it is for, None: any.
+    field. `completes` says which names a shell may offer, and `choices` are the words that a form offers. A `common`
+    option is in the short help. `only` is the kind of workload that it is for, None: any.
     """
 
     panel: str
@@ -65,6 +73,7 @@ class Option:
     many: bool = False
     completes: Literal["nodes", "envs", "required"] | None = None
     hint: str = ""
+    choices: tuple[str, ...] = ()
     common: bool = False
     only: WorkloadName | None = None
     name: str = ""
@@ -106,10 +115,38 @@ class Options(TypedDict, total=False):
             hint="only this node; several: any of them",
         ),
     ]
-    exclude: Annotated[Nodes, Option(WHERE, "Do not run on this node", "NODE", many=True, completes="nodes")]
-    on: Annotated[Pairs, Option(WHERE, "Run on nodes with this label", "LABEL=VALUE", many=True)]
-    exclusive: Annotated[bool, Option(WHERE, "Do not share the node with other tasks")]
-    share: Annotated[bool, Option(WHERE, "Also use GPUs occupied by processes outside agentless")]
+    exclude: Annotated[
+        Nodes,
+        Option(
+            WHERE,
+            "Do not run on this node",
+            "NODE",
+            many=True,
+            completes="nodes",
+            hint="not on these nodes; several: separated by spaces",
+        ),
+    ]
+    on: Annotated[
+        Pairs,
+        Option(
+            WHERE,
+            "Run on nodes with this label",
+            "LABEL=VALUE",
+            many=True,
+            hint="like rack=a: only nodes with this label",
+        ),
+    ]
+    exclusive: Annotated[
+        bool, Option(WHERE, "Do not share the node with other tasks", hint="no other tasks on its node")
+    ]
+    share: Annotated[
+        bool,
+        Option(
+            WHERE,
+            "Also use GPUs occupied by processes outside agentless",
+            hint="also GPUs with processes outside agentless",
+        ),
+    ]
     gang: Annotated[
         int | None,
         Option(
@@ -117,7 +154,7 @@ class Options(TypedDict, total=False):
             "Run on N nodes at once, as one task: all start or none; GPUs and other resources are per node",
             "N",
             flags=("--nodes", "--gang"),
-            hint="on so many nodes at once",
+            hint="like 2: on 2 nodes at once",
             only="task",
         ),
     ]
@@ -128,6 +165,7 @@ class Options(TypedDict, total=False):
             "What starts the command on the nodes of --nodes: torchrun, mpirun or none (default: none)",
             "NAME",
             only="task",
+            choices=(*get_args(Launcher), "none"),
         ),
     ]
     policy: Annotated[
@@ -137,6 +175,7 @@ class Options(TypedDict, total=False):
             "How to choose among matching nodes: pack, spread, first_fit, best_fit, least_loaded or round_robin "
             "(default: the inventory's)",
             "POLICY",
+            choices=POLICIES,
         ),
     ]
     time_limit: Annotated[
@@ -150,16 +189,40 @@ class Options(TypedDict, total=False):
             only="task",
         ),
     ]
-    signal: Annotated[Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task")]
+    signal: Annotated[
+        Signal, Option(WHEN, "Signal to send at the time limit", "NAME", default="TERM", only="task", choices=SIGNALS)
+    ]
     signal_before: Annotated[
-        Time, Option(WHEN, "Send the signal this long before the limit (default: at the limit)", "TIME", only="task")
+        Time,
+        Option(
+            WHEN,
+            "Send the signal this long before the limit (default: at the limit)",
+            "TIME",
+            only="task",
+            hint="like 10min before the limit",
+        ),
     ]
     stop_grace: Annotated[
         Time,
-        Option(WHEN, "Time between SIGTERM and SIGKILL", "TIME", default="10s", flags=("--stop-grace", "--grace")),
+        Option(
+            WHEN,
+            "Time between SIGTERM and SIGKILL",
+            "TIME",
+            default="10s",
+            flags=("--stop-grace", "--grace"),
+            hint="10s between SIGTERM and SIGKILL",
+        ),
     ]
-    at: Annotated[str | datetime | None, Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE")]
-    after: Annotated[Time, Option(WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",))]
+    at: Annotated[
+        str | datetime | None,
+        Option(WHEN, "Start at this time: 18:30 or 2026-05-01T18:30", "DATE", hint="like 18:30 or 2026-05-01T18:30"),
+    ]
+    after: Annotated[
+        Time,
+        Option(
+            WHEN, "Start after this delay: 30min or 2h30m", "TIME", flags=("--in",), hint="like 30min or 2h30m from now"
+        ),
+    ]
     requires: Annotated[
         Requires,
         Option(
@@ -183,11 +246,17 @@ class Options(TypedDict, total=False):
             many=True,
             completes="required",
             only="task",
+            hint="like 2mxf: after all tasks of its batch",
         ),
     ]
     each: Annotated[
         bool,
-        Option(WHEN, "With --after-batch: the first task waits for the first of the batch, and so on", only="task"),
+        Option(
+            WHEN,
+            "With --after-batch: the first task waits for the first of the batch, and so on",
+            only="task",
+            hint="the first waits for the first, and so on",
+        ),
     ]
     if_impossible: Annotated[
         str | None,
@@ -196,6 +265,7 @@ class Options(TypedDict, total=False):
             "If what it waits for ends in another way: cancel it, or let it wait for a retry (default: cancel)",
             "WHAT",
             only="task",
+            choices=IF_IMPOSSIBLE,
         ),
     ]
     priority: Annotated[
@@ -208,43 +278,87 @@ class Options(TypedDict, total=False):
             WHEN,
             "Run where nobody else wants to, and give way when another task needs the place",
             only="task",
-            hint="yes: gives way to tasks that need its place",
+            hint="gives way to tasks that need its place",
         ),
     ]
     min_run: Annotated[
-        Time, Option(WHEN, "With --preemptible: do not give way before this time has passed", "TIME", only="task")
+        Time,
+        Option(
+            WHEN,
+            "With --preemptible: do not give way before this time has passed",
+            "TIME",
+            only="task",
+            hint="like 1h: runs at least that long",
+        ),
     ]
     on_preempt: Annotated[
         OnPreempts,
         Option(
-            WHEN, "With --preemptible: requeue (wait for another place) or end", "WHAT", default="requeue", only="task"
+            WHEN,
+            "With --preemptible: requeue (wait for another place) or end",
+            "WHAT",
+            default="requeue",
+            only="task",
+            choices=get_args(OnPreempt),
         ),
     ]
     no_queue: Annotated[bool, Option(WHEN, "Start now, or fail with exit code 3", common=True)]
-    wait_for: Annotated[Time, Option(WHEN, "Give up after this time in the queue", "TIME")]
+    wait_for: Annotated[
+        Time, Option(WHEN, "Give up after this time in the queue", "TIME", hint="like 1h, then it gives up")
+    ]
     max_parallel: Annotated[
-        int | None, Option(WHEN, "Run at most N tasks of the batch at the same time", "N", only="task")
+        int | None,
+        Option(
+            WHEN,
+            "Run at most N tasks of the batch at the same time",
+            "N",
+            only="task",
+            hint="like 4: tasks of the batch at once",
+        ),
     ]
     zipped: Annotated[
         bool,
         Option(
-            WHEN, "Pair the values of spans by position instead of combining all of them", flags=("--zip",), only="task"
+            WHEN,
+            "Pair the values of spans by position instead of combining all of them",
+            flags=("--zip",),
+            only="task",
+            hint="pair the values of spans by position",
         ),
     ]
-    gpus: Annotated[int | None, Option(RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True)]
-    gpu_memory: Annotated[GpuMemory, Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True)]
+    gpus: Annotated[
+        int | None,
+        Option(
+            RESOURCES, "GPUs, all on one node; with --nodes, on each", "N", common=True, hint="like 2; all on one node"
+        ),
+    ]
+    gpu_memory: Annotated[
+        GpuMemory,
+        Option(RESOURCES, "Minimum free memory per GPU: 40G", "SIZE", common=True, hint="like 40G: at least, per GPU"),
+    ]
     gpu_type: Annotated[
-        GpuTypes, Option(RESOURCES, "GPU types, best first: A100,H100 or RTX*", "TYPE,...", common=True)
+        GpuTypes,
+        Option(
+            RESOURCES,
+            "GPU types, best first: A100,H100 or RTX*",
+            "TYPE,...",
+            common=True,
+            hint="like A100,H100 or RTX*; best first",
+        ),
     ]
     gpu_share: Annotated[
         int | None,
         Option(
-            RESOURCES, "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory", "N", default=1
+            RESOURCES,
+            "Allow up to N tasks per GPU, if the others allow it too; needs --gpu-memory",
+            "N",
+            default=1,
+            hint="like 4: tasks per GPU",
         ),
     ]
     cores: Annotated[float | None, Option(RESOURCES, "CPU cores: 4 or 0.5", "N", common=True, hint="like 4")]
     memory: Annotated[Memory, Option(RESOURCES, "Memory: 8GB or 16GiB", "SIZE", common=True, hint="like 16GiB")]
-    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE")]
+    shm_size: Annotated[ShmSize, Option(RESOURCES, "Size of /dev/shm: 8G", "SIZE", hint="like 8G: size of /dev/shm")]
     image: Annotated[
         str | None,
         Option(
@@ -267,7 +381,8 @@ class Options(TypedDict, total=False):
         ),
     ]
     pull: Annotated[
-        str | None, Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN")
+        str | None,
+        Option(CONTAINER, "When to pull the image: missing, always or never (default: missing)", "WHEN", choices=PULL),
     ]
     env: Annotated[
         Pairs,
@@ -290,11 +405,14 @@ class Options(TypedDict, total=False):
             flags=("--secret-env", "-s"),
             many=True,
             only="task",
+            hint="one KEY=VALUE per line; never shown",
         ),
     ]
-    workdir: Annotated[str | None, Option(CONTAINER, "Working directory in the container", "PATH")]
-    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER")]
-    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK")]
+    workdir: Annotated[
+        str | None, Option(CONTAINER, "Working directory in the container", "PATH", hint="a path in the container")
+    ]
+    user: Annotated[str | None, Option(CONTAINER, "User in the container: 1000:1000", "USER", hint="like 1000:1000")]
+    network: Annotated[str | None, Option(CONTAINER, "Docker network: host or none", "NETWORK", hint="host or none")]
     port: Annotated[
         Ports,
         Option(
@@ -302,9 +420,15 @@ class Options(TypedDict, total=False):
             "Forward a port of this machine to the task while --follow or run shows it",
             "PORT[:LOCAL]",
             many=True,
+            hint="like 8888 or 8888:9999",
         ),
     ]
-    privileged: Annotated[bool, Option(CONTAINER, "Give full access to the node and to all its GPUs")]
+    privileged: Annotated[
+        bool,
+        Option(
+            CONTAINER, "Give full access to the node and to all its GPUs", hint="full access to the node and its GPUs"
+        ),
+    ]
     public_key_file: Annotated[
         Texts,
         Option(
@@ -313,21 +437,52 @@ class Options(TypedDict, total=False):
             "PATH",
             many=True,
             only="vps",
+            hint="like ~/.ssh/id_ed25519.pub",
         ),
     ]
     public_key_string: Annotated[
-        Texts, Option(CONTAINER, "The same, for a key: 'ssh-ed25519 AAAA…'", "KEY", many=True, only="vps")
+        Texts,
+        Option(
+            CONTAINER,
+            "The same, for a key: 'ssh-ed25519 AAAA…'",
+            "KEY",
+            many=True,
+            only="vps",
+            hint="one ssh-ed25519 AAAA… per line",
+        ),
     ]
     no_ssh: Annotated[
-        bool, Option(CONTAINER, "Let nobody enter by ssh, not even you; agentless shell still works", only="vps")
+        bool,
+        Option(
+            CONTAINER,
+            "Let nobody enter by ssh, not even you; agentless shell still works",
+            only="vps",
+            hint="nobody enters by ssh, not even you",
+        ),
     ]
     upload: Annotated[
         Uploads,
-        Option(FILES, "Copy a local file or folder to the task", "PATH[:DEST]", many=True, common=True, only="task"),
+        Option(
+            FILES,
+            "Copy a local file or folder to the task",
+            "PATH[:DEST]",
+            many=True,
+            common=True,
+            only="task",
+            hint="like data or data:in; from this machine",
+        ),
     ]
     output: Annotated[
         Outputs,
-        Option(FILES, "Copy a file or folder back at the end", "PATH[:LOCAL]", many=True, common=True, only="task"),
+        Option(
+            FILES,
+            "Copy a file or folder back at the end",
+            "PATH[:LOCAL]",
+            many=True,
+            common=True,
+            only="task",
+            hint="like model.pt or model.pt:results",
+        ),
     ]
     mount: Annotated[
         Mounts,
@@ -341,7 +496,14 @@ class Options(TypedDict, total=False):
         ),
     ]
     volume: Annotated[
-        Volumes, Option(FILES, "Mount a volume of the node; created if missing", "NAME:CONT[:ro]", many=True)
+        Volumes,
+        Option(
+            FILES,
+            "Mount a volume of the node; created if missing",
+            "NAME:CONT[:ro]",
+            many=True,
+            hint="like cache:/root/.cache",
+        ),
     ]
     retries: Annotated[
         int,
@@ -356,12 +518,24 @@ class Options(TypedDict, total=False):
         ),
     ]
     retry_on: Annotated[
-        Endings, Option(FAILURE, "Failures to retry: failed, oom, timeout, lost or exit:CODE", "WHAT,...", only="task")
+        Endings,
+        Option(
+            FAILURE,
+            "Failures to retry: failed, oom, timeout, lost or exit:CODE",
+            "WHAT,...",
+            only="task",
+            choices=RETRY_KINDS,
+        ),
     ]
     backoff: Annotated[
         Time,
         Option(
-            FAILURE, "Delay before the first retry; doubles with each further retry", "TIME", default="10s", only="task"
+            FAILURE,
+            "Delay before the first retry; doubles with each further retry",
+            "TIME",
+            default="10s",
+            only="task",
+            hint="10s; doubles with each retry",
         ),
     ]
     on_member_failure: Annotated[
@@ -371,6 +545,7 @@ class Options(TypedDict, total=False):
             "With --nodes, when the task fails on one node: stop the others, or let them continue (default: stop)",
             "WHAT",
             only="task",
+            choices=get_args(OnMemberFailure),
         ),
     ]
     expires: Annotated[
@@ -396,22 +571,34 @@ class Options(TypedDict, total=False):
         ),
     ]
     snapshot_on_stop: Annotated[
-        int, Option(CONTAINER, "Take a snapshot whenever it stops, and keep the last N", "N", default=0, only="vps")
+        int,
+        Option(
+            CONTAINER,
+            "Take a snapshot whenever it stops, and keep the last N",
+            "N",
+            default=0,
+            only="vps",
+            hint="like 3: keep the last 3",
+        ),
     ]
     name: Annotated[
         str | None, Option(OUTPUT, "Task name", "NAME", common=True, hint="to refer to the task by", only="task")
     ]
-    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True)]
+    label: Annotated[Pairs, Option(OUTPUT, "Label of the task", "KEY=VALUE", many=True, hint="like team=vision")]
     notify: Annotated[
         Events,
         Option(
             OUTPUT,
             "Events to send a message about: start, end, fail, preempt, lost; or none (default: the inventory's)",
             "EVENT,...",
+            choices=(*EVENTS, NONE),
         ),
     ]
     owner: Annotated[
-        Owner, Option(OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME")
+        Owner,
+        Option(
+            OUTPUT, "Owner of the task (default: $AGENTLESS_OWNER, else you as user@host)", "NAME", hint="default: you"
+        ),
     ]
 
 

@@ -4,72 +4,137 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.workload import WorkloadName
-from agentless.model.units import short_size
-from agentless.rules.submit.options import OPTIONS, Option, Options
+from agentless.model.text import enumerated
+from agentless.paths import current_dir
+from agentless.rules.submit.options import OPTIONS, PANELS, Option, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.tui.data.cluster import Row
+from agentless.tui.data.quoted import as_written, words_of
+
+Shape = Literal["line", "lines", "command", "secrets", "flag"]
+"""How a field is typed: in a line, in lines of which each is a value, or as a yes or no."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A field: its label, what it shows while it is empty, and the sentence about it."""
+
+    name: str
+    label: str
+    hint: str
+    help: str
+    shape: Shape = "line"
 
 
 @dataclass(frozen=True, slots=True)
 class FormKind:
-    """A kind of form. `options` have a line each; the variables have an area of their own.
+    """A kind of form. `own` are the fields that are no options; `first` names those that it begins with.
 
-    `first` are the lines before them: name, label, and the hint in the empty field. `needed` are the fields to begin
-    with. `verb` is what it does, in two forms, and `view` shows what it has made.
+    `needed` are the fields to begin with. `verb` is what it does, in two forms, and `view` shows what it has made.
     """
 
-    workload: WorkloadName | None
+    workload: WorkloadName
     view: str
     verb: str
     doing: str
-    first: tuple[tuple[str, str, str], ...]
-    options: tuple[Option, ...]
+    own: tuple[FormField, ...]
+    first: tuple[str, ...]
     needed: tuple[str, str]
 
     @property
-    def lines(self) -> tuple[tuple[str, str, str], ...]:
-        """All lines: name, label, hint."""
-        return (*self.first, *((option.name, _label(option).capitalize(), option.hint) for option in self.options))
+    def fields(self) -> tuple[FormField, ...]:
+        """All fields: those that are always shown, then the others."""
+        return (*self.shown, *(field for panel in self.panels.values() for field in panel))
 
     @property
-    def taken(self) -> list[str]:
-        """The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
-        own = {"env", "secret_env", "parameters", "needs", "terms", *(name for name, *_ in self.first)}
-        own |= {name for option in self.options for name in (option.name, f"{option.name}s")}
-        if "container" in own:
-            own.add("image_id")  # it is of another env then
-        return [field.name for field in fields(TaskSpec) if field.name not in own]
+    def shown(self) -> tuple[FormField, ...]:
+        """The fields that are always shown: those that it begins with, then those of all common options."""
+        known = {field.name: field for field in self.own} | {name: _field(OPTIONS[name]) for name in self._common()}
+        return tuple(known[name] for name in dict.fromkeys((*self.first, *known)))
+
+    @property
+    def panels(self) -> Mapping[str, tuple[FormField, ...]]:
+        """The other fields, by the heading of their panel."""
+        others = [option for option in options_of(self.workload) if not option.common]
+        found = {panel: tuple(_field(each) for each in others if each.panel == panel) for panel in PANELS}
+        return {panel: fields for panel, fields in found.items() if fields}
+
+    def _common(self) -> Iterator[str]:
+        for panel in PANELS:
+            yield from (each.name for each in options_of(self.workload) if each.common and each.panel == panel)
+
+
+_LABELS_OF = {
+    "container": "env", "env": "variables", "secret_env": "secrets", "at": "start at", "after": "start in",
+    "on": "node labels", "gang": "node count",
+}  # fmt: skip
+"""The labels of options that are called otherwise than their flag."""
+_HELP = {
+    "launcher": "What starts the command on several nodes: torchrun, mpirun or none (default: none)",
+    "no_queue": "Start now, or refuse it",
+    "port": "A port of the task, like 8888 or 8888:9999; P in the dashboard forwards it to this machine",
+    "public_key_string": "Let the owners of these public keys enter by ssh, over their controllers: one per line",
+}
+"""The sentences of options whose help is about the command line."""
+_SHAPES: Mapping[str, Shape] = {"env": "lines", "secret_env": "secrets", "public_key_string": "lines"}
 
 
 def _label(option: Option) -> str:
-    return {"container": "env", "requires": "after"}.get(option.name, option.name.replace("_", " "))
+    return _LABELS_OF.get(option.name, option.flag[2:].replace("-", " ").replace("gpu", "GPU").replace("ssh", "SSH"))
 
 
-def _options(*names: str) -> tuple[Option, ...]:
-    return tuple(OPTIONS[name] for name in names)
+_LABELS = {flag: _label(option) for option in OPTIONS.values() for flag in option.flags if flag.startswith("--")} | {
+    "--target": "where",
+    "--command": "command",
+}
 
 
-_WHERE = ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each")
+def in_fields(text: str) -> str:
+    """The text with the labels of fields in place of options such as `--time-limit`."""
+    return re.sub(r"(?<!\S)--[a-z-]+", lambda found: _LABELS.get(found[0], found[0]), text)
+
+
+def _field(option: Option) -> FormField:
+    about = _HELP.get(option.name) or in_fields(option.help)
+    shape: Shape = "flag" if option.argument_type is bool else _SHAPES.get(option.name, "line")
+    label = _label(option)
+    hint = option.hint or enumerated(option.choices, "or") or about
+    return FormField(option.name, label[0].upper() + label[1:], hint, about, shape)
+
+
+_WHERE = FormField(
+    "target",
+    "Where",
+    "node1::0, 2xA100:40G or 1x; several: one task each",
+    "GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G); node1 is no GPU. A task for each",
+)
+_COMMAND = "The command, as you would type it in a shell"
 TASK = FormKind(
-    None,
+    "task",
     "tasks",
     "Submit",
     "Submitting",
-    (_WHERE, ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep")),
-    _options(
-        "image", "name", "node", "cores", "memory", "time_limit", "priority", "requires", "retries", "preemptible"
+    (
+        _WHERE,
+        FormField(
+            "command",
+            "Command",
+            "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep",
+            f"{_COMMAND}; span:[0.1,0.01] in it makes a sweep, a task for each value",
+            "command",
+        ),
     ),
+    ("target", "command", "image", "container", "name"),
     ("target", "command"),
 )
 VPS = FormKind(
@@ -78,138 +143,146 @@ VPS = FormKind(
     "Create",
     "Creating",
     (
-        ("name", "Name", "its host name: ssh NAME.agentless"),
-        ("target", "Where", "node1::0, 2xA100:40G or 1x"),
-        ("command", "Command", "optional; without one it waits for you to log in"),
+        FormField(
+            "name", "Name", "its host name: ssh NAME.agentless", "Its name, also of its host: ssh NAME.agentless"
+        ),
+        FormField("target", "Where", "node1::0, 2xA100:40G or 1x", _WHERE.help.removesuffix(". A task for each")),
+        FormField(
+            "command",
+            "Command",
+            "optional; without one it waits for you to log in",
+            f"{_COMMAND}; without one it waits for you to log in",
+            "command",
+        ),
     ),
-    _options("image", "container", "node", "cores", "memory", "mount", "expires", "idle_stop"),
+    ("name", "target", "command", "image", "container"),
     ("name", "target"),
 )
-_LABELS = {option.flag: _label(option) for kind in (TASK, VPS) for option in kind.options} | {
-    "--target": "where",
-    "--command": "command",
-    "--env": "variables",
-}
-_OWN_TERMS = (
-    "priority", "time_limit", "retries", "start_at", "max_parallel", "expires", "idle_stop", "requires",
-    "if_impossible", "preemptible",
-)  # fmt: skip
-_ANSWERS = {"yes": True, "no": False}
 
-_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-_CONTINUED = re.compile(r"(\\[^\n])|\\\n")
+_FIRST_WORDS = {
+    "target": "target", "command:": "command", "name": "name", "variable": "env", "label": "label",
+    "secret": "secret_env", "mount": "mount", "volume": "volume", "port": "port",
+}  # fmt: skip
+"""The field that a sentence is about which names no option, by its first word."""
+_BY_FLAG = {flag: option.name for option in OPTIONS.values() for flag in option.flags}
+_NO_PLACE = "No resources requested: enter GPUs in Where, like node1::0 or 2xA100"
 
 
-def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
-    """The submission that the fields ask for, a text by name each; raises UsageError.
+class WrongField(UsageError):
+    """What is wrong with a field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def checked(
+    kind: FormKind, values: Mapping[str, str], *, preview: bool = False
+) -> tuple[TaskRequest | None, dict[str, str]]:
+    """The submission that the fields ask for, or by field a sentence about what is wrong; "" is no field of the form.
 
     For a `preview`, something stands in for a command or a name that is not written yet.
     """
-    options = Options()
-    for option in kind.options:
-        if text := values[option.name].strip():
-            options[option.name] = _read(option, text)  # type: ignore[literal-required]
-    if kind is VPS:
-        options["name"] = values["name"].strip() or ("x" if preview else "")
-    if env := [line.strip() for line in values["env"].splitlines() if line.strip()]:
-        options["env"] = env
-    words = _words(values["command"])
-    if kind is VPS and not options["name"]:
-        raise UsageError("Enter a name")
-    if kind is TASK and not words:
-        if not preview:
-            raise UsageError("Enter a command")
-        words = ("true",)
-    targets = values["target"].split()
-    if not targets and not options.keys() & {"node", "cores", "memory"}:
-        raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
-    if kind is VPS and len(targets) > 1:
-        raise UsageError("Where: a VPS has one place; enter one, like node1::0 or 2xA100")
-    outside = Outside(time.time(), os.environ, read_lines)
-    return task_request(words, targets, options, outside, kind.workload)
+    options, wrong = Options(), dict[str, str]()
+    for field in kind.fields:
+        text = values.get(field.name, "").strip()
+        if text and (field.name in OPTIONS and (kind is TASK or field.name != "name")):
+            try:
+                options[field.name] = _read(OPTIONS[field.name], text)  # type: ignore[literal-required]
+            except UsageError as error:
+                wrong[field.name] = in_fields(str(error))
+    targets = values.get("target", "").split()
+    words: tuple[str, ...] = ()
+    try:
+        for target in targets:
+            parse_target(target)
+        if kind is VPS and len(targets) > 1:
+            raise UsageError("Where: a VPS has one place; enter one, like node1::0 or 2xA100")
+    except UsageError as error:
+        wrong["target"] = in_fields(str(error))
+    try:
+        words = words_of(values.get("command", ""))
+    except UsageError as error:
+        wrong["command"] = f"command: {error}"
+    if kind is VPS and not (name := values.get("name", "").strip()) and not preview:
+        wrong["name"] = "Enter a name"
+    elif kind is VPS:
+        options["name"] = name or "x"
+    if kind is TASK and not words and not preview:
+        wrong.setdefault("command", "Enter a command")
+    if wrong:
+        return None, wrong
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
+    workload = None if kind is TASK else kind.workload
+    try:
+        return task_request(words or (("true",) if kind is TASK else ()), targets, options, outside, workload), {}
+    except UsageError as error:
+        filled = [name for name, text in values.items() if text.strip()]
+        return None, _placed(kind, str(error), filled)
+
+
+def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
+    """The submission that the fields ask for, a text by name each; raises WrongField."""
+    asked, wrong = checked(kind, values, preview=preview)
+    if asked is None:
+        raise WrongField(*next(iter(wrong.items())))
+    return asked
+
+
+def _placed(kind: FormKind, message: str, filled: list[str]) -> dict[str, str]:
+    """The sentence, by the field that it is about: of several, one that is filled in."""
+    if message.startswith("no resources requested"):
+        return {"target": _NO_PLACE}
+    names = {field.name for field in kind.fields}
+    about = ["secret_env"] if "be a secret" in message else []
+    about += [_BY_FLAG.get(flag, "") for flag in re.findall(r"--[a-z-]+", message)]
+    about += [_FIRST_WORDS.get(message.split(maxsplit=1)[0], "command" if "span" in message else "")]
+    meant = [name for name in about if name in names]
+    field = next((name for name in meant if name in filled), next(iter(meant), ""))
+    return {field: in_fields(message)}
 
 
 def _read(option: Option, text: str) -> Any:
-    if option.many:
-        return text.split()
+    """The value of an option as Python takes it; what its kind refuses is refused here."""
     if option.argument_type is bool:
-        if text.lower() not in _ANSWERS:
-            raise UsageError(f"{option.name}: {text!r} is neither yes nor no")
-        return _ANSWERS[text.lower()]
-    try:
-        return option.argument_type(text)
-    except ValueError:
-        raise UsageError(f"{option.name}: {text!r} is not a number") from None
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """The words of a command as a shell reads them; a line that ends with a backslash continues."""
-    joined = _QUOTED.sub(lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), text)
-    try:
-        return tuple(shlex.split(joined))
-    except ValueError as error:
-        raise UsageError(f"command: {str(error).lower()}") from None
-
-
-def request_of(kind: FormKind, asked: TaskRequest, like: Mapping[str, Any] | None) -> Row:
-    """The request; what has no field is as in the spec of the task that the form is `like`."""
-    request = asked.request()
-    if like:
-        wanted = request["spec"]
-        own = {name: wanted["terms"][name] for name in _OWN_TERMS}
-        if not own["preemptible"]:
-            own |= {name: wanted["terms"][name] for name in ("min_run", "on_preempt")}
-        request["spec"] = wanted | {name: like[name] for name in kind.taken} | {"terms": like["terms"] | own}
-    return request
-
-
-def in_fields(text: str) -> str:
-    """The text with the labels of fields in place of options such as `--time-limit`."""
-    return re.sub(r"(?<!\S)--[a-z-]+", lambda found: _LABELS.get(found[0], found[0]), text)
-
-
-def fields_of(task: Row, spec: Row) -> dict[str, str]:
-    """The fields of a form for a task like this one."""
-    node, target = _places(task["target"])
-    return {
-        "target": target,
-        "node": node,
-        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
-        "image": task["image"] or "",
-        "name": task["name"] or "",
-        "cores": "" if task["cores"] is None else f"{task['cores']:g}",
-        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
-        "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
-        "priority": str(task["priority"] or ""),
-        "retries": str(task["retries"] or ""),
-        "requires": ",".join(
-            f"{each['on']}:{each['state']}" for each in task.get("waits_for") or () if not each["batch"]
-        ),
-        "preemptible": "yes" if task.get("preemptible") else "",
-        "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
-    }
-
-
-def fields_of_vps(task: Row, spec: Row) -> dict[str, str]:
-    """The fields of a form for a VPS like this one; it needs a name of its own."""
-    mounts = [str(Mount(**each)) for each in spec["mounts"]]
-    more = {"name": "", "container": spec["container"] or "", "mount": " ".join(mounts)}
-    times = {name: spec["terms"][name] for name in ("expires", "idle_stop")}
-    more |= {name: f"{seconds:g}s" if seconds else "" for name, seconds in times.items()}
-    return fields_of(task, spec) | more | ({"image": ""} if spec["container"] else {})
-
-
-def _places(wanted: str) -> tuple[str, str]:
-    """The node and the target in a task's request: of `node1 8x exclusive` they are `node1` and `8x`."""
-    if wanted == "any node":
-        return "", ""
-    targets = []
-    for word in wanted.split()[:2]:
+        return True
+    if option.name in _SHAPES:
+        return [as_written(line.strip()) for line in text.split("\n") if line.strip()]
+    value: Any = text
+    if option.many:
         try:
-            targets.append(parse_target(word))
-        except UsageError:
-            break
-    first, second, *_ = (*wanted.split(), "", "")
-    if len(targets) == 2 and targets[0].nodes and not targets[1].nodes:
-        return first, second
-    return "", first if targets else ""
+            value = words_of(text)
+        except UsageError as error:
+            raise UsageError(f"{option.flag}: {error}") from None
+        if option.name == "upload":
+            value = [os.path.expanduser(each) for each in value]
+    elif option.argument_type in (int, float):
+        try:
+            value = option.argument_type(text)
+        except ValueError:
+            number = "a whole number" if option.argument_type is int else "a number"
+            raise UsageError(f"{option.flag} {text!r} is not {number}") from None
+    option.read(value)
+    return value
+
+
+def with_files_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> TaskRequest:
+    """The submission with the files of the task that it is `like`, as they were."""
+    if not like:
+        return asked
+    uploads = {(each["source"], each["target"]): Upload(**each) for each in like["uploads"]}
+    outputs = {(each["path"], each["local"]): Output(**each) for each in like["outputs"]}
+    spec = replace(
+        asked.spec,
+        uploads=tuple(uploads.get((each.source, each.target), each) for each in asked.spec.uploads),
+        outputs=tuple(outputs.get((each.path, each.local), each) for each in asked.spec.outputs),
+    )
+    return replace(asked, spec=spec)
+
+
+def previews_of(asked: TaskRequest) -> list[Row]:
+    """The requests by which it is explained, one for each target; they have no values of secrets."""
+    request = asked.request() | {"secrets": {}, "sweep": [], "each": False}
+    if asked.spec.gang or len(asked.targets) < 2:
+        return [request]
+    return [request | {"targets": [target]} for target in asked.targets]

@@ -50,7 +50,8 @@ _READ = (
 )
 _FILL = (
     ("Tab  Enter", "next field"),
-    ("↓", "in Image: choose an image in use"),
+    ("↓", "open the list of a field (▾); typing narrows it"),
+    ("Space", "set or unset [ ]; open or close a panel"),
     ("Ctrl+S", "submit"),
     ("Esc", "discard the form"),
 )
