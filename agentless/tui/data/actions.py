@@ -96,8 +96,8 @@ ACTIONS = (
         "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
-    Action("batch", "b", "Batch", "show all tasks of its batch, with their values", changes=False, shown=False),
-    Action("workflow", "w", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
+    Action("batch", "B", "Batch", "show all tasks of its batch, with their values", changes=False, shown=False),
+    Action("workflow", "W", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
     Action(
         "stop_workflow",
         "T",

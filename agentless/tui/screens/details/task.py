@@ -22,12 +22,14 @@ from agentless.client.words import (
     left,
     local,
     members,
+    memory_in_use,
     ports,
     preempted,
     process_words,
     ran,
     state,
     tries,
+    watts,
     where,
     whole,
 )
@@ -65,8 +67,6 @@ class TaskDetails(Details):
     """A task: what it is and how it is, its last output, why it waits, its events, its files, and its script."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "tab(1)", "Next tab", show=False, tooltip="show the next tab"),
-        Binding("left", "tab(-1)", "Previous tab", show=False, tooltip="show the previous tab"),
         *(Binding(str(at), f"nth({at})", show=False) for at in range(1, 8)),
     ]
     CSS = """
@@ -101,9 +101,8 @@ class TaskDetails(Details):
         return self.cluster.tasks.get(self._row["id"], self._row)
 
     @property
-    def about_node(self) -> str | None:
-        node: str | None = self.about_task["node"]
-        return node
+    def about_node(self) -> None:
+        """None: what is shown, and acted on, is the task."""
 
     def cluster_changed(self, changed: set[str]) -> None:
         """Show it again, and ask again if the task has changed."""
@@ -211,7 +210,7 @@ class TaskDetails(Details):
                 *meter(None if used is None else used / 100, BAR, "utilization"),
                 f"{look.of(used, '%'):>5}  ",
                 *meter(look.memory_share(gpu), BAR, "memory"),
-                f"{look.memory(gpu):>11}  {look.of(gpu['temperature_c'], 'C'):>4} {look.of(gpu['power_w'], 'W'):>5}\n",
+                f"{memory_in_use(gpu):>14}  {look.of(gpu['temperature_c'], 'C'):>4} {watts(gpu['power_w']):>6}\n",
             ]
         for process in task["intruders"]:
             parts += [("intruder       ", "$text-error"), f"{printable(process_words(process))}\n"]
@@ -226,7 +225,7 @@ class TaskDetails(Details):
             return []
         counts = Counter(each["state"] for each in mates)
         words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        return [("batch", f"{task['batch']}, {counted(len(mates), 'task')}: {words}; press b for all of them")]
+        return [("batch", f"{task['batch']}, {counted(len(mates), 'task')}: {words}; press B for all of them")]
 
     def _siblings(self) -> list[tuple[str, str]]:
         """The other members of its gang, and its place in a workflow."""
@@ -235,7 +234,7 @@ class TaskDetails(Details):
         if task.get("workflow"):
             name = known.workflows.get(task["workflow"], {}).get("name", "")
             before, behind = neighbours(task, known.tasks_of(task["workflow"]).values())
-            found.append(("workflow", f"{task['workflow']} {name}, job {task['job']}; press w for its graph"))
+            found.append(("workflow", f"{task['workflow']} {name}, job {task['job']}; press W for its graph"))
             found += [("requires", before), ("needed by", behind)]
         return found
 

@@ -184,7 +184,7 @@ class LogPane(Vertical):
             share = 100 * (last + 1) // span.end
             parts = [f"{first + 1:,}-{last + 1:,} of {lines}, {share} %"]
         if span.first:
-            parts.append(f"the first {span.first:,} lines are not here (press S to save all)")
+            parts.append(f"the first {span.first:,} lines are not here (press X to export all)")
         paused = self._note == FOLLOWING and not log.follows
         note = "Paused; press f to follow" if paused else self._note
         if self.spool and log.source is not self.spool and self.spool.size:

@@ -57,9 +57,8 @@ class Snapshots(Screen[None]):
         return next((vps for vps in self._cluster.vps() if vps["name"] == self._row["name"]), self._row)
 
     @property
-    def about_node(self) -> str | None:
-        node: str | None = self.about_task["node"]
-        return node
+    def about_node(self) -> None:
+        """None: what is shown, and acted on, is the VPS."""
 
     def compose(self) -> ComposeResult:
         yield Static(content(f"Snapshots of VPS {self._row['name']}"), classes="title")
