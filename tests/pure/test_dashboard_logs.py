@@ -16,7 +16,8 @@ from agentless.tui.data import log_source
 from agentless.tui.data.log_source import SpooledLog, last_of
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.colours import COLOURS
-from agentless.tui.widgets.log_lines import Log, _wrapped
+from agentless.tui.widgets.lines import wrapped
+from agentless.tui.widgets.log_lines import Log
 from tests.pauses import pauses
 
 
@@ -130,7 +131,7 @@ async def test_what_is_kept_in_memory_is_bounded(monkeypatch):
 async def test_a_wrapped_line_fills_its_rows_and_loses_nothing(text):
     app = Shown(text.encode(), wraps=True)
     async with app.run_test(size=(12, 8)):
-        await app.see(next(_wrapped([(text, "")], 11))[0][0])
+        await app.see(next(wrapped([(text, "")], 11))[0][0])
         rows = [row for row in app.lines if row]
         assert "".join(rows) == text
         assert all(10 <= cell_len(row) <= 11 for row in rows[:-1])
@@ -138,7 +139,7 @@ async def test_a_wrapped_line_fills_its_rows_and_loses_nothing(text):
 
 @given(st.lists(st.tuples(st.text("ab日é", max_size=9), st.sampled_from(["", "x"])), max_size=6), st.integers(2, 9))
 def test_wrapped_pieces_keep_text_and_styles_and_no_row_is_too_wide(pieces, width):
-    rows = list(_wrapped(pieces, width))
+    rows = list(wrapped(pieces, width))
     assert [(c, style) for row in rows for text, style in row for c in text] == [
         (c, style) for text, style in pieces for c in text
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,12 +40,13 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import content
+from agentless.tui.widgets.lines import content, wrapped
 from agentless.tui.widgets.tabs import Tabs
 
 TAIL = 500
@@ -59,6 +60,8 @@ LAST = 10
 """The last lines of the log below the summary."""
 _FROM = (("Mounts", "mounts", "source"), ("Volumes", "volumes", "name"), ("Uploads", "uploads", "source"))
 """What a task gets: the title, the field of its spec, and what says where that comes from."""
+_SCRIPT = "│ "
+"""Before each row of a script."""
 AGAIN = 2.0
 """Seconds until what grows is asked for again."""
 
@@ -114,6 +117,10 @@ class TaskDetails(Details):
         if before["state"] != self._row["state"] or before["position"] != self._row["position"]:
             self._asked.clear()
             self.ask()
+
+    def on_resize(self) -> None:
+        """Lay the script out for the new width."""
+        self._show()
 
     def action_tab(self, by: int) -> None:
         self._tabs.step(by)
@@ -263,7 +270,7 @@ class TaskDetails(Details):
         except BrokenOff:
             return
         if breaker is self._breaker:
-            self.app.call_from_thread(self._keep, name, parts)
+            in_app(self.app, self._keep, name, parts)
 
     def _keep(self, name: str, parts: list[Part]) -> None:
         before = self._asked.get(name)
@@ -284,6 +291,8 @@ class TaskDetails(Details):
         )
         name = self._tabs.current
         parts = [*self.known(), *self._output()] if name == "summary" else self._asked.get(name, [("Loading …", "dim")])
+        if name == "script":
+            parts = _barred(parts, self.size.width - 3)
         self.query_one("#shown", Static).update(content(*parts))
 
     def _last_output(self) -> list[tuple[int, bytes]] | str:
@@ -346,7 +355,16 @@ def _files(task: Row, spec: Any) -> list[Part]:
 
 def _script(found: Any) -> list[Part]:
     if isinstance(found, str):
-        return [f"{found}\n"]
-    # Values in it may have line breaks: the bar marks what belongs to the script.
-    lines = "".join(f"│ {line}\n" for line in found["script"].split("\n"))
-    return [(f"# {found['node']}, {found['address']}\n", "dim"), lines]
+        return [(found, "")]
+    return [(f"# {found['node']}, {found['address']}\n", "dim"), found["script"]]
+
+
+def _barred(parts: list[Part], width: int) -> list[Part]:
+    """The text of a script in rows with a bar: it marks what belongs to it, whatever values have line breaks."""
+    return [part if isinstance(part, tuple) else "".join(_rows(part, width)) for part in parts]
+
+
+def _rows(text: str, width: int) -> Iterator[str]:
+    for line in text.split("\n"):
+        for row in list(wrapped([(printable(line), "")], max(1, width - len(_SCRIPT)))) or [[]]:
+            yield f"{_SCRIPT}{''.join(part for part, _ in row)}\n"

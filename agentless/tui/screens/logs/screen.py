@@ -85,12 +85,12 @@ class LogScreen(Screen[None]):
                 pane.describe()
 
     def action_back(self) -> None:
-        """Leave the input line, a search, the second log, or the screen."""
+        """Leave the input line, end a search, leave the second log, or the screen."""
         line = self.query_one(Input)
         if line.has_class("-open"):
             line.remove_class("-open")
             self.set_focus(self._pane.log_lines)
-        elif self._pane.stop_search():
+        elif self._pane.end_search():
             return
         elif len(self._panes) > 1:
             self._close(self._pane)
@@ -126,7 +126,7 @@ class LogScreen(Screen[None]):
         if len(self._panes) > 1:
             self._close(self._pane)
         else:
-            self.app.push_screen(ChooseTask(self._cluster), self._show_beside)
+            self.app.push_screen(ChooseTask(self._cluster, self.about_task["id"]), self._show_beside)
 
     def action_save(self) -> None:
         """Ask for a path; a browser asks for it itself."""

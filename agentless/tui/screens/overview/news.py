@@ -21,6 +21,7 @@ MOST = 3
 """The most lines of one piece of news."""
 LINES = 200
 """The most lines of all news; the views of tasks and of the queue have every one."""
+LINKS = "Each view has an address: the back button goes back, and a copied address opens the same again."
 HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
@@ -82,7 +83,8 @@ class News(GivenLines, can_focus=False):
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped only as far as they are asked for."""
         if self.is_new:
-            for line in wrap(HINT, width):
+            links = f" {LINKS}" if self.app.is_web else ""
+            for line in wrap(HINT + links, width):
                 yield [(line, "held")]
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]

@@ -51,7 +51,7 @@ class Overview(Container):
             "News",
             show=False,
             key_display="[",
-            tooltip="scroll problems and queue up",
+            tooltip="scroll the list up",
         ),
         Binding(
             "right_square_bracket",
@@ -59,7 +59,7 @@ class Overview(Container):
             "News",
             show=False,
             key_display="]",
-            tooltip="scroll problems and queue down",
+            tooltip="scroll the list down",
         ),
     ]
     DEFAULT_CSS = """
@@ -191,10 +191,8 @@ class Overview(Container):
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
-        if any(
-            gpu["state"] == "allocated" and self.map.metric.number(gpu) is None for gpu in self.cluster.gpus.values()
-        ):
-            states.add("task")
+        held = (gpu for gpu in self.cluster.gpus.values() if gpu["state"] == "allocated")
+        states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
             legend(self.map.metric, states, self.map.cell, self._legend.size.width),
             [(printable(about), "dim")],

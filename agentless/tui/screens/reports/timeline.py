@@ -33,6 +33,7 @@ MOST = 500
 class Timeline(SpannedReport):
     """Running tasks, pending ones and reservations, each as a bar from its start to its end."""
 
+    NAME = "timeline"
     SPANS = SPANS
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -122,7 +123,7 @@ class Axis:
         """A bar between two times, at least a column wide; to the right edge without an end."""
         first = min(self.column(begin), self.width - 1)
         last = self.width if end is None else max(first + 1, self.column(end))
-        return " " * first + sign * (last - first)
+        return (" " * first + sign * (last - first)).ljust(self.width)
 
     def times(self) -> str:
         """Round times of the axis, each at its column."""

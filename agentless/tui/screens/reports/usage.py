@@ -29,6 +29,7 @@ HEIGHT = 10
 class UsageReport(SpannedReport):
     """GPU-hours by owner, node or batch."""
 
+    NAME = "usage"
     SPANS = SPANS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("L", "by", "Group", tooltip="group by another field: owner, node, batch"),
