@@ -97,9 +97,8 @@ class Site:
         session = self._auth.exchange(token, time.monotonic())
         if session is None:
             return _refused()
-        response = web.Response(
-            status=303, headers={"Location": self._auth.folder + path.removeprefix(self._auth.folder).lstrip("/")}
-        )
+        place = path.removeprefix(self._auth.folder).lstrip("/")
+        response = web.Response(status=303, headers={"Location": f"{self._auth.folder}{place}"})
         response.set_cookie(_COOKIE, session, path=self._auth.folder, httponly=True, samesite="Strict")
         return response
 

@@ -34,7 +34,7 @@ class EnvReport(Report):
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__(cluster)
-        self._name = ""
+        self._chosen = ""
         self._pushes: dict[str, str] = {}  # how far they are, by the name of the env
         self._pushing = Breaker()
 
@@ -46,13 +46,13 @@ class EnvReport(Report):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Without an env there is nothing to act on; a read-only dashboard does not."""
         del parameters
-        return action not in ("shell", "push") or bool(self._name and not self.app.read_only)  # type: ignore[attr-defined]
+        return action not in ("shell", "push") or bool(self._chosen and not self.app.read_only)  # type: ignore[attr-defined]
 
     def action_choose(self, by: int) -> None:
         """Choose the next env, and bring it into view."""
         names = [env["name"] for env in self._found] if isinstance(self._found, list) else []
         if names:
-            self._name = names[max(0, min(names.index(self._name) + by, len(names) - 1))]
+            self._chosen = names[max(0, min(names.index(self._chosen) + by, len(names) - 1))]
             self.show()
             at = next(at for at, line in enumerate(self.body.lines) if line and line[0][1].endswith("chosen"))
             top, height = self.body.scroll_offset.y, self.body.size.height
@@ -61,44 +61,44 @@ class EnvReport(Report):
 
     def action_shell(self) -> None:
         app: Any = self.app
-        app.open_shell(shell.of_env(app.client, self._name))
+        app.open_shell(shell.of_env(app.client, self._chosen))
 
     def action_push(self) -> None:
         """Ask to which nodes."""
-        env = next(env for env in self._found if env["name"] == self._name)
+        env = next(env for env in self._found if env["name"] == self._chosen)
         there = {node for version in env["versions"] if version["current"] for node in version["nodes"]}
         lacking = [node["name"] for node in self.cluster.ordered_nodes() if node["name"] not in there]
         question = Ask(
-            f"Push env {self._name} to nodes?",
+            f"Push env {self._chosen} to nodes?",
             [f"version {env['version']} is on {enumerated(sorted(there)) or 'no node'}"],
             effect="Sends only the layers that a node lacks.",
             verb="Push",
             text="Nodes, separated by blanks; empty: all nodes",
             given=lacking[0] if len(lacking) == 1 else "",
         )
-        self.app.push_screen(question, partial(self._push, self._name))
+        self.app.push_screen(question, partial(self._push, self._chosen))
 
     def fetch(self) -> Any:
         return self.get("/v1/envs")
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         names = [env["name"] for env in found]
-        if self._name not in names:
-            self._name = names[0] if names else ""
+        if self._chosen not in names:
+            self._chosen = names[0] if names else ""
             self.refresh_bindings()
         if not found:
             return [
                 [("No envs. An env is an image that you build on a node and send to the others:", "dim")],
                 [("agentless env create NAME --from python:3.12", "")],
             ]
-        return [line for env in found for line in self._env(env, width)]
+        return [line for env in found for line in self._lines_of(env, width)]
 
     # ------------------------------------------------------------------ inside
 
-    def _env(self, env: Row, width: int) -> Iterator[list[Piece]]:
+    def _lines_of(self, env: Row, width: int) -> Iterator[list[Piece]]:
         state = f"build container on {env['node']}: {env['state']}" if env["node"] else ""
         current = f"version {env['version']}" if env["version"] else "no version yet"
-        chosen = " chosen" if env["name"] == self._name else ""
+        chosen = " chosen" if env["name"] == self._chosen else ""
         yield [
             (printable(env["name"]), f"strong{chosen}"), (f"  {current}  ", "held"),
             (self._pushes.get(env["name"], state), "dim"),
