@@ -70,8 +70,8 @@ async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is(
 async def test_a_name_comes_before_commands_that_only_have_its_letters():
     async with over(tasks({**RUNS, "id": "2mz9", "name": "finetune-bert"})) as eyes:
         await eyes.press("colon", *"bert")
-        await eyes.see(lambda: "finetune-bert" in eyes.text and "number in the heat map" in eyes.text)
-        assert eyes.text.index("finetune-bert") < eyes.text.index("number in the heat map")
+        await eyes.see(lambda: "finetune-bert" in eyes.text and "Colors: " in eyes.text)
+        assert eyes.text.index("finetune-bert") < eyes.text.index("Colors: ")
 
 
 async def test_marks_are_cleared_before_the_filter():
