@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
 from agentless.formats.frames import NOTE
-from agentless.formats.log_index import Part
+from agentless.formats.log_index import Part, Span
 from agentless.tui.data import log_source
 from agentless.tui.data.log_source import SpooledLog, last_of
 from agentless.tui.widgets import log_lines
@@ -212,7 +214,29 @@ async def test_words_that_are_sought_are_marked_also_across_colours():
         assert "".join(each.text for each in segments if each.style.bgcolor == style) == "loss"
 
 
+def test_a_line_of_marks_alone_is_bounded_and_marked_at_once():
+    line = log_lines._line(1, ("a" + "\u0301" * 100_000 + "b\n").encode(), Span(0, 1, 1))
+    assert sum(len(text) for text, _ in line.pieces) < 20
+    found = log_lines._marked([("ab", "x"), ("ab" * 50_000, "")], "a", "found")  # its square would take minutes
+    assert [style for _, style in found[:4]] == ["found", "x", "found", ""]
+    assert "".join(text for text, _ in found) == "ab" * 50_001
+    assert log_lines._with_few_marks("e\u0301 नि 👩‍🚀") == "e\u0301 नि 👩‍🚀"
+
+
 # -------------------------------------------------------------------------- the spool
+
+
+def test_who_shows_a_log_does_not_wait_for_a_search():
+    spool = SpooledLog()
+    spool.add(1, b"one\ntwo")
+    busy, done = Event(), Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: (spool._lock.acquire(), busy.set(), done.wait(30), spool._lock.release()))
+        busy.wait(30)
+        assert spool.span(None) == Span(0, 1, 2)
+        assert spool.line_at(0.0, None) == 2
+        done.set()
+    spool.close()
 
 
 def test_a_spool_keeps_the_end_of_what_it_was_given(monkeypatch):
