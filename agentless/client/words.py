@@ -415,10 +415,9 @@ def host_lines(node: dict[str, Any]) -> dict[str, str | None]:
     }
 
 
-def cause_of(node: dict[str, Any]) -> str:
+def cause_of(node: str, reason: str | None) -> str:
     """Why a node is not well, without its name and what its state says: what is cut must not be the cause."""
-    name, reason = re.escape(node["name"]), str(node["reason"] or "")
-    return re.sub(rf"^{name}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason, count=1)
+    return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
 
 
 def owner_and_name(task: dict[str, Any]) -> str:

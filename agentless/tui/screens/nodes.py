@@ -71,4 +71,4 @@ def _free(node: Row) -> str:
 
 def _why(node: Row) -> Piece:
     labels = " ".join(f"{key}={value}" for key, value in node["labels"].items())
-    return cause_of(node) or labels, "" if node["reason"] else "dim"
+    return cause_of(node["name"], node["reason"]) or labels, "" if node["reason"] else "dim"

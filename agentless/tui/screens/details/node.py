@@ -50,7 +50,7 @@ class NodeDetails(Details):
         parts: list[Part] = [
             (f"{node['name']}  ", "bold"),
             (node["state"], colour_of(node["state"])),
-            f"  {printable(cause_of(node))}\n\n",
+            f"  {printable(cause_of(node['name'], node['reason']))}\n\n",
         ]
         parts += beside(
             [

@@ -32,7 +32,7 @@ class NodePainter:
     def top(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
-        state = f"{node['state']}: {cause_of(node)}" if node["reason"] else str(node["state"])
+        state = _state(node)
         right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
         room = width - 5 - cell_len(left)
@@ -80,7 +80,7 @@ class NodePainter:
             if cell_len(about) + cell_len(each) + 3 > room:
                 break
             about += (" · " if about else "  ") + each
-        reason = f"  {printable(cause_of(node))}" if node["reason"] else ""
+        reason = f"  {printable(cause_of(node['name'], node['reason']))}" if node["reason"] else ""
         return [
             (title, "strong"),
             (" ", ""),
@@ -102,7 +102,9 @@ class NodePainter:
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
         if not is_well:
-            words = f"{node['state']}: {cause_of(node)}" if node["reason"] else str(node["state"])
+            words = (
+                f"{node['state']}: {cause_of(node['name'], node['reason'])}" if node["reason"] else str(node["state"])
+            )
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
         return [
@@ -149,3 +151,9 @@ class NodePainter:
         if node.get("temperature_c") is not None:
             found.append((("temp", f"{node['temperature_c']}C"), None))
         return found
+
+
+def _state(node: Row) -> str:
+    """The state, and why."""
+    cause = cause_of(node["name"], node["reason"])
+    return f"{node['state']}: {cause}" if cause else str(node["state"])
