@@ -169,7 +169,7 @@ def legend(metric: Metric, states: Collection[str], cell: int, width: int) -> li
             pieces += [(f"{level * 20:>2}", look.level_style(level / 5 + 0.1, warms=metric.warms)), (" ", "")]
     left = width - sum(cell_len(text) for text, _ in pieces)
     signs = [(f"{sign} ", state, look.style_of(state)) for state, sign in look.SIGNS.items() if state in states]
-    keys = [("", f"{key} {does}", "") for key, does in (("M", "other number"), ("L", "group"))]
+    keys = [("M ", "another number", "strong"), ("L ", "group by label", "strong")]
     for sign, words, style in (*signs, *keys):
         if len(sign) + len(words) + 2 <= left:
             pieces += [(f"  {sign}", style), (words, "dim")]
