@@ -96,7 +96,7 @@ class GpuPainter:
             (f"{look.of(used, '%'):>5} ", ""),
             *([("mem ", "dim")] if labels else []),
             *look.bar(share, bar, "mem"),
-            (f"{memory_in_use(gpu):>14}", ""),
+            (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if labels else []),
             *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
@@ -151,10 +151,12 @@ class GpuPainter:
         if len(tasks) > 1 or gpu["idle_since"]:
             return [(fitted(look.who(gpu, tasks), width), "")]
         task = tasks[0]
-        time_left = left(task)
+        words, time_left = owner_and_name(task), left(task)
+        owner, _, _ = words.partition(" ")
+        if cell_len(words) + 1 + len(time_left) > width:
+            time_left = time_left.removeprefix("for ")
         when = f" {time_left}" if len(time_left) + 12 < width else ""
-        owner, _, _ = owner_and_name(task).partition(" ")
-        words = fitted(owner_and_name(task), width - len(when))
+        words = fitted(words, width - len(when))
         return [(words[: len(owner)], "held"), (words[len(owner) :], ""), (when, "dim")]
 
 
