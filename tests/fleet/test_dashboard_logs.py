@@ -172,7 +172,7 @@ async def test_a_kept_log_is_read_by_pages_and_searched_by_the_controller(client
         pane = eyes.app.screen.query_one(LogPane)
         assert pane.spool is None
         await eyes.press("slash", "77777", "enter")
-        await eyes.see("77778", lambda: pane.log_lines.match == 77_776)
+        await eyes.see("77778", "/77777: 1 of 1", lambda: pane.log_lines.match == 77_776)
         await eyes.press("n")
         await eyes.see(lambda: pane.log_lines.match == 77_776)
         await eyes.press("2")
@@ -190,6 +190,7 @@ def test_lines_of_a_kept_log_are_given_by_number(client):
     assert client.get(f"{path}/lines", only=2)["lines"] == [{"stream": 2, "text": "oops"}]
     assert client.get(f"{path}/search", text="OOPS", only=2) == {"line": 0, "go_on": None}
     assert client.get(f"{path}/search", text="nowhere") == {"line": None, "go_on": None}
+    assert client.get(f"{path}/matches", text="OOPS", only=2) == {"lines": [0], "go_on": None}
 
 
 async def test_the_end_of_a_log_that_is_not_complete_here_goes_on_while_it_is_read(client, tmp_path):
