@@ -231,10 +231,11 @@ def test_who_shows_a_log_does_not_wait_for_a_search():
     spool.add(1, b"one\ntwo")
     busy, done = Event(), Event()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: (spool._lock.acquire(), busy.set(), done.wait(30), spool._lock.release()))
+        pool.submit(lambda: (spool._lock.acquire(), busy.set(), done.wait(10), spool._lock.release()))
         busy.wait(30)
         assert spool.span(None) == Span(0, 1, 2)
         assert spool.line_at(0.0, None) == 2
+        assert not spool._lock.acquire(blocking=False), "the search is over"
         done.set()
     spool.close()
 
