@@ -336,7 +336,7 @@ class Dashboard(App[None]):
                 form = VpsForm if isinstance(self.view, AllVps) else SubmitForm
                 self.push_screen(form(self.cluster, self.client, self._wanted()))
             case "again" if target.task:
-                self._do(partial(self._repeat, target.task))
+                self.do(partial(self._repeat, target.task))
             case "logs" if target.task:
                 self.push_screen(LogScreen(self.cluster, target.task, self.client))
             case "shell" if target.task:
@@ -393,7 +393,7 @@ class Dashboard(App[None]):
         )
         self.push_screen(question, lambda text: self._forward(task, text))
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def do(self, work: Callable[[], None]) -> None:
         """Work in a thread, and show its error."""
         breaker = Breaker()
 
@@ -453,7 +453,7 @@ class Dashboard(App[None]):
             in_app(self, self._say, outcome(found))
 
         if body is not None:
-            self._do(work)
+            self.do(work)
 
     def _forward(self, task: Row, text: str | None) -> None:
         def work() -> None:
@@ -466,7 +466,7 @@ class Dashboard(App[None]):
             in_app(self, self._say, words)
 
         if text:
-            self._do(work)
+            self.do(work)
 
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
@@ -485,7 +485,7 @@ class Dashboard(App[None]):
 
         if table := getattr(self.view, "table", None):
             table.body.clear_marks()
-        self._do(work)
+        self.do(work)
 
     def action_undo(self) -> None:
         """Take back the last action, if it can be."""
@@ -493,7 +493,7 @@ class Dashboard(App[None]):
         if undo is None:
             self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
         else:
-            self._do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
+            self.do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""

@@ -46,10 +46,10 @@ class News(GivenLines, can_focus=False):
 
     def update(self) -> None:
         """Show what is known now; a hidden widget has no width to wrap for."""
+        made, self._made = self._made, None
         if not self.size.width:
             return
         before, width = len(self.lines), self.scrollable_content_region.width
-        made, self._made = self._made, None
         self.lines = made[1] if made and made[0] == width else self._wrapped(width)
         if self.size.height < HEADED:
             self.lines = [line for line in self.lines if not _is_heading(line)]

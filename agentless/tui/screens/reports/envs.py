@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.client import Breaker, BrokenOff
 from agentless.client.words import date
-from agentless.errors import AgentlessError
 from agentless.model.text import enumerated, printable
 from agentless.model.units import counted, format_size
 from agentless.tui.data.cluster import ClusterState, Row
@@ -36,12 +34,6 @@ class EnvReport(Report):
         super().__init__(cluster)
         self._chosen = ""
         self._pushes: dict[str, str] = {}  # how far they are, by the name of the env
-        self._pushing = Breaker()
-
-    def on_unmount(self) -> None:
-        """Break off what is asked for; a push ends with its connection, and keeps what it has sent."""
-        super().on_unmount()
-        self._pushing.break_off()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Without an env there is nothing to act on; a read-only dashboard does not."""
@@ -101,7 +93,7 @@ class EnvReport(Report):
         chosen = " chosen" if env["name"] == self._chosen else ""
         yield [
             (printable(env["name"]), f"strong{chosen}"), (f"  {current}  ", "held"),
-            (self._pushes.get(env["name"], state), "dim"),
+            (self._pushes.get(env["name"]) or state, "dim"),
         ]  # fmt: skip
         for version in sorted(env["versions"], key=lambda each: each["version"], reverse=True):
             mark = "▸" if version["current"] else " "
@@ -117,34 +109,31 @@ class EnvReport(Report):
     def _push(self, name: str, nodes: str | None) -> None:
         if nodes is not None:
             self._tell(name, "Pushing …")
-            self.run_worker(partial(self._send, name, nodes.split()), thread=True)
+            self.app.do(partial(self._send, self.app, name, nodes.split()))  # type: ignore[attr-defined]
 
-    def _send(self, name: str, nodes: list[str]) -> None:
-        """Send it, in a thread."""
+    def _send(self, app: Any, name: str, nodes: list[str]) -> None:
+        """Send it, in a thread of the app: it goes on after this screen was left."""
         try:
-            with self._pushing.watching():
-                for line in self.app.client.progress(f"/v1/envs/{name}/push", {"nodes": nodes}):  # type: ignore[attr-defined]
-                    if line["kind"] == "progress":
-                        size = f" {format_size(line['done'])}" if line["done"] else ""
-                        in_app(self.app, self._tell, name, f"{line['node']}: {line['step']}{size}")
-                    elif line["kind"] == "done":
-                        in_app(self.app, self._pushed, name, line["nodes"])
-        except BrokenOff:
-            return
-        except AgentlessError as error:
-            in_app(self.app, self._ended, name, str(error), "error")
+            for line in app.client.progress(f"/v1/envs/{name}/push", {"nodes": nodes}):
+                if line["kind"] == "progress":
+                    size = f" {format_size(line['done'])}" if line["done"] else ""
+                    in_app(app, self._tell, name, f"{line['node']}: {line['step']}{size}")
+                elif line["kind"] == "done":
+                    in_app(app, partial(app.notify, printable(_outcome(name, line["nodes"])), markup=False))
+        finally:
+            in_app(app, self._end, name)
 
-    def _pushed(self, name: str, nodes: list[Row]) -> None:
-        wrong = [f"{row['node']}: {row['error']}" for row in nodes if row["error"]]
-        words = f"{name} is on {len(nodes) - len(wrong)} of {counted(len(nodes), 'node')}"
-        self._ended(name, "; ".join([words, *wrong]), "error" if wrong else "information")
-
-    def _ended(self, name: str, words: str, severity: Any) -> None:
-        self._pushes.pop(name, None)
-        self.notify(printable(words), severity=severity, markup=False)
-        if self.is_mounted:
+    def _end(self, name: str) -> None:
+        self._tell(name, "")
+        if self.is_attached:
             self.ask()
 
     def _tell(self, name: str, words: str) -> None:
         self._pushes[name] = words
         self.show()
+
+
+def _outcome(name: str, nodes: list[Row]) -> str:
+    """On how many nodes an env is after a push, and why not on the others."""
+    wrong = [f"{row['node']}: {row['error']}" for row in nodes if row["error"]]
+    return "; ".join([f"{name} is on {len(nodes) - len(wrong)} of {counted(len(nodes), 'node')}", *wrong])

@@ -73,9 +73,9 @@ class Timeline(SpannedReport):
         return lines
 
     def _fitting(self, found: Any, now: float) -> str:
-        """The shortest time in which all tasks end whose end is known; without one, all reservations."""
+        """The shortest time in which all tasks end whose end is known; without such a task, all reservations."""
         ends = [_end(task) or _begin(task) for task in self.cluster.tasks.values() if task["ended_at"] is None]
-        known = [end for end in ends if end] or [unix_time(each["ends_at"]) for each in found]
+        known = [end for end in ends if end and end > now] or [unix_time(each["ends_at"]) for each in found]
         span = max(known, default=now) - now
         return next((name for name, seconds in SPANS.items() if seconds >= span), list(SPANS)[-1])
 
