@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agentless.client.panels import Curve, Plot, Shown
-from agentless.client.words import gpu_number
+from agentless.client.words import gpu_number, watts
 
 Row = Mapping[str, Any]
 
@@ -87,10 +87,6 @@ def percent(value: float | None) -> str:
 
 def degrees(value: float | None) -> str:
     return _of(value, "C")
-
-
-def watts(value: float | None) -> str:
-    return _of(value, " W")
 
 
 def plain(value: float | None) -> str:

@@ -303,7 +303,7 @@ def ran(task: dict[str, Any]) -> str:
 
 
 def left(task: dict[str, Any]) -> str:
-    """How long a running task may still run: `3h10m left`; without a limit how long it has run: `2h`.
+    """How long a running task may still run: `3h10m left`; without a limit how long it has run: `for 2h`.
 
     From a minute on, in whole minutes.
     """
@@ -312,7 +312,7 @@ def left(task: dict[str, Any]) -> str:
     runs = time.time() - unix_time(task["started_at"])
     seconds = task["time_limit"] - runs if task["time_limit"] else runs
     rough = short_duration(seconds if seconds < 60 else seconds - seconds % 60)
-    return f"{rough} left" if task["time_limit"] else rough
+    return f"{rough} left" if task["time_limit"] else f"for {rough}"
 
 
 def lasted(workflow: dict[str, Any]) -> str:
@@ -353,6 +353,16 @@ def memory_in_use(gpu: dict[str, Any]) -> str:
 def or_dash(value: object, unit: str = "") -> str:
     """The value with its unit, `-` if it is not known."""
     return "-" if value is None else f"{value}{unit}"
+
+
+def percent(share: float | None) -> str:
+    """A share from 0 to 1: `25.0%`, `-` if it is not known."""
+    return or_dash(None if share is None else f"{100 * share:.1f}", "%")
+
+
+def watts(power: float | None) -> str:
+    """A power draw: `250 W`, `-` if it is not known."""
+    return "-" if power is None else f"{power:.0f} W"
 
 
 def in_use(used_mib: int | None, total_mib: int | None, between: str = "/") -> str:
@@ -403,6 +413,16 @@ def host_lines(node: dict[str, Any]) -> dict[str, str | None]:
         "temp": None if node["temperature_c"] is None else f"{node['temperature_c']}C",
         "network": f"{rate(received)} in, {rate(sent)} out" if None not in (received, sent) else None,
     }
+
+
+def cause_of(node: str, reason: str | None) -> str:
+    """Why a node is not well, without its name and what its state says: what is cut must not be the cause."""
+    return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
+
+
+def owner_and_name(task: dict[str, Any]) -> str:
+    """Whose task it is, and which one, where there is little room: `ann train`."""
+    return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
 
 
 def numa_lines(node: dict[str, Any]) -> list[str]:

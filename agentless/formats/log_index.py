@@ -26,6 +26,8 @@ LINE = 1 << 20
 """Bytes of a line that are read, the last ones."""
 STEP = 64 << 20
 """Bytes that a search looks through before it says how far it is."""
+MATCHES = 10_000
+"""Lines that match, after which a search for all of them says how far it is."""
 _SHORT = 4096
 """Bytes of a line that goes on in the next block, up to which the index holds them."""
 _LONG = bytes(_SHORT + 1)
@@ -51,6 +53,14 @@ class Found:
     """A line that matches; or None, and where to go on, which is None where all was searched."""
 
     line: int | None
+    go_on: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The lines that match; and where to go on, which is None where all was searched."""
+
+    lines: tuple[int, ...]
     go_on: int | None
 
 
@@ -152,6 +162,22 @@ class LogIndex:
                     if (number <= first if back else number >= first) and sought.is_in(line):
                         return Found(number, None)
         return Found(None, None)
+
+    def matches(self, read: Read, words: str, first: int, *, only: int | None = None, step: int = STEP) -> Matches:
+        """All lines from this one on that show these words. It looks through some `step` bytes at most."""
+        span, sought = self.span(only), _Sought(words)
+        found: list[int] = []
+        searched = 0
+        first = max(first, span.first)
+        for block in range(self._block_of(first, only), len(self._starts)) if first < span.end else ():
+            if searched >= step or len(found) >= MATCHES:
+                return Matches(tuple(found), self._before[only or _ALL][block])
+            searched += BLOCK
+            if sought.may_be_in(self._texts(read, block, only)):
+                searched += 8 * BLOCK
+                lines = self._numbered(read, block, only)
+                found += [number for number, (_, line) in lines if number >= first and sought.is_in(line)]
+        return Matches(tuple(found), None)
 
     # ------------------------------------------------------------------ inside
 

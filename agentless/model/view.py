@@ -430,6 +430,14 @@ class LogFoundView:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMatchesView:
+    """The numbers of all lines that were found. If `go_on` is not None, the search goes on at that line."""
+
+    lines: tuple[int, ...]
+    go_on: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShareView:
     """The share of an owner. `gpu_hours` is recent usage, decayed; `running` tasks hold `gpus` GPUs.
 

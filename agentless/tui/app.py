@@ -53,7 +53,7 @@ from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.events import Events
 from agentless.tui.screens.gpus import Gpus
-from agentless.tui.screens.keys import Keys
+from agentless.tui.screens.keys import Keys, keys_of
 from agentless.tui.screens.logs.choose import ChooseTask
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.nodes import Nodes
@@ -154,6 +154,7 @@ class Dashboard(App[None]):
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
+        self.reports = {} if only else {name: title for name, (_, title, _) in _REPORTS.items()}
         self.cluster = ClusterState()
         self.incoming = Incoming(self, client, self.cluster, self._show)
         self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
@@ -307,10 +308,12 @@ class Dashboard(App[None]):
         if action == "view":
             return parameters[0] in self.views and self._front is self.screen_stack[0]
         if action == "report":
-            return self._front is self.screen_stack[0] and len(self.views) > 1
+            return self._front is self.screen_stack[0] and bool(self.reports)
         if action != "act":
             return True
         act = next(act for act in ACTIONS if act.name == parameters[0])
+        if act.name == "submit" and (self._front is not self.screen_stack[0] or isinstance(self.view, Workflows)):
+            return False  # what is shown has no tasks to add to
         if isinstance(self._front, (Ask, ChooseTask, Keys, Resize, SubmitForm, shell.Opening)) or (
             self.read_only and act.changes
         ):
@@ -333,11 +336,11 @@ class Dashboard(App[None]):
                 form = VpsForm if isinstance(self.view, AllVps) else SubmitForm
                 self.push_screen(form(self.cluster, self.client, self._wanted()))
             case "again" if target.task:
-                self._do(partial(self._repeat, target.task))
+                self.do(partial(self._repeat, target.task))
             case "logs" if target.task:
                 self.push_screen(LogScreen(self.cluster, target.task, self.client))
             case "shell" if target.task:
-                self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
+                self.open_shell(shell.of_task(self.client, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.cluster, target.task))
             case "batch" if target.task:
@@ -390,7 +393,7 @@ class Dashboard(App[None]):
         )
         self.push_screen(question, lambda text: self._forward(task, text))
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def do(self, work: Callable[[], None]) -> None:
         """Work in a thread, and show its error."""
         breaker = Breaker()
 
@@ -423,17 +426,21 @@ class Dashboard(App[None]):
         form, fields = (VpsForm, fields_of_vps) if is_vps(task) else (SubmitForm, fields_of)
         in_app(self, self.push_screen, form(self.cluster, self.client, fields(task, spec), spec))
 
-    def _lend(self, task: Row, opened: ProgramStream | AgentlessError | None) -> None:
+    def open_shell(self, wanted: shell.Shell) -> None:
+        """Open a shell, which has the terminal until it ends."""
+        self.push_screen(shell.Opening(wanted), partial(self._lend, wanted))
+
+    def _lend(self, wanted: shell.Shell, opened: ProgramStream | AgentlessError | None) -> None:
         """Give the terminal to the shell that was opened."""
         if not isinstance(opened, ProgramStream):
             if opened:
                 self._say(str(opened), "error")
             return
-        greeting = f"Shell in task {task['id']} on {task['node']}; type exit to return to the dashboard"
+        greeting = f"Shell in {wanted.where}; type exit to return to the dashboard"
         try:
             ended = shell.run(self, opened, greeting)
         except SuspendNotSupported:
-            self._say(f"This terminal cannot open a shell; in another one, run: agentless shell {task['id']}", "error")
+            self._say(f"This terminal cannot open a shell; in another one, run: {wanted.command}", "error")
         except AgentlessError as error:
             self._say(str(error), "error")
         else:
@@ -446,7 +453,7 @@ class Dashboard(App[None]):
             in_app(self, self._say, outcome(found))
 
         if body is not None:
-            self._do(work)
+            self.do(work)
 
     def _forward(self, task: Row, text: str | None) -> None:
         def work() -> None:
@@ -459,7 +466,7 @@ class Dashboard(App[None]):
             in_app(self, self._say, words)
 
         if text:
-            self._do(work)
+            self.do(work)
 
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
@@ -472,13 +479,13 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Action, targets: list[Target], reason: str = "") -> None:
         def work() -> None:
-            words = perform_all(self.client, act, targets, reason)
-            self._undo = undone(act.name, targets[0]) if len(targets) == 1 else None
+            words, found = perform_all(self.client, act, targets, reason)
+            self._undo = undone(act.name, targets[0], found) if len(targets) == 1 else None
             in_app(self, self._say, f"{words} (press Z to undo)" if self._undo else words)
 
         if table := getattr(self.view, "table", None):
             table.body.clear_marks()
-        self._do(work)
+        self.do(work)
 
     def action_undo(self) -> None:
         """Take back the last action, if it can be."""
@@ -486,7 +493,7 @@ class Dashboard(App[None]):
         if undo is None:
             self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
         else:
-            self._do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
+            self.do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""
@@ -506,7 +513,7 @@ class Dashboard(App[None]):
 
     def action_keys(self) -> None:
         if not isinstance(self.screen, Keys):
-            self.push_screen(Keys())
+            self.push_screen(Keys(keys_of(self.screen), self.places.title))
 
     def on_table_chosen(self) -> None:
         self._offer()

@@ -81,20 +81,24 @@ class Site:
         host = request.headers.get("Host", "")
         if not is_loopback(host):
             return _refused()
-        if request.method == "GET" and request.path == "/" and "token" in request.query:
-            return self._enter(request.query["token"])
+        if request.method == "GET" and "token" in request.query:
+            return self._enter(request.query["token"], request.rel_url.raw_path)
         if not self._auth.is_in(request.cookies.get(_COOKIE, "")):
             return _refused()
         if "Upgrade" in request.headers and not is_own_page(request.headers.get("Origin"), host):
             return _refused()
         return await handler(request)
 
-    def _enter(self, token: str) -> web.Response:
-        """Open a session for a token; the redirect keeps the token out of the address bar and the history."""
+    def _enter(self, token: str, path: str) -> web.Response:
+        """Open a session for a token, at the place that was asked for.
+
+        The redirect keeps the token out of the address bar and the history.
+        """
         session = self._auth.exchange(token, time.monotonic())
         if session is None:
             return _refused()
-        response = web.Response(status=303, headers={"Location": self._auth.folder})
+        place = path.removeprefix(self._auth.folder).lstrip("/")
+        response = web.Response(status=303, headers={"Location": f"{self._auth.folder}{place}"})
         response.set_cookie(_COOKIE, session, path=self._auth.folder, httponly=True, samesite="Strict")
         return response
 

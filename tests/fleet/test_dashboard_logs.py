@@ -58,7 +58,7 @@ async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
     there = tmp_path / "results"
     there.write_text("of a month")
     async with reading(client, "echo hello") as eyes:
-        await eyes.press("S", "ctrl+u", str(there), "enter")
+        await eyes.press("X", "ctrl+u", str(there), "enter")
         await eyes.see(lambda: "already exists; choose another name" in eyes.messages)
         assert there.read_text() == "of a month"
 
@@ -66,7 +66,7 @@ async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
 async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_path):
     (tmp_path / "results").touch()
     async with reading(client, "echo hello") as eyes:
-        await eyes.press("S", "ctrl+u", str(tmp_path / "results"), "enter")
+        await eyes.press("X", "ctrl+u", str(tmp_path / "results"), "enter")
         await eyes.see(lambda: "already exists" in eyes.messages)
         await eyes.press("2", "enter")
         await eyes.see(lambda: "Saved to" in eyes.messages)
@@ -75,7 +75,7 @@ async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_p
 
 async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client):
     async with reading(client, "echo hello") as eyes:
-        await eyes.press("S")
+        await eyes.press("X")
         line = eyes.app.screen.query_one("Input")
         for name, says in (
             ("~nobody123/x", "is not a file name: "),
@@ -91,7 +91,7 @@ async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client):
 
 async def save(eyes: Eyes, path: Path) -> None:
     """They save the log that they see."""
-    await eyes.press("S", "ctrl+u", str(path), "enter")
+    await eyes.press("X", "ctrl+u", str(path), "enter")
     await eyes.see(lambda: "Saved to" in eyes.messages)
 
 
@@ -129,7 +129,7 @@ async def test_it_is_said_how_much_was_saved(client, tmp_path):
 async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
     async with reading(client, "echo hello") as eyes:
         forget_tasks(client)
-        await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
+        await eyes.press("X", "ctrl+u", str(tmp_path / "log"), "enter")
         await eyes.see(lambda: "The log was not saved" in eyes.messages)
         await eyes.see(lambda: not (tmp_path / "log").exists())
 
@@ -140,7 +140,7 @@ async def test_a_browser_is_given_the_same_bytes(client, monkeypatch):
         given = []
         monkeypatch.setattr(type(eyes.app), "is_web", True)
         monkeypatch.setattr(eyes.app, "deliver_binary", lambda file, save_filename: given.append((file, save_filename)))
-        await eyes.press("S")
+        await eyes.press("X")
         await eyes.see(lambda: given)
         ((file, name),) = given
         with file:
@@ -172,7 +172,7 @@ async def test_a_kept_log_is_read_by_pages_and_searched_by_the_controller(client
         pane = eyes.app.screen.query_one(LogPane)
         assert pane.spool is None
         await eyes.press("slash", "77777", "enter")
-        await eyes.see("77778", lambda: pane.log_lines.match == 77_776)
+        await eyes.see("77778", "/77777: 1 of 1", lambda: pane.log_lines.match == 77_776)
         await eyes.press("n")
         await eyes.see(lambda: pane.log_lines.match == 77_776)
         await eyes.press("2")
@@ -190,6 +190,7 @@ def test_lines_of_a_kept_log_are_given_by_number(client):
     assert client.get(f"{path}/lines", only=2)["lines"] == [{"stream": 2, "text": "oops"}]
     assert client.get(f"{path}/search", text="OOPS", only=2) == {"line": 0, "go_on": None}
     assert client.get(f"{path}/search", text="nowhere") == {"line": None, "go_on": None}
+    assert client.get(f"{path}/matches", text="OOPS", only=2) == {"lines": [0], "go_on": None}
 
 
 async def test_the_end_of_a_log_that_is_not_complete_here_goes_on_while_it_is_read(client, tmp_path):
@@ -203,7 +204,7 @@ async def test_the_end_of_a_log_that_is_not_complete_here_goes_on_while_it_is_re
         await eyes.see("3,000 lines", "Following", "3000")
         pane = eyes.app.screen.query_one(LogPane)
         assert pane.has_times
-        await eyes.press("t", "1", "enter")
+        await eyes.press("J", "1", "enter")
         await eyes.see("Paused; press f to follow", "1-17 of 3,000 lines")
         (tmp_path / "go").touch()
         await eyes.see("of 3,001 lines")

@@ -1,8 +1,11 @@
 """Who may come into the dashboard of a browser."""
 
+import time
+
 import pytest
 
 from agentless.web.authentication import LIFETIME, Authentication, is_loopback, is_own_page
+from agentless.web.site import Site
 
 
 def test_a_token_is_exchanged_for_a_session_that_is_in():
@@ -94,3 +97,11 @@ def test_no_other_name_is_loopback(host):
 )
 def test_a_page_is_our_own_when_it_came_from_the_very_same_address(origin, own):
     assert is_own_page(origin, "127.0.0.1:8000") == own
+
+
+async def test_a_link_leads_to_the_place_that_was_asked_for_without_its_token():
+    auth = Authentication()
+    site = Site((), auth, visitors=1, heartbeat=1.0)
+    for path, place in (("/", ""), ("/tasks/2mz/log", "tasks/2mz/log"), (f"{auth.folder}queue", "queue"), ("//x", "x")):
+        answer = site._enter(auth.new_token(time.monotonic()), path)
+        assert (answer.status, answer.headers["Location"]) == (303, auth.folder + place)

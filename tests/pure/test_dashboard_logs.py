@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
@@ -11,12 +13,13 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
 from agentless.formats.frames import NOTE
-from agentless.formats.log_index import Part
+from agentless.formats.log_index import Part, Span
 from agentless.tui.data import log_source
 from agentless.tui.data.log_source import SpooledLog, last_of
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.colours import COLOURS
-from agentless.tui.widgets.log_lines import Log, _wrapped
+from agentless.tui.widgets.lines import wrapped
+from agentless.tui.widgets.log_lines import Log
 from tests.pauses import pauses
 
 
@@ -130,7 +133,7 @@ async def test_what_is_kept_in_memory_is_bounded(monkeypatch):
 async def test_a_wrapped_line_fills_its_rows_and_loses_nothing(text):
     app = Shown(text.encode(), wraps=True)
     async with app.run_test(size=(12, 8)):
-        await app.see(next(_wrapped([(text, "")], 11))[0][0])
+        await app.see(next(wrapped([(text, "")], 11))[0][0])
         rows = [row for row in app.lines if row]
         assert "".join(rows) == text
         assert all(10 <= cell_len(row) <= 11 for row in rows[:-1])
@@ -138,7 +141,7 @@ async def test_a_wrapped_line_fills_its_rows_and_loses_nothing(text):
 
 @given(st.lists(st.tuples(st.text("ab日é", max_size=9), st.sampled_from(["", "x"])), max_size=6), st.integers(2, 9))
 def test_wrapped_pieces_keep_text_and_styles_and_no_row_is_too_wide(pieces, width):
-    rows = list(_wrapped(pieces, width))
+    rows = list(wrapped(pieces, width))
     assert [(c, style) for row in rows for text, style in row for c in text] == [
         (c, style) for text, style in pieces for c in text
     ]
@@ -211,7 +214,30 @@ async def test_words_that_are_sought_are_marked_also_across_colours():
         assert "".join(each.text for each in segments if each.style.bgcolor == style) == "loss"
 
 
+def test_a_line_of_marks_alone_is_bounded_and_marked_at_once():
+    line = log_lines._line(1, ("a" + "\u0301" * 100_000 + "b\n").encode(), Span(0, 1, 1))
+    assert sum(len(text) for text, _ in line.pieces) < 20
+    found = log_lines._marked([("ab", "x"), ("ab" * 50_000, "")], "a", "found")  # its square would take minutes
+    assert [style for _, style in found[:4]] == ["found", "x", "found", ""]
+    assert "".join(text for text, _ in found) == "ab" * 50_001
+    assert log_lines._with_few_marks("e\u0301 नि 👩‍🚀") == "e\u0301 नि 👩‍🚀"
+
+
 # -------------------------------------------------------------------------- the spool
+
+
+def test_who_shows_a_log_does_not_wait_for_a_search():
+    spool = SpooledLog()
+    spool.add(1, b"one\ntwo")
+    busy, done = Event(), Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: (spool._lock.acquire(), busy.set(), done.wait(10), spool._lock.release()))
+        busy.wait(30)
+        assert spool.span(None) == Span(0, 1, 2)
+        assert spool.line_at(0.0, None) == 2
+        assert not spool._lock.acquire(blocking=False), "the search is over"
+        done.set()
+    spool.close()
 
 
 def test_a_spool_keeps_the_end_of_what_it_was_given(monkeypatch):

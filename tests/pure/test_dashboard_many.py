@@ -26,6 +26,8 @@ from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, 
 LAST = TableColumn("LAST", lambda _: "last")
 SOME = [{**RUNS, "id": f"2mz{at}", "name": f"run-{at}"} for at in range(4)]
 
+DRAINED = {**RECORDED["nodes"][0], "drained": True, "state": "drained", "reason": "disks (by ann@a, 2026-05-01)"}
+
 
 @contextlib.asynccontextmanager
 async def acting(line: dict, refuses: str = "") -> AsyncIterator[tuple[Eyes, list[tuple[str, object]]]]:
@@ -68,8 +70,8 @@ async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is(
 async def test_a_name_comes_before_commands_that_only_have_its_letters():
     async with over(tasks({**RUNS, "id": "2mz9", "name": "finetune-bert"})) as eyes:
         await eyes.press("colon", *"bert")
-        await eyes.see(lambda: "finetune-bert" in eyes.text and "number in the heat map" in eyes.text)
-        assert eyes.text.index("finetune-bert") < eyes.text.index("number in the heat map")
+        await eyes.see(lambda: "finetune-bert" in eyes.text and "Colors: " in eyes.text)
+        assert eyes.text.index("finetune-bert") < eyes.text.index("Colors: ")
 
 
 async def test_marks_are_cleared_before_the_filter():
@@ -181,7 +183,7 @@ async def test_what_can_be_undone_is_undone_by_a_key():
 
 def test_nothing_takes_back_what_has_no_way_back():
     targets = Target(RUNS, RECORDED["nodes"][0])
-    names = {act.name for act in ACTIONS if undone(act.name, targets)}
+    names = {act.name for act in ACTIONS if undone(act.name, targets, {})}
     assert names == {"pause", "drain"}
 
 
@@ -190,14 +192,14 @@ def test_to_undo_a_drain_uses_no_unhealthy_gpu_again(state):
     class Asked:
         done: ClassVar[list[str]] = []
 
-        def get(self, _path: str, **_: object) -> list[dict]:
-            return [{"state": "allocated"}, {"state": state}]
+        def get(self, path: str, **_: object) -> object:
+            return [{"state": "allocated"}, {"state": state}] if path == "/v1/gpus" else DRAINED
 
         def post(self, path: str, _: object) -> dict:
             self.done.append(path)
             return {"lifted": []}
 
-    undo = undone("drain", Target(None, RECORDED["nodes"][0]))
+    undo = undone("drain", Target(None, RECORDED["nodes"][0]), DRAINED)
     Asked.done = []
     if state == "unhealthy":
         with pytest.raises(Refused, match="unhealthy GPUs"):
@@ -215,9 +217,30 @@ def test_to_undo_a_resume_drains_for_the_same_reason(shown, reason):
     done: list[object] = []
 
     class Asked:
+        now = RECORDED["nodes"][0]
+
+        def get(self, _path: str) -> dict:
+            return self.now
+
         def post(self, _path: str, body: object) -> dict:
             done.append(body)
             return RECORDED["nodes"][0]
 
-    undone("resume_node", Target(None, {**RECORDED["nodes"][0], "drained": True, "reason": shown}))(Asked())
+    undo = undone("resume_node", Target(None, {**DRAINED, "reason": shown}), {})
+    undo(Asked())
     assert done == [{"reason": reason}]
+    Asked.now = DRAINED
+    with pytest.raises(Refused, match="drained again"):
+        undo(Asked())
+
+
+@pytest.mark.parametrize(
+    "now", [{**RECORDED["nodes"][0]}, {**DRAINED, "reason": "disks (by eve@b, 2026-05-02)"}], ids=["resumed", "drained"]
+)
+def test_to_undo_a_drain_leaves_alone_what_somebody_else_has_done_since(now):
+    class Asked:
+        def get(self, _path: str) -> dict:
+            return now
+
+    with pytest.raises(Refused, match="nothing was changed"):
+        undone("drain", Target(None, RECORDED["nodes"][0]), DRAINED)(Asked())

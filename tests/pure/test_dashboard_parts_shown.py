@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import pytest
+from textual.binding import Binding
 
-from agentless.tui.app import SEEN
+from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
 from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.screens.details.batch import BatchScreen
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.pane import LogPane
+from agentless.tui.screens.logs.screen import LogScreen
+from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.view import Overview
+from agentless.tui.screens.reports.envs import EnvReport
+from agentless.tui.screens.reports.timeline import Timeline
+from agentless.tui.screens.reports.usage import UsageReport
+from agentless.tui.screens.tasks import Tasks
+from agentless.tui.screens.view import View
+from agentless.tui.screens.vps.snapshots import Snapshots
+from agentless.tui.screens.workflows.graph import WorkflowScreen
+from agentless.tui.widgets.curves import Curves
+from agentless.tui.widgets.log_lines import Log
+from agentless.tui.widgets.table import Body
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import (
     FAILED,
@@ -101,7 +117,7 @@ async def test_a_log_of_which_the_beginning_is_gone_says_so(monkeypatch):
     async with over(tasks(RUNS)) as eyes:
         await eyes.press("4", "l")
         spooled(eyes, *((1, b"line %d\n" % at * 1000) for at in range(60)))
-        await eyes.see("60,000 lines", "lines are not here (press S to save all)")
+        await eyes.see("60,000 lines", "lines are not here (press X to export all)")
 
 
 async def test_which_lines_are_in_view_is_told_beside_how_many_there_are():
@@ -137,7 +153,7 @@ async def test_a_line_or_a_percentage_can_be_gone_to():
         await eyes.press("4", "l")
         pane = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000))))
         for typed, line in (("1", 0), ("40%", 399), ("0%", 0), ("100%", 999), ("1,000", 999), ("5000", 999)):
-            await eyes.press("t", "ctrl+u", typed, "enter")
+            await eyes.press("J", "ctrl+u", typed, "enter")
             await eyes.see(f"line {line}.")
             assert not pane.log_lines.follows
 
@@ -147,7 +163,7 @@ async def test_a_log_without_times_says_what_can_be_gone_to_instead():
         await eyes.press("4", "l")
         spooled(eyes, (1, b"line\n"))
         eyes.app.notify = lambda words, **_: eyes.notes.append(words)
-        await eyes.press("t", "10min", "enter")
+        await eyes.press("J", "10min", "enter")
         assert eyes.notes == ["This log has no times; go to a line such as 1200, or a percentage such as 40%"]
 
 
@@ -159,7 +175,7 @@ async def test_with_times_a_time_can_be_gone_to():
         for hour in range(24):
             pane.spool.now_at(f'["t1",[0,0],[["2026-11-22T{hour:02}:00:00.000000000Z",5],null,null]]')
             pane.spool.add(1, b"hour %d\n" % hour + b"more\n" * 50)
-        await eyes.press("t", "2026-11-22T09:00Z", "enter")
+        await eyes.press("J", "2026-11-22T09:00Z", "enter")
         await eyes.see("hour 9")
 
 
@@ -172,21 +188,26 @@ async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing(
         await eyes.press("slash", "LINE 7.")
         await eyes.see("LINE 7.")  # what is typed
         await eyes.press("enter")
-        await eyes.see("line 7.", "/LINE 7.", lambda: log.match == 7)
+        await eyes.see("line 7.", "/LINE 7.: 1 of 1", lambda: log.match == 7)
         await eyes.press("slash", "ctrl+u", "line 5", "enter")
-        await eyes.see(lambda: log.match == 50)
+        await eyes.see(lambda: log.match == 50, "/line 5: 2 of 111")
         for key, line in (("N", 5), ("N", 599), ("n", 5), ("n", 50)):
             await eyes.press(key)
             await eyes.see(lambda line=line: log.match == line, f"line {line}.")
         await eyes.press("slash", "ctrl+u", "nowhere", "enter")
         await eyes.see(lambda: eyes.notes == ["'nowhere' not found"])
+        await eyes.press("escape")
+        await eyes.see(lambda: "/nowhere" not in eyes.text and eyes.app.screen.query(LogPane))
+        await eyes.press("escape")
+        await eyes.see("1 Overview")
 
 
 async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front():
     async with over(tasks(RUNS, FAILED), (120, 30)) as eyes:
         await eyes.press("4", "l", "|")
         await eyes.see("Show which log beside this one?", FAILED["id"])
-        await eyes.press("end", "enter")
+        assert RUNS["id"] not in "".join(eyes.text.splitlines()[2:]), "the log that is open"
+        await eyes.press("enter")
         await eyes.see(lambda: len(eyes.app.screen.query(LogPane)) == 2, f"▌ {FAILED['id']}", RUNS["id"])
         first, second = (pane.log_lines for pane in eyes.app.screen.query(LogPane))
         assert eyes.app.screen.about_task["id"] == FAILED["id"]
@@ -261,14 +282,33 @@ async def test_views_are_no_commands_of_a_screen_on_top():
 
 
 async def test_the_help_has_a_line_for_each_key_on_80_columns():
-    async with over(RECORDED, (80, 80)) as eyes:
+    async with over(RECORDED, (80, 100)) as eyes:
         await eyes.press("question_mark")
         await eyes.see("GPU symbols")
-        lines = [line.strip(" │") for line in eyes.text.splitlines() if line.startswith("│")]
-        rows = [line for line in eyes.text.splitlines() if line.startswith("│   ") and line.strip(" │")]
-        titles = ["Views", "Actions", "Log", "Form", "GPU symbols, when many share a line"]
+        shown = eyes.text[eyes.text.index("╭") : eyes.text.index("╰")].splitlines()[1:]
+        lines = [line.strip(" │") for line in shown]
+        rows = [line for line in shown if line.startswith("│   ") and line.strip(" │")]
+        titles = ["Here: Overview", "Views", "Actions", "Details and reports", "Log", "Form"]
+        titles += ["GPU symbols, when many share a line"]
         assert [line for line in lines if line in titles] == titles
+        assert "start no new tasks on the node" in "".join(lines[: lines.index("Views")])
         assert len(rows) == len([line for line in lines if line]) - len(titles), "a line was broken"
+
+
+def test_a_key_means_one_thing_wherever_it_is_pressed():
+    """Of letters that are no movement; in the log, n and N are those of every search."""
+    classes = (Dashboard, View, Tasks, Body, Overview, ClusterMap, LogScreen, Log, TaskDetails, Curves, Timeline,
+               UsageReport, EnvReport, Snapshots, WorkflowScreen, BatchScreen)  # fmt: skip
+    meanings: dict[str, set[str]] = {}
+    for shown in classes:
+        for binding in Binding.make_bindings(shown.BINDINGS):
+            if len(binding.key) == 1 and binding.key.isalpha() and binding.key not in "jkhgGq":
+                meanings.setdefault(binding.key, set()).add(binding.description)
+    several = {key: words for key, words in meanings.items() if len(words) > 1}
+    assert several == {
+        "n": {"New", "Next"}, "N": {"Copy", "Previous"},  # in the log, those of every search
+        "R": {"Retry", "Start", "Restart", "Retry failed"}, "T": {"Stop", "Stop all"},  # the same for another thing
+    }  # fmt: skip
 
 
 async def test_a_palette_that_is_closed_while_it_searches_does_not_end_the_dashboard():

@@ -22,6 +22,7 @@ SPEC = {
     "mounts": [{"source": "/data/images", "target": "/data", "read_only": True}],
     "volumes": [], "uploads": [{"source": "/home/ann/code", "target": "."}],
 }  # fmt: skip
+SCRIPT = {"node": "node1", "address": "ann@h", "script": "docker run " + "-e A=1 " * 40 + "\n'line break'\n"}
 USAGE = {
     "gpus": 8, "more": 0, "total": {"gpu_hours": 90.0, "share": 0.25, "tasks": 3},
     "rows": [
@@ -56,20 +57,23 @@ async def answered(line: dict, answers: dict[str, object], size: tuple[int, int]
 
 
 async def test_a_task_is_shown_in_tabs(monkeypatch):
-    async with answered(tasks(RUNS), {"/events": [EVENT], "/spec": SPEC}) as eyes:
+    async with answered(tasks(RUNS), {"/events": [EVENT], "/spec": SPEC, "/script": SCRIPT}) as eyes:
         await eyes.app.push_screen(TaskDetails(eyes.app.cluster, RUNS))
-        await eyes.see("Summary", "Last output", "epoch 2", "node1::1 ", "48.1/80G")
-        await eyes.press("right")
+        await eyes.see("Summary", "Last output", "epoch 2", "node1::1 ", "48.1/80 GiB")
+        await eyes.press("tab")
         await eyes.see(lambda: "owner" not in eyes.text and "careful" in eyes.text)
-        await eyes.press("right")
+        await eyes.press("3", "left")
         await eyes.see("[all]", "nothing at /v1/history")
         await eyes.press("tab")
         await eyes.see("Started", "docker run")
         await eyes.press("5")
         await eyes.see("/data ", "from /data/images (read only)", "from /home/ann/code")
-        await eyes.press("right")
-        await eyes.see("nothing at /v1/tasks/")
-        await eyes.press("right")
+        await eyes.press("tab")
+        await eyes.see("# node1, ann@h", "│ docker run")
+        script = [line for line in eyes.text.splitlines()[4:-1] if line]
+        assert [line[:2] for line in script] == [" │"] * len(script), "a row that was wrapped lost its bar"
+        assert len(script) > 2
+        await eyes.press("tab")
         await eyes.see("Last output")
 
 
@@ -92,7 +96,7 @@ async def test_a_batch_has_a_column_for_each_value_and_what_each_wrote_last():
     async with answered(tasks(*rows, WAITS), {}) as eyes:
         await eyes.press("4")
         eyes.app.view.table.choose("b1")
-        await eyes.press("b")
+        await eyes.press("B")
         await eyes.see("1 of 3 tasks done", "LR", "SEED", "0.01", "careful")
         assert isinstance(eyes.app.screen, BatchScreen)
         assert WAITS["id"] not in eyes.text
@@ -105,7 +109,7 @@ async def test_a_value_may_have_any_name(name):
     rows = [{**RUNS, "id": f"b{at}", "batch": "b0", "parameters": {name: "v" * 30}} for at in range(2)]
     async with answered(tasks(*rows), {}) as eyes:
         await eyes.pilot.resize_terminal(50, 20)
-        await eyes.press("4", "b")
+        await eyes.press("4", "B")
         await eyes.see(printable(name.upper()), "v" * 24)
 
 
@@ -113,8 +117,9 @@ async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():
     asked = []
     async with answered(RECORDED, {"/usage": lambda query: asked.append(query) or USAGE}) as eyes:
         await eyes.press("u")
-        await eyes.see("90.0 GPU-hours, 25.0% of 8 GPUs", "ann@laptop ━", "GPU-hours over time", "last 7 days")
-        await eyes.press("o", ">")
+        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop ━", "GPU-hours over time", "last 7 days")
+        assert "LENT" not in eyes.text
+        await eyes.press("L", ">")
         await eyes.see("Usage by node, last 30 days")
         assert asked[-1]["by"] == "node"
         assert asked[-1]["edge"][-1] - asked[-1]["edge"][0] == pytest.approx(30 * 86400)
@@ -136,12 +141,12 @@ async def test_the_timeline_shows_who_ends_and_starts_when_and_what_is_reserved(
                  "ends_at": moment(9 * 3600)}]  # fmt: skip
     async with answered(tasks(*rows), {"/reservations": reserved}) as eyes:
         await eyes.press("t")
-        await eyes.see("The next 12 hours", "nobody knows", "eve paper")
-        width = 120 - 44
+        await eyes.see("The next 12 hours", "│now", "ENDS", "nobody knows", "eve paper")
+        width = 120 - 44 - 13
 
         def bar(words: str, sign: str) -> tuple[float, int]:
             line = eyes.line(words)
-            return (line.index(sign) - 44) * 12 / width, line.count(sign)
+            return (line.index(sign) - 45) * 12 / width, line.count(sign)
 
         begin, columns = bar("pretrain-a", "█")
         assert (begin, columns) == (0, pytest.approx(2 / 12 * width, abs=1))
@@ -149,7 +154,10 @@ async def test_the_timeline_shows_who_ends_and_starts_when_and_what_is_reserved(
         assert (begin, columns) == (pytest.approx(2, abs=0.2), pytest.approx(1 / 12 * width, abs=1))
         begin, columns = bar("eve paper", "░")
         assert (begin, columns) == (pytest.approx(6, abs=0.2), pytest.approx(3 / 12 * width, abs=1))
-        assert "→" in eyes.line("endless")
+        assert eyes.line("endless").endswith("→    no limit")
+        ends = [datetime.fromtimestamp(NOW + hours * 3600).astimezone() for hours in (2, 3, 9)]
+        for words, end in zip(("pretrain-a", "ann big", "eve paper"), ends, strict=True):
+            assert eyes.line(words).endswith(f"{end:%H:%M}"), words
         await eyes.press("<")
         await eyes.see("The next 2 hours", "▸")
 
@@ -158,7 +166,8 @@ def test_the_times_of_an_axis_are_round_and_at_their_columns():
     axis = Axis(NOW, 43200.0, 80)
     words = axis.times()
     assert len(words) == 80
-    for word in words.replace("│", " │").split():
+    assert words.startswith("now ")
+    for word in words[3:].replace("│", " │").split():
         time = datetime.fromtimestamp(NOW).astimezone().replace(hour=int(word[1:3]), minute=int(word[4:]), second=0)
         later = (time.timestamp() - NOW) % 86400
         assert axis.column(NOW + later) == pytest.approx(words.index(word), abs=1)
@@ -169,6 +178,20 @@ async def test_envs_are_shown_with_their_versions_and_an_empty_list_says_how_to_
     async with answered(RECORDED, {"/envs": [ENV]}) as eyes:
         await eyes.press("e")
         await eyes.see("torch  version 2", "▸   2", "2 GiB", "on node1 and node2", "ann: change 2")
+        pushed = []
+        eyes.app.client.progress = lambda *words: (
+            pushed.append(words) or [{"kind": "done", "nodes": [{"node": "node3", "error": ""}]}]
+        )
+        eyes.app.notify = lambda words, **_: eyes.notes.append(words)
+        await eyes.press("j", "C")
+        await eyes.see("Push env torch to nodes?", "version 2 is on node1 and node2", "node3")
+        await eyes.press("enter")
+        await eyes.see(lambda: eyes.notes == ["torch is on 1 of 1 node"])
+        assert pushed == [("/v1/envs/torch/push", {"nodes": ["node3"]})]
+        eyes.app.client.terminal = lambda *words, **more: pushed.append((*words, more["of"])) or ControllerError("gone")
+        await eyes.press("s")
+        await eyes.see(lambda: "gone" in eyes.messages)
+        assert pushed[-1] == ("torch", "envs")
     async with answered(RECORDED, {"/envs": []}) as eyes:
         await eyes.press("e")
         await eyes.see("agentless env create")
@@ -178,3 +201,23 @@ async def test_an_error_is_shown_where_the_answer_would_be():
     async with answered(RECORDED, {}) as eyes:
         await eyes.press("u")
         await eyes.see("nothing at /v1/usage")
+
+
+async def test_reports_have_addresses_and_no_keys_for_what_they_do_not_show():
+    async with answered(RECORDED, {"/envs": [ENV], "/reservations": [], "/usage": USAGE}) as eyes:
+        for path, words in (("/timeline", "The next "), ("/envs", "torch"), ("/usage", "Usage by owner")):
+            eyes.app.go_to(path)
+            await eyes.see(words, lambda: "n New" not in eyes.text)
+            assert eyes.app.places.here.path == path
+        eyes.app.go_to("/nodes")
+        await eyes.see("REASON", lambda: len(eyes.app.screen_stack) == 1)
+
+
+async def test_the_timeline_is_as_long_as_what_is_on_it(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    begun = datetime.fromtimestamp(NOW - 60, UTC).isoformat()
+    async with answered(tasks({**RUNS, "started_at": begun, "time_limit": 600.0}), {"/reservations": []}) as eyes:
+        await eyes.press("t")
+        await eyes.see("The next 30 minutes")
+        await eyes.press(">")
+        await eyes.see("The next 2 hours")

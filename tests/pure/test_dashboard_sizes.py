@@ -73,4 +73,4 @@ async def test_the_overview_hides_nothing_while_a_third_of_it_is_empty(nodes, si
                 assert sum(each.area for each in covered) <= width * height
                 for at, one in enumerate(covered):
                     assert not any(one.overlaps(other) for other in covered[at + 1 :]), (width, height)
-            await eyes.press("b")
+            overview.map.action_group()

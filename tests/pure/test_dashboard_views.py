@@ -227,6 +227,28 @@ async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
     assert all(any(line.startswith(f"n{at} ") for line in text.splitlines()) for at in range(6))
 
 
+async def test_the_news_say_what_is_next_since_when_a_task_runs_and_the_cause_of_a_failure():
+    now = time.time()
+    late, soon = ({**WAITS, "id": each, "batch": each, "name": each, "position": at,
+                   "expected_start": timestamp(now + wait)} for at, (each, wait) in
+                  enumerate((("late", 7200), ("soon", 610)), 1))  # fmt: skip
+    unknown = {**WAITS, "id": "unknown", "batch": "unknown", "name": "unknown", "position": 3}
+    gone = "node2 (ann@10.0.0.2) cannot be reached: Connection refused; check that it is up"
+    nodes = [{**node, "state": "offline", "reason": gone} if node["name"] == "node2" else node
+             for node in RECORDED["nodes"]]  # fmt: skip
+    runs = {**RUNS, "started_at": timestamp(now - 3600), "time_limit": None}
+    async with over({**tasks(unknown, late, soon, runs), "nodes": nodes}, (200, 60)) as eyes:
+        for at, reason in enumerate(("no answer", "refused"), 1):
+            event = {"seq": at, "kind": "node", "at": now - 60 * at, "node": "node2", "state": "offline"}
+            eyes.app.incoming.take_event({**event, "reason": reason})
+        eyes.app.view.update()
+        await eyes.see("next, in 10m", "for 1h", "Recently")
+        assert eyes.text.index("soon") < eyes.text.index("late") < eyes.text.index("unknown needs")
+        assert eyes.text.count("next") == 1
+        assert eyes.text.count("node2 Offline") == 1
+        assert "offline: Connection refused; check" in eyes.text
+
+
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
     text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 26))

@@ -60,7 +60,7 @@ async def test_the_container_that_took_the_place_of_another_one_is_the_vps_and_t
 
 @pytest.mark.slow
 async def test_an_empty_view_says_what_it_is_for():
-    assert "No VPS: containers that stay until you remove them (press n to create)" in await drawn(tasks(RUNS), "7")
+    assert "Press n to create one" in await drawn(tasks(RUNS), "7")
 
 
 def test_stopped_vps_are_all_in_the_feed_however_many_tasks_have_ended_since(monkeypatch):
@@ -166,7 +166,7 @@ class Answering(Client):
         self.sent: list[tuple[str, Any]] = []
 
     def get(self, path: str, **_: object) -> object:
-        return SNAPSHOTS if path == "/v1/vps/dev/snapshots" else {"gpus": []}
+        return SNAPSHOTS if path == "/v1/vps/2v1/snapshots" else {"gpus": []}
 
     def post(self, path: str, body: object = None, **_: object) -> object:
         self.sent.append((path, body))
@@ -193,7 +193,7 @@ async def test_a_snapshot_is_made_with_a_message():
         assert eyes.text.index("dev:2") < eyes.text.index("dev:1")
         await eyes.press("n", "before the change", "enter")
         await eyes.see("dev:2 made")
-    assert client.sent == [("/v1/vps/dev/snapshots", {"message": "before the change"})]
+    assert client.sent == [("/v1/vps/2v1/snapshots", {"message": "before the change"})]
 
 
 async def test_a_restore_asks_first_and_names_what_is_lost():
@@ -206,7 +206,7 @@ async def test_a_restore_asks_first_and_names_what_is_lost():
         await eyes.press("n")
         assert client.sent == []
         await eyes.press("enter", "y")
-        await eyes.see(lambda: client.sent == [("/v1/vps/dev/restore", {"snapshot": "dev:1"})])
+        await eyes.see(lambda: client.sent == [("/v1/vps/2v1/restore", {"snapshot": "dev:1"})])
 
 
 async def test_a_read_only_dashboard_only_lists_snapshots():
@@ -230,7 +230,7 @@ async def test_only_what_is_typed_is_resized():
         eyes.app.screen.query_one("#memory").value = "16G"
         await eyes.press("ctrl+s")
         await eyes.see(
-            lambda: client.sent == [("/v1/vps/dev/resize", {"cores": 4.0, "memory": 16 * 10**9, "target": None})]
+            lambda: client.sent == [("/v1/vps/2v1/resize", {"cores": 4.0, "memory": 16 * 10**9, "target": None})]
         )
 
 

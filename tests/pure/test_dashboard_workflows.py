@@ -75,7 +75,7 @@ async def test_workflows_that_have_not_ended_are_above_the_others_with_progress_
 async def test_an_empty_view_says_how_to_run_one():
     async with over(RECORDED) as eyes:
         await eyes.press("8")
-        await eyes.see("No workflows. To run one: agentless workflow run FILE")
+        await eyes.see("No workflows. A workflow is", "agentless workflow run FILE")
 
 
 async def test_the_graph_follows_its_tasks_and_opens_them():
@@ -157,7 +157,7 @@ async def test_a_task_leads_to_its_workflow():
     task = copy(WORKFLOW["jobs"][2]["task"])
     async with over({**line(WORKFLOW), "tasks": [task]}) as eyes:
         answers(eyes, WORKFLOW)
-        await eyes.press("4", "w")
+        await eyes.press("4", "W")
         await eyes.see("Workflow", "├─●    tokens")
 
 

@@ -28,6 +28,7 @@ PUBLISHED = [
         view.LogLinesView,
         view.LogLineView,
         view.LogFoundView,
+        view.LogMatchesView,
         figures.UsageView,
         figures.UsageRowView,
         figures.UsagePeriodView,

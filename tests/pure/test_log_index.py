@@ -53,6 +53,18 @@ class Log:
             assert found.go_on < first if back else found.go_on > first or not found.go_on
             first = found.go_on
 
+    def matches(self, words: str, *, only: int | None) -> list[int]:
+        """All lines, as who asks again until the search is over."""
+        lines: list[int] = []
+        go_on: int | None = 0
+        for _ in range(1000):
+            found = self.index.matches(self.read, words, go_on, only=only, step=48)
+            lines += found.lines
+            go_on = found.go_on
+            if go_on is None:
+                return lines
+        raise AssertionError("the search has no end")
+
 
 def expected(said: list[Frame], only: int | None) -> list[Frame]:
     """The lines, byte by byte."""
@@ -115,6 +127,7 @@ def test_a_search_finds_the_next_line_that_shows_the_words_in_either_direction(s
         (at for at in matches if at >= first), None
     )  # fmt: skip
     assert Log(said).find(words, first, back=back, only=only) == wanted
+    assert Log(said).matches(words, only=only) == matches
 
 
 @given(frames, st.integers(0, 300))

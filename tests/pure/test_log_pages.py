@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from agentless.controller.tasks.kept_logs import AT_ONCE, KeptLogs
 from agentless.errors import StateError
-from agentless.formats.log_index import Part
+from agentless.formats.log_index import Found, Part
 from agentless.stores.files.log_pages import LogIndexes
 from agentless.stores.files.logs import LogStore
 
@@ -63,3 +69,25 @@ def test_a_damaged_log_is_told_in_a_sentence(store, tmp_path, end):
 def test_a_log_that_is_not_kept_is_told_in_a_sentence(store):
     with pytest.raises(StateError, match="cannot keep or read the log"):
         LogIndexes(store).open("t1")
+
+
+async def test_few_logs_are_read_at_a_time_so_that_other_work_has_threads():
+    """Who waits for an index to be made would have a thread of those that all others need, too."""
+    inside, most, done = [], [], Event()
+
+    @contextlib.contextmanager
+    def opened(task: str) -> Iterator[object]:
+        inside.append(task)
+        most.append(len(inside))
+        done.wait(30)
+        inside.remove(task)
+        yield SimpleNamespace(find=lambda *_, **__: Found(1, None))
+
+    logs = SimpleNamespace(state=lambda _: "whole")
+    lookup = SimpleNamespace(find=lambda task: SimpleNamespace(live=False, id=task))
+    kept = KeptLogs(None, lookup, logs, SimpleNamespace(open=opened))
+    asking = [asyncio.create_task(kept.find(f"t{at}", "x", 0, back=False, only=None)) for at in range(9)]
+    await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 30)
+    done.set()
+    assert [(await each).line for each in asking] == [1] * 9
+    assert max(most) <= AT_ONCE

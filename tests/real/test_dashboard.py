@@ -81,7 +81,7 @@ def test_in_a_terminal_a_log_is_read_at_a_time_while_it_grows_and_by_pages_once_
     tmux.see(task, "running")
     tmux.press("l")
     tmux.see("5,001 lines", "Following", "4999")
-    tmux.press("t")
+    tmux.press("J")
     tmux.see("Go to a line: 1200, or a percentage: 40%, or a time")
     tmux.press("1h", "Enter")
     tmux.see("1-", "of 5,001 lines", "Paused", "ready")
@@ -123,7 +123,7 @@ def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless
         tab.page.reload()
         tab.shows(rf"line {first + 20}\b")
         with tab.page.expect_download() as download:
-            keys.press("S")
+            keys.press("X")
         assert download.value.suggested_filename == f"{task['id']}.log"
         assert Path(download.value.path()).read_text().startswith("line 1\nline 2\n")
         keys.press("q")

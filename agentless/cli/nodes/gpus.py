@@ -25,6 +25,7 @@ from agentless.client.words import (
     memory_in_use,
     or_dash,
     process_words,
+    watts,
 )
 from agentless.errors import NotFound, UsageError
 from agentless.model.scheduling.needs import Needs, parse_target
@@ -166,7 +167,7 @@ GPU_COLUMNS = [
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", memory_in_use, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
-    Column("POWER", lambda gpu: or_dash(gpu["power_w"], " W"), right=True, wide=True),
+    Column("POWER", lambda gpu: watts(gpu["power_w"]), right=True, wide=True),
     Column("DRIVER", lambda gpu: gpu["driver"] or "", wide=True),
     Column("UUID", lambda gpu: gpu["uuid"], wide=True),
     Column("USED BY", _who, wraps=True),

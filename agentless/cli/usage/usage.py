@@ -17,7 +17,7 @@ from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column
 from agentless.cli.usage.chart import bars
-from agentless.client.words import or_dash
+from agentless.client.words import or_dash, percent
 from agentless.errors import UsageError
 from agentless.model.units import counted
 from agentless.model.usage.figures import BY
@@ -68,7 +68,7 @@ def _print_total(found: dict[str, Any]) -> None:
     total, gpus = found["total"], counted(found["gpus"], "GPU")
     if found["more"]:
         say(f"{found['more']:,} more rows with fewer GPU-hours")
-    say(f"Total: {total['gpu_hours']:,.2f} GPU-hours, {_percent(total['share'])} of {gpus}")
+    say(f"Total: {total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {gpus}")
 
 
 def _draw(found: dict[str, Any], period: str) -> None:
@@ -93,10 +93,6 @@ def _columns(by: str, rows: list[dict[str, Any]]) -> list[Column]:
         Column("GPU-HOURS", lambda row: f"{row['gpu_hours']:,.2f}", right=True),
         Column("LENT", lambda row: f"{row['lent_gpu_hours']:,.2f}" if lends else "", right=True),
         Column("TASKS", lambda row: str(row["tasks"]), right=True),
-        Column("SHARE", lambda row: _percent(row["share"]), right=True),
+        Column("SHARE", lambda row: percent(row["share"]), right=True),
         Column("UTIL", lambda row: or_dash(row["utilization_pct"], "%"), right=True),
     ]
-
-
-def _percent(share: float | None) -> str:
-    return or_dash(None if share is None else f"{100 * share:.1f}", "%")

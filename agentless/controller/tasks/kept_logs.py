@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,11 +12,13 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
 from agentless.formats.log_index import Part
 from agentless.model.tasks.task import Task
-from agentless.model.view import LogFoundView, LogLinesView, LogLineView, LogView
+from agentless.model.view import LogFoundView, LogLinesView, LogLineView, LogMatchesView, LogView
 from agentless.rules.tasks.reconcile import container_of
 from agentless.stores.files.log_pages import LogIndexes, LogPages
 from agentless.stores.files.logs import LogStore
 
+AT_ONCE = 2
+"""Logs that are read at a time: who waits for an index to be made would take the threads of everything else."""
 _Result = TypeVar("_Result")
 
 
@@ -27,6 +30,7 @@ class KeptLogs:
         self._lookup = lookup
         self._kept = kept
         self._indexes = indexes
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def about(self, reference: str) -> LogView:
         """How long a log is, and whether it is complete."""
@@ -59,6 +63,15 @@ class KeptLogs:
 
         return await self._with(self._lookup.find(reference), view)
 
+    async def matches(self, reference: str, words: str, first: int, *, only: int | None) -> LogMatchesView:
+        """All lines that have these words, for a part of a second."""
+
+        def view(log: LogPages) -> LogMatchesView:
+            found = log.matches(words, first, only=only)
+            return LogMatchesView(found.lines, found.go_on)
+
+        return await self._with(self._lookup.find(reference), view)
+
     # ------------------------------------------------------------------ inside
 
     async def _with(self, task: Task, work: Callable[[LogPages], _Result]) -> _Result:
@@ -69,7 +82,8 @@ class KeptLogs:
             with self._indexes.open(task.id) as log:
                 return work(log)
 
-        return await in_thread(opened)
+        async with self._places:
+            return await in_thread(opened)
 
     def _is_on_node(self, task: Task) -> bool:
         """Whether its container, and with it the whole log, can be read now."""

@@ -42,6 +42,14 @@ class VpsNames:
                 found.append(self.find(name))
         return found
 
+    def name_of(self, reference: str) -> str:
+        """The name of the VPS that is meant: `reference` is that, or the id of its task or of the one it replaced."""
+        for name, task in self._tasks.vps.items():
+            with suppress(NotFound):
+                if reference in (task, self._lookup.task(task).spec.replaces):
+                    return name
+        return reference
+
     def find(self, name: str) -> Task:
         """The VPS of this name; raises NotFound."""
         if name not in self._tasks.vps:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Self
 
 from agentless.errors import StateError
 from agentless.formats.frames import END, HEAD, NOTE, parse_head
-from agentless.formats.log_index import Found, LogIndex, LogLine, Part
+from agentless.formats.log_index import Found, LogIndex, LogLine, Matches, Part
 from agentless.stores import private
 from agentless.stores.files.logs import LogStore
 
@@ -36,6 +36,10 @@ class LogPages:
     def find(self, words: str, first: int, *, back: bool, only: int | None) -> Found:
         """The first line from this one on that shows these words."""
         return self.index.find(self._read, words, first, back=back, only=only)
+
+    def matches(self, words: str, first: int, *, only: int | None) -> Matches:
+        """All lines from this one on that show these words."""
+        return self.index.matches(self._read, words, first, only=only)
 
     def _read(self, place: int, size: int) -> bytes:
         return os.pread(self._file.fileno(), size, place)

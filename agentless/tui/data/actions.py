@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentless.client.client import Client
 from agentless.client.words import WAITING, command_line, running, state, where
@@ -96,8 +96,8 @@ ACTIONS = (
         "Deletes it, its container with all files in it, and its log. This cannot be undone.",
         shown=False,
     ),
-    Action("batch", "b", "Batch", "show all tasks of its batch, with their values", changes=False, shown=False),
-    Action("workflow", "w", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
+    Action("batch", "B", "Batch", "show all tasks of its batch, with their values", changes=False, shown=False),
+    Action("workflow", "W", "Workflow", "show the workflow of the task as a graph", changes=False, shown=False),
     Action(
         "stop_workflow",
         "T",
@@ -238,7 +238,14 @@ def _kind(act: Action) -> str:
     return "node" if act.name in _NODE else "task"
 
 
-def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> str:
+class Done(NamedTuple):
+    """What came of an action, in words, and the row that the controller answered with."""
+
+    words: str
+    found: Row
+
+
+def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> Done:
     """Do it to each, and say what came of it; raises the error if there is one target, or if none was done."""
     if len(targets) == 1:
         return perform(client, act.name, targets[0], reason)
@@ -251,21 +258,24 @@ def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: 
     if len(failures) == len(targets):
         raise next(iter(failures.values()))
     done = f"{act.title}: done for {counted(len(targets) - len(failures), _kind(act))}"
-    return "\n".join([done, *(f"{name}: {error}" for name, error in failures.items())])
+    return Done("\n".join([done, *(f"{name}: {error}" for name, error in failures.items())]), {})
 
 
-def undone(act: str, target: Target) -> Callable[[Client], str] | None:
-    """What takes an action back; None if nothing does."""
+def undone(act: str, target: Target, found: Row) -> Callable[[Client], str] | None:
+    """What takes an action back, of which this was found; None if nothing does.
+
+    A node that somebody else has drained or resumed since stays as it is.
+    """
     task, node = target.task, target.node
     match act:
         case "drain" if node:
-            return lambda client: _undrain(client, str(node["name"]))
+            return lambda client: _undrain(client, str(node["name"]), found)
         case "resume_node" if node and node["drained"]:
             reason, by, _ = str(node["reason"]).partition(" (by ")  # without a reason it begins with `by`
-            return lambda client: perform(client, "drain", target, reason if by else "")
+            return lambda client: _drain_again(client, str(node["name"]), reason if by else "")
         case "pause" if task:
             after = "running" if task["state"] == "paused" else "paused"
-            return lambda client: perform(client, "pause", Target({**task, "state": after}, None))
+            return lambda client: perform(client, "pause", Target({**task, "state": after}, None)).words
         case "top" if task and task["position"]:
             where_it_was = {"position": task["position"]}
             return lambda client: outcome(client.post(f"{path_of(task)}/move", where_it_was))
@@ -273,18 +283,18 @@ def undone(act: str, target: Target) -> Callable[[Client], str] | None:
             return None
 
 
-def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
-    """Ask the controller for it, and say what came of it; raises AgentlessError."""
+def perform(client: Client, act: str, target: Target, reason: str = "") -> Done:
+    """Ask the controller for it; raises AgentlessError."""
     task, node = target.task, target.node
     if node is not None and act in _NODE:
         return _NODE[act](client, str(node["name"]), reason)
     if target.workflow is not None and act in _WORKFLOW:
         found = _WORKFLOW[act](client, f"/v1/workflows/{target.workflow['id']}")
-        return f"Workflow {found['id']} ({found['name']}) is {found['state']}"
+        return Done(f"Workflow {found['id']} ({found['name']}) is {found['state']}", found)
     if task is None:
         raise AssertionError("an act is about a task, a node or a workflow")
     found = _VPS[act](client, path_of_vps(task)) if is_vps(task) and act in _VPS else _TASK[act](client, task)
-    return outcome(found)
+    return Done(outcome(found), found)
 
 
 def outcome(task: Row) -> str:
@@ -299,8 +309,8 @@ def path_of(task: Row) -> str:
 
 
 def path_of_vps(task: Row) -> str:
-    """The API path of a VPS."""
-    return f"/v1/vps/{task['name']}"
+    """The API path of exactly this VPS: another one may have got its name."""
+    return f"/v1/vps/{task['id']}"
 
 
 def started(answer: Row) -> Row:
@@ -320,22 +330,34 @@ def _remove_vps(client: Client, path: str) -> Any:
     return client.delete(path) | {"state": "removed", "reason": ""}
 
 
-def _resume_node(client: Client, node: str, _: str) -> str:
+def _resume_node(client: Client, node: str, _: str) -> Done:
     found = client.post(f"/v1/nodes/{node}/resume", {})
     lifted = "; ".join(found["lifted"])
-    return f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume"
+    return Done(f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume", found)
 
 
-def _drain(client: Client, node: str, reason: str) -> str:
+def _drain(client: Client, node: str, reason: str) -> Done:
     found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
-    return f"{node}: drained, {running(found)}"
+    return Done(f"{node}: drained, {running(found)}", found)
 
 
-def _undrain(client: Client, node: str) -> str:
+def _drain_again(client: Client, node: str, reason: str) -> str:
+    """Take a resume back."""
+    if client.get(f"/v1/nodes/{node}")["drained"]:
+        raise Refused(f"{node} is drained again by now; nothing was changed")
+    return _drain(client, node, reason).words
+
+
+def _undrain(client: Client, node: str, drained: Row) -> str:
     """Take a drain back, and nothing else: a resume also uses the unhealthy GPUs of the node again."""
+    now = client.get(f"/v1/nodes/{node}")
+    if not now["drained"]:
+        raise Refused(f"{node} is not drained any more; nothing was changed")
+    if now["state"] == drained["state"] == "drained" and now["reason"] != drained["reason"]:
+        raise Refused(f"{node} was drained anew: {now['reason']}; nothing was changed. To resume it, press E")
     if any(gpu["state"] == "unhealthy" for gpu in client.get("/v1/gpus", node=node)):
         raise Refused(f"{node} has unhealthy GPUs, which would be used again, too; to resume it, press E")
-    return _resume_node(client, node, "")
+    return _resume_node(client, node, "").words
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {
@@ -358,4 +380,4 @@ _WORKFLOW: dict[str, Callable[[Client, str], Any]] = {
     "retry_workflow": lambda client, path: client.post(f"{path}/retry", {}),
     "remove_workflow": lambda client, path: client.delete(path) | {"state": "removed"},
 }
-_NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}
+_NODE: dict[str, Callable[[Client, str, str], Done]] = {"drain": _drain, "resume_node": _resume_node}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, gpu_number, gpu_place, process_words, unix_time
+from agentless.client.words import WAITING, cause_of, gpu_number, gpu_place, process_words, unix_time
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
@@ -140,7 +140,11 @@ class ClusterState:
 
     def problems(self) -> list[tuple[str, str]]:
         """The problems: each as what it is about, and a sentence."""
-        found = [(node["name"], f"{node['state']}: {node['reason']}") for node in self.ordered_nodes() if is_bad(node)]
+        found = [
+            (node["name"], f"{node['state']}: {cause_of(node['name'], node['reason'])}")
+            for node in self.ordered_nodes()
+            if is_bad(node)
+        ]
         found += [(node["name"], node["cards"]) for node in self.ordered_nodes() if node["cards"]]
         bad = {node["name"] for node in self.nodes.values() if is_bad(node)}
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():

@@ -16,7 +16,7 @@ from typing import Protocol
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.formats.frames import HEAD, NOTE, Frame, frame
-from agentless.formats.log_index import BLOCK, Found, LogIndex, LogLine, Part, Span
+from agentless.formats.log_index import BLOCK, Found, LogIndex, LogLine, Matches, Part, Span
 from agentless.model.tasks.log_query import LogCursor
 from agentless.model.text import printable
 
@@ -39,6 +39,9 @@ class LogSource(Protocol):
     def find(self, words: str, first: int, *, back: bool, only: int | None) -> Found:
         """A part of a search."""
 
+    def matches(self, words: str, first: int, *, only: int | None) -> Matches:
+        """A part of a search for all lines."""
+
 
 class KeptLog:
     """The log that the controller keeps of an ended task."""
@@ -59,6 +62,10 @@ class KeptLog:
         found = self._client.asked(f"{self._path}/log/search", text=words, first=first, back=back, only=only)
         return Found(found["line"], found["go_on"])
 
+    def matches(self, words: str, first: int, *, only: int | None) -> Matches:
+        found = self._client.asked(f"{self._path}/log/matches", text=words, first=first, only=only)
+        return Matches(tuple(found["lines"]), found["go_on"])
+
 
 class SpooledLog:
     """A log that is being received: one thread adds frames, others read. Of a very long one, the beginning is gone."""
@@ -66,6 +73,7 @@ class SpooledLog:
     def __init__(self) -> None:
         self._lock = RLock()
         self._index = LogIndex()
+        self._spans = self._spanned()
         self._times = array("d")  # Unix seconds, by the clock of the node
         self._lines = {only: array("Q") for only in (None, 1, 2)}  # how many had ended before each of these times
         try:
@@ -92,15 +100,14 @@ class SpooledLog:
         now = datetime.fromisoformat(f"{max(stamps)[:26]}+00:00").timestamp()
         with self._lock:
             if not self._times or now >= self._times[-1] + 1:
-                self._times.append(now)
                 for only, lines in self._lines.items():
                     lines.append(self._index.span(only).ended)
+                self._times.append(now)  # last: who looks a time up finds its lines
 
     def line_at(self, moment: float, only: int | None) -> int:
         """A line that came at this time, or shortly before: times are known of what came at once."""
-        with self._lock:
-            at = bisect_left(self._times, moment)
-            return self._lines[only][at] if at < len(self._times) else self._index.span(only).end
+        at = bisect_left(self._times, moment)  # without the lock, like `span`
+        return self._lines[only][at] if at < len(self._times) else self.span(only).end
 
     def add(self, stream: int, data: bytes) -> None:
         """Add a frame."""
@@ -114,6 +121,7 @@ class SpooledLog:
                 self._write(frame(stream, part))
                 self._index.add(stream, HEAD + len(part), part)
                 self._index.forget(self._index.end - SPOOL)
+                self._spans = self._spanned()
 
     def close(self) -> None:
         """Remove it from the disk."""
@@ -121,8 +129,8 @@ class SpooledLog:
             self._file.close()
 
     def span(self, only: int | None) -> Span:
-        with self._lock:
-            return self._index.span(only)
+        """Without the lock, which a search may hold for long: who shows the log asks at each change."""
+        return self._spans[only]
 
     def lines(self, part: Part) -> tuple[int, list[LogLine]]:
         with self._lock:
@@ -132,7 +140,15 @@ class SpooledLog:
         with self._lock:
             return self._index.find(self._read, words, first, back=back, only=only, step=_STEP)
 
+    def matches(self, words: str, first: int, *, only: int | None) -> Matches:
+        with self._lock:
+            return self._index.matches(self._read, words, first, only=only, step=_STEP)
+
     # ------------------------------------------------------------------ inside
+
+    def _spanned(self) -> dict[int | None, Span]:
+        """The lines of both streams and of each, to be replaced as a whole."""
+        return {only: self._index.span(only) for only in (None, 1, 2)}
 
     def _write(self, data: bytes) -> None:
         """The file is a ring: what comes last takes the place of what came first."""

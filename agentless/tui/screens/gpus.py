@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import gpu_column, gpu_number, memory_in_use
+from agentless.client.words import gpu_column, gpu_number, memory_in_use, watts
 from agentless.model.nodes.device import parts_of
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
@@ -64,5 +64,5 @@ def _temperature(gpu: Row) -> Piece:
 
 
 def _power(gpu: Row) -> str:
-    limit = f"/{gpu['power_limit_w']:.0f}" if gpu["power_limit_w"] else ""
-    return "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f}{limit} W"
+    drawn = watts(gpu["power_w"])
+    return drawn.replace(" ", f"/{gpu['power_limit_w']:.0f} ") if gpu["power_limit_w"] else drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import cores_in_use
+from agentless.client.words import cause_of, cores_in_use, engine_version, in_use
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -26,7 +26,7 @@ class Nodes(View):
             TableColumn("CORES", cores_in_use, lambda node: node["cores_busy"] or node["cores"], right=True, rank=1),
             TableColumn(
                 "MEMORY",
-                lambda node: look.in_gib(node["memory_used_mib"], node["memory_mib"]),
+                lambda node: in_use(node["memory_used_mib"], node["memory_mib"]),
                 lambda node: node["memory_used_mib"] or node["memory_mib"],
                 right=True,
                 rank=1,
@@ -40,12 +40,12 @@ class Nodes(View):
             ),
             TableColumn(
                 "DISK",
-                lambda node: look.in_gib(node["disk_used_mib"], node["disk_total_mib"]),
+                lambda node: in_use(node["disk_used_mib"], node["disk_total_mib"]),
                 lambda node: node["disk_used_mib"],
                 right=True,
                 rank=5,
             ),
-            TableColumn("DOCKER", lambda node: node["docker"] or "-", rank=3),
+            TableColumn("DOCKER", engine_version, rank=3),
             TableColumn("DRIVER", lambda node: node["driver"] or "-", rank=4),
             TableColumn("ADDRESS", lambda node: node["address"], rank=6),
             TableColumn("REASON", _why, flexible=True),
@@ -71,4 +71,4 @@ def _free(node: Row) -> str:
 
 def _why(node: Row) -> Piece:
     labels = " ".join(f"{key}={value}" for key, value in node["labels"].items())
-    return node["reason"] or labels, "" if node["reason"] else "dim"
+    return cause_of(node["name"], node["reason"]) or labels, "" if node["reason"] else "dim"

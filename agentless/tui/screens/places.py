@@ -21,6 +21,7 @@ from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.screen import LogScreen
+from agentless.tui.screens.reports.base import Report
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 
 
@@ -51,7 +52,7 @@ class Places:
             return
         self._replaces = True
         place = parsed(path)
-        if place is None or place.view not in app.views:
+        if place is None or place.view not in self._views:
             self._miss(path)
             return
         while len(app.screen_stack) > 1 and self.here != place:
@@ -81,7 +82,7 @@ class Places:
         except NoMatches:  # the app is about to end
             return
         problems = len(self._cluster.problems())
-        title = here.title or app.views.get(here.view, "")
+        title = self._title(here)
         words = [counted(problems, "problem")] if problems else []
         told = {
             "type": "place",
@@ -95,8 +96,24 @@ class Places:
             app._driver.write_meta({**told, "replaces": self._replaces})  # noqa: SLF001 - Textual has no other way
         self._replaces = False
 
+    @property
+    def _views(self) -> dict[str, str]:
+        """The titles of all views and reports that have an address."""
+        return {**self._app.views, **self._app.reports}
+
+    @property
+    def title(self) -> str:
+        """What is shown, in words."""
+        return self._title(self.here)
+
+    def _title(self, here: Place) -> str:
+        return here.title or self._views.get(here.view, "")
+
     def _show(self, view: str) -> None:
-        self._app.action_view(view)
+        if view in self._app.reports:
+            self._app.action_report(view)
+        else:
+            self._app.action_view(view)
         self._tell(again=True)
 
     def _miss(self, path: str, why: str = "") -> None:
@@ -170,6 +187,8 @@ def copied(screen: Screen[Any], view: Any) -> str:
 def place_of(screen: Screen[Any]) -> Place | None:
     """The place of a screen; None of a dialog, a form, and the screen of the views."""
     match screen:
+        case Report():
+            return Place(screen.NAME)
         case LogScreen():
             return Place("tasks", screen.about_task["id"], "log")
         case TaskDetails():

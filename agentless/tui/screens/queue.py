@@ -15,6 +15,7 @@ class Queue(TaskListView):
     """A row for each pending task, in the order of the queue."""
 
     KINDS = frozenset({"tasks"})
+    EMPTY = ("No tasks wait. A task waits here until the GPUs that it needs are free.",)
 
     def columns(self) -> Sequence[TableColumn]:
         return (

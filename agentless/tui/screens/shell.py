@@ -1,9 +1,12 @@
-"""A shell in the container of a task, which has the terminal of the dashboard until it ends."""
+"""A shell in the container of a task or env, which has the terminal of the dashboard until it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -20,6 +23,31 @@ from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Size
 from agentless.model.text import printable
 from agentless.tui.data.cluster import Row
+from agentless.tui.data.incoming import in_app
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A shell that `opened` opens: where it is, in words, and the `command` for another terminal."""
+
+    where: str
+    command: str
+    opened: Callable[[Size], ProgramStream]
+
+
+def of_task(client: Client, task: Row) -> Shell:
+    """A shell in a running task."""
+    opened = partial(_opened, client, numbered(task["id"]), "tasks")
+    return Shell(f"task {task['id']} on {task['node']}", f"agentless shell {task['id']}", opened)
+
+
+def of_env(client: Client, env: str) -> Shell:
+    """A shell in the build container of an env, which is made of the current version if there is none."""
+    return Shell(f"env {env}", f"agentless env shell {env}", partial(_opened, client, env, "envs"))
+
+
+def _opened(client: Client, name: str, kind: str, size: Size) -> ProgramStream:
+    return client.terminal(name, size=size, of=kind)
 
 
 class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
@@ -31,13 +59,12 @@ class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
     Opening > Static { width: auto; border: round $primary; background: $surface; padding: 0 1; }
     """
 
-    def __init__(self, client: Client, task: Row) -> None:
+    def __init__(self, wanted: Shell) -> None:
         super().__init__()
-        self._client, self._row = client, task
+        self._wanted = wanted
 
     def compose(self) -> ComposeResult:
-        about = f"Opening a shell in task {self._row['id']} on {self._row['node']} … (Esc cancels)"
-        yield Static(printable(about), markup=False)
+        yield Static(printable(f"Opening a shell in {self._wanted.where} … (Esc cancels)"), markup=False)
 
     def on_mount(self) -> None:
         size = Size(self.app.size.width, self.app.size.height)
@@ -46,10 +73,10 @@ class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
     def _open(self, size: Size) -> None:
         found: ProgramStream | AgentlessError
         try:
-            found = self._client.terminal(numbered(self._row["id"]), size=size)
+            found = self._wanted.opened(size)
         except AgentlessError as error:
             found = error
-        self.app.call_from_thread(self._opened, found)
+        in_app(self.app, self._opened, found)
 
     def _opened(self, found: ProgramStream | AgentlessError) -> None:
         if self.is_current:

@@ -23,6 +23,12 @@ class Tasks(TaskListView):
     """A row for each live task, and for the last ones that have ended."""
 
     KINDS = frozenset({"nodes", "tasks"})
+    EMPTY: ClassVar[tuple[str, ...]] = (
+        "No tasks. A task is a command that runs on GPUs.",
+        "",
+        "Press n to submit one, or run:",
+        "agentless submit 1x -- nvidia-smi",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "mine", "Mine", tooltip="show only your tasks, or all"),
         Binding("a", "ended", "Ended", tooltip="hide or show ended tasks"),

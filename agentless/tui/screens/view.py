@@ -38,11 +38,12 @@ class FilterLine(Input):
 class View(Vertical):
     """The base of the views that are tables. `KINDS` are the kinds of rows that it shows.
 
-    `SEEN_BY` says how the hidden columns are seen.
+    `SEEN_BY` says how the hidden columns are seen, and `EMPTY` what there would be, and how to make the first one.
     """
 
     KINDS: ClassVar[frozenset[str]]
     SEEN_BY: ClassVar[str] = " (press Enter for details)"
+    EMPTY: ClassVar[tuple[str, ...]] = ()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", tooltip="show only matching rows"),
         Binding("o", "sort(1)", "Sort", show=False, tooltip="sort by the next column"),
@@ -123,6 +124,7 @@ class View(Vertical):
         self._matches = f"{len(rows):,} of {len(every):,} rows match (press Esc for all)" if self._words else ""
         if self._sorted_by is not None:
             rows = _sorted(rows, self._sorted_by, reverse=self._reverse)
+        self.table.hint = self.EMPTY if self.cluster.now and not every else ()
         self.table.show(rows)
         self._describe()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from agentless.client.words import WAITING
+from agentless.client.words import WAITING, in_use
 from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, count
 from agentless.tui.widgets import look
@@ -93,7 +93,7 @@ class Summary(Static):
         yield self._of_gpus(gpus)
         for title, used, most, words in (
             ("power", "power_w", "power_limit_w", look.kilowatts),
-            ("GPU memory", "memory_used_mib", "memory_total_mib", look.in_all),
+            ("GPU memory", "memory_used_mib", "memory_total_mib", in_use),
         ):
             known = [(gpu[used], gpu[most]) for gpu in gpus if gpu[used] is not None and gpu[most]]
             if known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -201,3 +202,32 @@ def _differences(before: list[Piece], after: list[Piece], width: int) -> list[tu
             found.append((x, wide))
         x += wide
     return found
+
+
+def wrapped(pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
+    """The pieces in rows of this width."""
+    row: list[Piece] = []
+    left = width
+    for text, style in pieces:
+        begin = 0
+        while begin < len(text):
+            end = begin + left if text.isascii() else _fitting(text, begin, left)
+            part = text[begin:end] or (text[begin] if left == width else "")
+            if part:
+                row.append((part, style))
+            begin += len(part)
+            left -= cell_len(part)
+            if begin < len(text):
+                yield row
+                row, left = [], width
+    if row:
+        yield row
+
+
+def _fitting(text: str, begin: int, width: int) -> int:
+    """Up to where the text fits in so many columns."""
+    for end in range(begin, len(text)):
+        width -= cell_len(text[end])
+        if width < 0:
+            return end
+    return len(text)

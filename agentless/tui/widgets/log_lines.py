@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import ClassVar
+from unicodedata import combining
 
 from rich.cells import cell_len
 from rich.color import Color
@@ -23,8 +23,9 @@ from agentless.client.client import BrokenOff
 from agentless.errors import AgentlessError
 from agentless.formats.log_index import LINE, Part, Span
 from agentless.model.terminal_line import spans
+from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import LogSource
-from agentless.tui.widgets.lines import Lines, Piece
+from agentless.tui.widgets.lines import Lines, Piece, wrapped
 
 KEPT = 8 << 20
 """Characters of lines that stay in memory, beside those in view."""
@@ -32,6 +33,8 @@ _SGR = "sgr:"
 _STREAMS = {2: "stderr", 3: "note"}
 FAR = 2000
 """Columns beyond which a line is read wrapped: 60 lines of 1 MB each would have to be in memory."""
+MARKS = 8
+"""The most characters of no width in a row. Accents need up to 4."""
 _SIDEWAYS = 8
 """Columns of a step to the left or right."""
 
@@ -49,7 +52,7 @@ class _Line:
     def wrapped(self, width: int) -> list[list[Piece]]:
         """Its rows at this width, at least one."""
         if self.width != width:
-            self.rows, self.width = list(_wrapped(self.pieces, width)) or [[]], width
+            self.rows, self.width = list(wrapped(self.pieces, width)) or [[]], width
         return self.rows
 
 
@@ -273,11 +276,10 @@ class Log(Lines):
             self.post_message(self.Failed(str(error)))
             return
         lines = {number: _line(stream, data, span) for number, (stream, data) in enumerate(found, first)}
-        if self.is_running:
-            self.app.call_from_thread(self._loaded, version, span, lines, part.cut)
+        in_app(self.app, self._loaded, version, span, lines, part.cut)
 
     def _loaded(self, version: int, span: Span, lines: dict[int, _Line], cut: int) -> None:
-        if version != self._version:
+        if version != self._version or not self.is_mounted:
             return
         self._loading = False
         self._cut = cut
@@ -448,9 +450,21 @@ class Log(Lines):
 
 
 def _line(stream: int, data: bytes, span: Span) -> _Line:
-    base, text = _STREAMS.get(stream, ""), data.decode(errors="replace")
+    base, text = _STREAMS.get(stream, ""), _with_few_marks(data.decode(errors="replace"))
     pieces = [(part, f"{base} {_SGR}{look}".strip() if look else base) for part, look in spans(text)]
     return _Line(pieces, span, len(text) + 200)
+
+
+def _with_few_marks(text: str) -> str:
+    """The text without characters of no width but the first ones of each run: a terminal draws all of them."""
+    if text.isascii() or not any(map(combining, text)):
+        return text
+    found, run = [], 0
+    for character in text:
+        run = 0 if cell_len(character) or character < " " else run + 1
+        if run <= MARKS:
+            found.append(character)
+    return "".join(found)
 
 
 @lru_cache(4096)
@@ -476,35 +490,6 @@ def _look(words: str) -> Style:
 
 
 _ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse", 9: "strike"}
-
-
-def _wrapped(pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
-    """The pieces in rows of this width."""
-    row: list[Piece] = []
-    left = width
-    for text, style in pieces:
-        begin = 0
-        while begin < len(text):
-            end = begin + left if text.isascii() else _fitting(text, begin, left)
-            part = text[begin:end] or (text[begin] if left == width else "")
-            if part:
-                row.append((part, style))
-            begin += len(part)
-            left -= cell_len(part)
-            if begin < len(text):
-                yield row
-                row, left = [], width
-    if row:
-        yield row
-
-
-def _fitting(text: str, begin: int, width: int) -> int:
-    """Up to where the text fits in so many columns."""
-    for end in range(begin, len(text)):
-        width -= cell_len(text[end])
-        if width < 0:
-            return end
-    return len(text)
 
 
 def _window(pieces: list[Piece], left: int, width: int) -> list[Piece]:
@@ -555,12 +540,15 @@ def _marked(pieces: list[Piece], words: str, style: str) -> list[Piece]:
     if not places:
         return pieces
     marked: list[Piece] = []
-    at = 0
+    at = next_place = 0
     for part, look in pieces:
         end = at + len(part)
-        edges = sorted({at, end, *(edge for place in places for edge in place if at < edge < end)})
-        for begin, until in pairwise(edges):
-            is_found = any(start <= begin < stop for start, stop in places)
-            marked.append((text[begin:until], style if is_found else look))
-        at = end
+        while at < end:
+            while next_place < len(places) and places[next_place][1] <= at:
+                next_place += 1
+            start, stop = places[next_place] if next_place < len(places) else (end, end)
+            is_found = start <= at
+            until = min(end, stop if is_found else start)
+            marked.append((text[at:until], style if is_found else look))
+            at = until
     return marked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentless.client.plot import Series, dotted
-from agentless.client.words import command_line, gpu_reason, gpu_state, idle
+from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -21,10 +21,10 @@ STATES = {
 """The style of each state."""
 SIGNS = {
     "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
-    "partitioned": "/",
+    "partitioned": "/", "task": "T",
 }  # fmt: skip
-"""The signs of GPUs without a task; one with a task shows the height of its utilisation."""
-UNMEASURED = "T"
+"""The signs of GPUs without a task; one with a task shows the height of its utilisation, `task` if it is unknown."""
+UNMEASURED = SIGNS["task"]
 """The sign of a GPU that a task has and whose utilisation is unknown."""
 
 WARM = 70
@@ -69,7 +69,7 @@ def who(gpu: Row, tasks: Sequence[Row]) -> str:
     """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
     if tasks and gpu["state"] == "allocated":
         return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (gpu_reason(gpu), gpu["reserved"])))
+    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), gpu["reserved"])))
 
 
 def sign(gpu: Row, *, silent: bool) -> str:
@@ -80,30 +80,9 @@ def sign(gpu: Row, *, silent: bool) -> str:
     return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
 
 
-def gib(mib: float | None) -> str:
-    """Memory in MiB, as short as a tile needs it: `61G`."""
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
-
-
-def in_gib(used: float | None, total: float | None) -> str:
-    """How much of memory or of a disk is in use: `96/504G`; the total if that is unknown."""
-    return gib(total) if used is None or total is None else f"{used / 1024:.0f}/{gib(total)}"
-
-
-def in_all(used: float, total: float) -> str:
-    """Memory of many GPUs in MiB: `183/760G`, `71/312T`."""
-    return f"{used / 2**20:.0f}/{total / 2**20:.0f}T" if total >= 10_000 << 10 else in_gib(used, total)
-
-
 def kilowatts(used: float, most: float) -> str:
     """Power in watts: `1.2/4.5 kW`."""
     return f"{used / 1000:.1f}/{most / 1000:.1f} kW"
-
-
-def memory(gpu: Row) -> str:
-    """How much of the memory of a GPU is in use, as short as a tile needs it: `61.2/80G`."""
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{gib(total)}"
 
 
 def memory_share(gpu: Row) -> float | None:

@@ -72,6 +72,8 @@ class Table(Vertical):
         super().__init__()
         self.columns = columns
         self.name_of = name_of
+        self.hint: Sequence[str] = ()
+        """What is shown instead of rows while there are none."""
         self.sorted_by = ""
         self._widths = [0 for _ in columns]  # 0: there is nothing in it so far, and it is not shown
         self.titles = Titles(self)
@@ -93,6 +95,8 @@ class Table(Vertical):
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows; the cursor follows its row."""
+        if not (rows and self.rows):
+            self.titles.refresh()  # they are hidden beside a hint
         self.body.show(rows)
 
     def choose(self, name: object) -> None:
@@ -176,6 +180,8 @@ class Titles(Widget):
         self._table = table
 
     def render(self) -> Content:
+        if self._table.hint and not self._table.rows:
+            return Content("")
         marked = self._table.sorted_by
         before = " " * len(MARK) if self._table.body.marks else ""
         titles = (
@@ -223,11 +229,11 @@ class Body(Lines):
         return self.rows[self.cursor] if self._chosen is not None else None
 
     def length(self) -> int:
-        return len(self.rows)
+        return len(self.rows or self._table.hint)
 
     def draw(self, y: int) -> list[Piece]:
         if y >= len(self.rows):
-            return []
+            return [(self._table.hint[y], "dim")] if not self.rows and y < len(self._table.hint) else []
         style = "chosen" if y == self.cursor and self._chosen is not None else ""
         pieces = self._table.pieces(self.rows[y], style)
         if not self.marks:

@@ -13,7 +13,7 @@ _SHORT = 3
 
 
 class Tabs(Static):
-    """The titles by name; a click, or `step`, shows another one."""
+    """The titles by name, with the numbers that are their keys; a click, or `step`, shows another one."""
 
     DEFAULT_CSS = """
     Tabs { height: 1; background: $surface; link-style: none; link-color: $text-muted; link-background: $surface; }
@@ -63,5 +63,8 @@ class Tabs(Static):
 
     def _forms(self) -> Iterator[list[str]]:
         """The titles: whole, and all but the current one shortened."""
-        for length in (None, _SHORT, 1):
-            yield [title if name == self.current else title[:length] for name, title in self.titles.items()]
+        for length in (None, _SHORT, 0):
+            yield [
+                f"{at} {title if name == self.current else title[:length]}".strip()
+                for at, (name, title) in enumerate(self.titles.items(), 1)
+            ]

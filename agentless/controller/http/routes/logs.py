@@ -8,7 +8,7 @@ from fastapi import FastAPI, Query
 
 from agentless.controller.tasks.kept_logs import KeptLogs
 from agentless.formats.log_index import LINE, Part
-from agentless.model.view import LogFoundView, LogLinesView, LogView
+from agentless.model.view import LogFoundView, LogLinesView, LogMatchesView, LogView
 
 LINES = 10_000
 """The most lines of one answer."""
@@ -61,3 +61,16 @@ def add_to(app: FastAPI, services: LogServices) -> None:
         Colors are left out of the text that is searched. An answer without a `line` says where to go on.
         """
         return await services.kept_logs.find(task, text, first, back=back, only=only)
+
+    @app.get("/v1/tasks/{task}/log/matches")
+    async def matches(
+        task: str,
+        text: Annotated[str, Query(min_length=1, max_length=1000)],
+        first: _Line = 0,
+        only: _Stream = None,
+    ) -> LogMatchesView:
+        """List all lines of the kept log of an ended task that `search` would find, from `first` on.
+
+        An answer of a long log says where to go on.
+        """
+        return await services.kept_logs.matches(task, text, first, only=only)

@@ -35,8 +35,9 @@ class VpsServices(Protocol):
 
 
 def add_to(app: FastAPI, services: VpsServices) -> None:
-    """Add them."""
+    """Add them. Each takes a VPS by its name, or by the id of its task."""
     vps, views = services.vps, services.views
+    named = vps.names.name_of
 
     def started(caller: Caller, done: Started) -> StartView:
         task = views.seen_by(caller, done.task)
@@ -56,53 +57,53 @@ def add_to(app: FastAPI, services: VpsServices) -> None:
 
     @app.get("/v1/vps/{name}")
     async def show(name: str, caller: CurrentCaller) -> TaskView:
-        """Show a VPS."""
-        return views.seen_by(caller, vps.names.find(name))
+        """Show a VPS. Here and below, `name` may also be its id: another VPS may get the name."""
+        return views.seen_by(caller, vps.names.find(named(name)))
 
     @app.post("/v1/vps/{name}/stop")
     async def stop(name: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
         """Stop a VPS; its files stay."""
-        return views.seen_by(caller, await vps.stop(name, request.grace, by=caller))
+        return views.seen_by(caller, await vps.stop(named(name), request.grace, by=caller))
 
     @app.post("/v1/vps/{name}/start")
     async def start(name: str, caller: CurrentCaller, request: VpsStartRequest | None = None) -> StartView:
         """Start a stopped VPS with the same GPUs."""
         elsewhere = request is not None and request.anywhere
-        return started(caller, await vps.start(name, by=caller, elsewhere=elsewhere))
+        return started(caller, await vps.start(named(name), by=caller, elsewhere=elsewhere))
 
     @app.post("/v1/vps/{name}/restart")
     async def restart(name: str, request: StopRequest, caller: CurrentCaller) -> StartView:
         """Stop a VPS if it runs, and start it."""
-        return started(caller, await vps.restart(name, request.grace, by=caller))
+        return started(caller, await vps.restart(named(name), request.grace, by=caller))
 
     @app.delete("/v1/vps/{name}")
     async def remove(name: str, caller: CurrentCaller, force: bool = False) -> TaskView:
         """Remove a VPS with its files; with `force`, also a live one. Its snapshots stay."""
-        return seen_by(caller, await vps.remove(name, force=force, by=caller))
+        return seen_by(caller, await vps.remove(named(name), force=force, by=caller))
 
     @app.get("/v1/vps/{name}/snapshots")
     async def snapshots(name: str) -> list[SnapshotView]:
         """List the snapshots of a VPS, oldest first; also of one that was removed."""
-        return await vps.snapshots.listed(name)
+        return await vps.snapshots.listed(named(name))
 
     @app.post("/v1/vps/{name}/snapshots")
     async def snapshot(name: str, request: VpsSnapshotRequest, caller: CurrentCaller) -> SnapshotView:
         """Save the files of a VPS as a snapshot."""
-        return await vps.snapshot(name, request.message, by=caller)
+        return await vps.snapshot(named(name), request.message, by=caller)
 
     @app.post("/v1/vps/{name}/restore")
     async def restore(name: str, request: RestoreRequest, caller: CurrentCaller) -> StartView:
         """Run a VPS in a new container from a snapshot, on its GPUs; what was changed since is lost."""
-        return started(caller, await vps.restore(name, request.snapshot, by=caller))
+        return started(caller, await vps.restore(named(name), request.snapshot, by=caller))
 
     @app.post("/v1/vps/{name}/resize")
     async def resize(name: str, request: ResizeRequest, caller: CurrentCaller) -> StartView:
         """Give a VPS other cores, memory or GPUs."""
         change = Resize(request.cores, request.memory, request.target)
-        return started(caller, await vps.resize(name, change, by=caller))
+        return started(caller, await vps.resize(named(name), change, by=caller))
 
     @app.post("/v1/vps/{name}/terms")
     async def terms(name: str, request: VpsTermsRequest, caller: CurrentCaller) -> TaskView:
         """Change when a VPS stops by itself, and how many snapshots it keeps."""
         given = {key: value for key, value in request if value is not None}
-        return views.seen_by(caller, await vps.change_terms(name, given, by=caller))
+        return views.seen_by(caller, await vps.change_terms(named(name), given, by=caller))

@@ -15,6 +15,7 @@ from textual.widgets import Footer, Static
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
+from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.details.parts import Part
 from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.lines import content
@@ -89,7 +90,7 @@ class Details(Screen[None]):
         except BrokenOff:
             return
         if breaker is self._breaker:
-            self.app.call_from_thread(self._show_asked, parts)
+            in_app(self.app, self._show_asked, parts)
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:

@@ -19,6 +19,7 @@ from agentless.model.text import last_words, printable
 from agentless.model.units import counted
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.parts import meter
 from agentless.tui.screens.view import TaskListView
@@ -136,7 +137,7 @@ class BatchScreen(Screen[None]):
             with self._breaker.watching():
                 for task in begun:
                     self._ask_for(task)
-                    self.app.call_from_thread(self.table.update)
+                    in_app(self.app, self.table.update)
         except BrokenOff:
             return
 

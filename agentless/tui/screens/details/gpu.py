@@ -10,8 +10,10 @@ from agentless.client.words import (
     gpu_place,
     gpu_reason,
     gpu_state,
+    left,
     local,
     memory_in_use,
+    watts,
 )
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
@@ -59,11 +61,11 @@ class GpuDetails(Details):
             (gpu_state(gpu), colour_of(gpu["state"])),
             f"  {printable(gpu_reason(gpu))}\n\n",
         ]
-        power = f"{look.of(gpu['power_w'], ' W')} of {look.of(gpu['power_limit_w'], ' W')}"
+        power = f"{watts(gpu['power_w'])} of {watts(gpu['power_limit_w'])}"
         fields = [
             ("utilization", look.of(gpu["utilization_pct"], "%")),
             ("memory", memory_in_use(gpu)),
-            ("temperature", look.of(gpu["temperature_c"], " C")),
+            ("temperature", look.of(gpu["temperature_c"], "C")),
             ("power", power),
             ("driver", gpu["driver"]),
             ("reserved", gpu["reserved"]),
@@ -74,9 +76,8 @@ class GpuDetails(Details):
         width = max(10, self.size.width - 3)
         parts += beside(fields, width)
         for task in self.cluster.holders(gpu):
-            parts += [
-                ("task           ", "dim"),
-                printable(f"{task['id']}  {task['owner']}  {command_line(task)}") + "\n",
-            ]
+            name = f" ({task['name']})" if task["name"] else ""
+            words = f"{task['id']}{name}  {left(task)}  {task['owner']}  {command_line(task)}"
+            parts += [("task           ", "dim"), printable(words) + "\n"]
         parts += processes(gpu["processes"], width)
         return parts

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 
 from agentless.client.words import (
+    cause_of,
+    engine_version,
     gpu_column,
     gpu_number,
     gpu_reason,
@@ -48,14 +50,14 @@ class NodeDetails(Details):
         parts: list[Part] = [
             (f"{node['name']}  ", "bold"),
             (node["state"], colour_of(node["state"])),
-            f"  {printable(node['reason'])}\n\n",
+            f"  {printable(cause_of(node['name'], node['reason']))}\n\n",
         ]
         parts += beside(
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 *host_lines(node).items(),
                 *[("" if number else "NUMA", line) for number, line in enumerate(numa_lines(node))],
-                ("Docker", node["docker"]),
+                ("Docker", engine_version(node) if node["docker"] else None),
                 ("driver", node["driver"]),
                 ("cards", node["cards"]),
                 ("labels", " ".join(f"{key}={value}" for key, value in node["labels"].items())),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,12 +22,14 @@ from agentless.client.words import (
     left,
     local,
     members,
+    memory_in_use,
     ports,
     preempted,
     process_words,
     ran,
     state,
     tries,
+    watts,
     where,
     whole,
 )
@@ -38,12 +40,13 @@ from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import content
+from agentless.tui.widgets.lines import content, wrapped
 from agentless.tui.widgets.tabs import Tabs
 
 TAIL = 500
@@ -57,6 +60,8 @@ LAST = 10
 """The last lines of the log below the summary."""
 _FROM = (("Mounts", "mounts", "source"), ("Volumes", "volumes", "name"), ("Uploads", "uploads", "source"))
 """What a task gets: the title, the field of its spec, and what says where that comes from."""
+_SCRIPT = "│ "
+"""Before each row of a script."""
 AGAIN = 2.0
 """Seconds until what grows is asked for again."""
 
@@ -65,8 +70,6 @@ class TaskDetails(Details):
     """A task: what it is and how it is, its last output, why it waits, its events, its files, and its script."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "tab(1)", "Next tab", show=False, tooltip="show the next tab"),
-        Binding("left", "tab(-1)", "Previous tab", show=False, tooltip="show the previous tab"),
         *(Binding(str(at), f"nth({at})", show=False) for at in range(1, 8)),
     ]
     CSS = """
@@ -101,9 +104,8 @@ class TaskDetails(Details):
         return self.cluster.tasks.get(self._row["id"], self._row)
 
     @property
-    def about_node(self) -> str | None:
-        node: str | None = self.about_task["node"]
-        return node
+    def about_node(self) -> None:
+        """None: what is shown, and acted on, is the task."""
 
     def cluster_changed(self, changed: set[str]) -> None:
         """Show it again, and ask again if the task has changed."""
@@ -115,6 +117,10 @@ class TaskDetails(Details):
         if before["state"] != self._row["state"] or before["position"] != self._row["position"]:
             self._asked.clear()
             self.ask()
+
+    def on_resize(self) -> None:
+        """Lay the script out for the new width."""
+        self._show()
 
     def action_tab(self, by: int) -> None:
         self._tabs.step(by)
@@ -211,7 +217,7 @@ class TaskDetails(Details):
                 *meter(None if used is None else used / 100, BAR, "utilization"),
                 f"{look.of(used, '%'):>5}  ",
                 *meter(look.memory_share(gpu), BAR, "memory"),
-                f"{look.memory(gpu):>11}  {look.of(gpu['temperature_c'], 'C'):>4} {look.of(gpu['power_w'], 'W'):>5}\n",
+                f"{memory_in_use(gpu):>14}  {look.of(gpu['temperature_c'], 'C'):>4} {watts(gpu['power_w']):>6}\n",
             ]
         for process in task["intruders"]:
             parts += [("intruder       ", "$text-error"), f"{printable(process_words(process))}\n"]
@@ -226,7 +232,7 @@ class TaskDetails(Details):
             return []
         counts = Counter(each["state"] for each in mates)
         words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        return [("batch", f"{task['batch']}, {counted(len(mates), 'task')}: {words}; press b for all of them")]
+        return [("batch", f"{task['batch']}, {counted(len(mates), 'task')}: {words}; press B for all of them")]
 
     def _siblings(self) -> list[tuple[str, str]]:
         """The other members of its gang, and its place in a workflow."""
@@ -235,7 +241,7 @@ class TaskDetails(Details):
         if task.get("workflow"):
             name = known.workflows.get(task["workflow"], {}).get("name", "")
             before, behind = neighbours(task, known.tasks_of(task["workflow"]).values())
-            found.append(("workflow", f"{task['workflow']} {name}, job {task['job']}; press w for its graph"))
+            found.append(("workflow", f"{task['workflow']} {name}, job {task['job']}; press W for its graph"))
             found += [("requires", before), ("needed by", behind)]
         return found
 
@@ -264,7 +270,7 @@ class TaskDetails(Details):
         except BrokenOff:
             return
         if breaker is self._breaker:
-            self.app.call_from_thread(self._keep, name, parts)
+            in_app(self.app, self._keep, name, parts)
 
     def _keep(self, name: str, parts: list[Part]) -> None:
         before = self._asked.get(name)
@@ -285,6 +291,8 @@ class TaskDetails(Details):
         )
         name = self._tabs.current
         parts = [*self.known(), *self._output()] if name == "summary" else self._asked.get(name, [("Loading …", "dim")])
+        if name == "script":
+            parts = _barred(parts, self.size.width - 3)
         self.query_one("#shown", Static).update(content(*parts))
 
     def _last_output(self) -> list[tuple[int, bytes]] | str:
@@ -347,7 +355,16 @@ def _files(task: Row, spec: Any) -> list[Part]:
 
 def _script(found: Any) -> list[Part]:
     if isinstance(found, str):
-        return [f"{found}\n"]
-    # Values in it may have line breaks: the bar marks what belongs to the script.
-    lines = "".join(f"│ {line}\n" for line in found["script"].split("\n"))
-    return [(f"# {found['node']}, {found['address']}\n", "dim"), lines]
+        return [(found, "")]
+    return [(f"# {found['node']}, {found['address']}\n", "dim"), found["script"]]
+
+
+def _barred(parts: list[Part], width: int) -> list[Part]:
+    """The text of a script in rows with a bar: it marks what belongs to it, whatever values have line breaks."""
+    return [part if isinstance(part, tuple) else "".join(_rows(part, width)) for part in parts]
+
+
+def _rows(text: str, width: int) -> Iterator[str]:
+    for line in text.split("\n"):
+        for row in list(wrapped([(printable(line), "")], max(1, width - len(_SCRIPT)))) or [[]]:
+            yield f"{_SCRIPT}{''.join(part for part, _ in row)}\n"

@@ -17,16 +17,21 @@ from agentless.tui.widgets.table import Table
 
 
 class LogTasks(Tasks):
-    """The tasks that have a log."""
+    """The tasks that have a log, but that whose log is open."""
 
     SEEN_BY: ClassVar[str] = ""
+    EMPTY = ("No other task has a log",)
+
+    def __init__(self, cluster: ClusterState, open_: str) -> None:
+        super().__init__(cluster, id="with-logs")
+        self._open = open_
 
     def all_rows(self) -> list[Row]:
-        return [row for row in super().all_rows() if row["state"] not in WAITING]
+        return [row for row in super().all_rows() if row["state"] not in WAITING and row["id"] != self._open]
 
 
 class ChooseTask(ModalScreen[Row | None]):
-    """Returns the chosen task; None if none was chosen."""
+    """Returns the chosen task; None if none was chosen. `open_` is the task whose log is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel", tooltip="show no second log")]
     CSS = """
@@ -36,9 +41,9 @@ class ChooseTask(ModalScreen[Row | None]):
     ChooseTask LogTasks { height: 1fr; }
     """
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, open_: str) -> None:
         super().__init__()
-        self._tasks = LogTasks(cluster, id="with-logs")
+        self._tasks = LogTasks(cluster, open_)
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
 
 from textual.app import ComposeResult
@@ -14,12 +16,13 @@ from textual.widgets import Static
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.words import state
 from agentless.errors import AgentlessError, UsageError
-from agentless.formats.log_index import Part
+from agentless.formats.log_index import MATCHES, Part
 from agentless.model.moment import parse_past
 from agentless.model.terminal_line import plain
 from agentless.model.units import format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import LogSource, SpooledLog, kept
 from agentless.tui.widgets.lines import content
 from agentless.tui.widgets.log_lines import Log
@@ -54,9 +57,11 @@ class LogPane(Vertical):
         self.log_lines = Log()
         self.spool: SpooledLog | None = None
         self._head = Static(markup=False)
-        self._breaker, self._searching = Breaker(), Breaker()
+        self._breaker, self._searching, self._counting = Breaker(), Breaker(), Breaker()
+        self._matches: list[int] = []  # lines, as far as they are counted
+        self._counted: int | None = 0  # up to this line; None: up to the end
         self._note, self._search_note = LOADING, ""
-        self._received = 0
+        self._received = self._ended = 0
         self._mark = ""
 
     @property
@@ -82,6 +87,7 @@ class LogPane(Vertical):
         """Break off reading and searching."""
         self._breaker.break_off()
         self._searching.break_off()
+        self._counting.break_off()
         if self.spool:
             self.spool.close()
 
@@ -114,11 +120,11 @@ class LogPane(Vertical):
         except AgentlessError as error:
             self._note = str(error)
         if self.is_running:
-            self.app.call_from_thread(self.describe)
+            in_app(self.app, self.describe)
 
     def _read_all(self, path: str) -> None:
         if self.about_task["ended_at"] and (log := kept(self._client, path)):
-            self.app.call_from_thread(self.log_lines.show, log)
+            in_app(self.app, self.log_lines.show, log)
             return
         if not self.about_task["ended_at"]:
             self._show_end(path)
@@ -133,7 +139,7 @@ class LogPane(Vertical):
             for stream, data in self._client.frames(f"{path}/logs", follow=False, tail=PREVIEW):
                 preview.add(stream, data)
         if preview.size:
-            self.app.call_from_thread(self.log_lines.show, preview)
+            in_app(self.app, self.log_lines.show, preview)
 
     def _take(self) -> None:
         """Show what came, and instead of the last lines the whole log once it is here."""
@@ -146,6 +152,8 @@ class LogPane(Vertical):
             self._show_whole()
         if came:
             self.log_lines.update()
+            if self._counted is None:
+                self._count()
             if self._note == LOADING and self.log_lines.source is spool:
                 self._note = FOLLOWING
             self.describe()
@@ -184,14 +192,14 @@ class LogPane(Vertical):
             share = 100 * (last + 1) // span.end
             parts = [f"{first + 1:,}-{last + 1:,} of {lines}, {share} %"]
         if span.first:
-            parts.append(f"the first {span.first:,} lines are not here (press S to save all)")
+            parts.append(f"the first {span.first:,} lines are not here (press X to export all)")
         paused = self._note == FOLLOWING and not log.follows
         note = "Paused; press f to follow" if paused else self._note
         if self.spool and log.source is not self.spool and self.spool.size:
             note = f"Loading the whole log: {format_size(self.spool.size)}"
         parts += [f"only {STREAMS[log.only]} (press {log.only} for both)"] if log.only else []
         parts += ["wrapped"] if log.wraps else []
-        parts += [f"/{log.sought}"] if log.sought else []
+        parts += [f"/{log.sought}{self._place_among_matches()}"] if log.sought else []
         parts += [self._search_note, note]
         return [part for part in parts if part]
 
@@ -205,16 +213,27 @@ class LogPane(Vertical):
     def show_only(self, stream: int) -> None:
         """Show only this stream, or both."""
         self.log_lines.show_only(None if self.log_lines.only == stream else stream)
+        self._forget_matches()
+        self._count()
         self.describe()
 
     # ------------------------------------------------------------------- search
 
     def search(self, words: str) -> None:
         """Search from the lines in view on."""
-        self.stop_search()
+        self.end_search()
         self.log_lines.sought = words
         self.log_lines.redraw()
         self.search_on(1)
+
+    def end_search(self) -> bool:
+        """Mark no matches any more; whether there was a search."""
+        was = self.stop_search() or bool(self.log_lines.sought)
+        self.log_lines.sought = ""
+        self._forget_matches()
+        self.log_lines.redraw()
+        self.describe()
+        return was
 
     def search_on(self, by: int) -> None:
         """Go to the next match (1), or the one before (-1)."""
@@ -251,7 +270,7 @@ class LogPane(Vertical):
             self.post_message(Log.Failed(str(error)))
             place = None
         if self.is_running and breaker is self._searching:
-            self.app.call_from_thread(self._show_match, words, place)
+            in_app(self.app, self._show_match, words, place)
 
     def _found(
         self, breaker: Breaker, source: LogSource, words: str, start: int, *, back: bool, only: int | None
@@ -270,7 +289,7 @@ class LogPane(Vertical):
                 at = found.go_on
                 if at is not None:
                     share = 100 * (at - span.first) // max(1, span.end - span.first)
-                    self.app.call_from_thread(self._tell, breaker, 100 - share if back else share)
+                    in_app(self.app, self._tell, breaker, 100 - share if back else share)
         return None
 
     def _tell(self, breaker: Breaker, share: int) -> None:
@@ -286,6 +305,58 @@ class LogPane(Vertical):
             self.describe()
         else:
             self.log_lines.go_to(place[0], place[1])
+            self._count()
+
+    # ------------------------------------------------------------------ counting
+
+    def _place_among_matches(self) -> str:
+        """`: 3 of 41`; of a log that is still being counted, or has very many, `: 3 of 10,000+`."""
+        log, count = self.log_lines, len(self._matches)
+        at = bisect_left(self._matches, -1 if log.match is None else log.match)
+        if not count or self._matches[min(at, count - 1)] != log.match:
+            return ""
+        return f": {at + 1:,} of {count:,}{'' if self._counted is None else '+'}"
+
+    def _forget_matches(self) -> None:
+        self._counting.break_off()
+        self._matches, self._counted = [], 0
+
+    def _count(self) -> None:
+        """Count the matches, or those that came since."""
+        log = self.log_lines
+        if not log.sought or log.source is None or len(self._matches) >= MATCHES:
+            return
+        ended = log.source.span(log.only).ended
+        first = self._counted
+        if first is None:  # all were counted: what had not ended may have changed
+            if self._ended == ended:
+                return
+            first = self._ended
+        self._matches = self._matches[: bisect_left(self._matches, first)]
+        self._counting.break_off()
+        self._counting, self._counted, self._ended = Breaker(), first, ended
+        count = partial(self._count_all, self._counting, log.source, log.sought, first, log.only)
+        self.run_worker(count, thread=True)
+
+    def _count_all(self, breaker: Breaker, source: LogSource, words: str, first: int, only: int | None) -> None:
+        """In a thread, part by part."""
+        at: int | None = first
+        try:
+            with breaker.watching():
+                while at is not None and breaker is self._counting:
+                    found = source.matches(words, at, only=only)
+                    at = found.go_on
+                    in_app(self.app, self._take_matches, breaker, found.lines, at)
+        except (BrokenOff, AgentlessError):
+            return  # the search itself says what is wrong
+
+    def _take_matches(self, breaker: Breaker, lines: Sequence[int], go_on: int | None) -> None:
+        if breaker is self._counting:
+            self._matches += lines
+            self._counted = go_on
+            if len(self._matches) >= MATCHES:
+                self._counting = Breaker()  # enough
+            self.describe()
 
     # --------------------------------------------------------------------- jump
 

@@ -16,6 +16,7 @@ from agentless.model.text import printable
 from agentless.model.units import format_size
 from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import Row
+from agentless.tui.data.incoming import in_app
 
 
 class Saving:
@@ -51,7 +52,7 @@ class Saving:
     def _hand_out(self, task: Row, name: str, only: int | None) -> None:
         file, app = TemporaryFile(), self._screen.app  # noqa: SIM115 - closed by who delivers it
         if self._fetch(task, file, only) is not None:
-            app.call_from_thread(app.deliver_binary, file, save_filename=name)
+            in_app(app, partial(app.deliver_binary, file, save_filename=name))
 
     def _fetch(self, task: Row, into: IO[bytes], only: int | None) -> int | None:
         """Write the log in a thread; returns its bytes, or None after an error, which is shown."""

@@ -29,12 +29,12 @@ class LogScreen(Screen[None]):
         Binding("slash", "search", "Search", key_display="/", tooltip="search the log"),
         Binding("n", "next(1)", "Next", show=False, tooltip="go to the next match"),
         Binding("N", "next(-1)", "Previous", show=False, tooltip="go to the previous match"),
-        Binding("t", "jump", "Go to", tooltip="go to a line, a percentage or a time"),
+        Binding("J", "jump", "Jump", tooltip="go to a line, a percentage or a time"),
         Binding("w", "wrap", "Wrap", tooltip="wrap or cut long lines"),
         Binding("1", "only(1)", "stdout", show=False, tooltip="show only stdout, or both"),
         Binding("2", "only(2)", "stderr", show=False, tooltip="show only stderr, or both"),
         Binding("vertical_line", "beside", "Beside", key_display="|", tooltip="show another log beside this one"),
-        Binding("S", "save", "Save", tooltip="save the whole log to a file"),
+        Binding("X", "save", "Export", tooltip="write the whole log to a file"),
     ]
     DEFAULT_CSS = """
     LogScreen > Horizontal { height: 1fr; }
@@ -56,9 +56,8 @@ class LogScreen(Screen[None]):
         return self._pane.about_task
 
     @property
-    def about_node(self) -> str | None:
-        node: str | None = self.about_task["node"]
-        return node
+    def about_node(self) -> None:
+        """None: what is shown, and acted on, is the task."""
 
     def compose(self) -> ComposeResult:
         yield Horizontal(*self._panes)
@@ -86,12 +85,12 @@ class LogScreen(Screen[None]):
                 pane.describe()
 
     def action_back(self) -> None:
-        """Leave the input line, a search, the second log, or the screen."""
+        """Leave the input line, end a search, leave the second log, or the screen."""
         line = self.query_one(Input)
         if line.has_class("-open"):
             line.remove_class("-open")
             self.set_focus(self._pane.log_lines)
-        elif self._pane.stop_search():
+        elif self._pane.end_search():
             return
         elif len(self._panes) > 1:
             self._close(self._pane)
@@ -127,7 +126,7 @@ class LogScreen(Screen[None]):
         if len(self._panes) > 1:
             self._close(self._pane)
         else:
-            self.app.push_screen(ChooseTask(self._cluster), self._show_beside)
+            self.app.push_screen(ChooseTask(self._cluster, self.about_task["id"]), self._show_beside)
 
     def action_save(self) -> None:
         """Ask for a path; a browser asks for it itself."""

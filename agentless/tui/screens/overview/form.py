@@ -26,6 +26,8 @@ WIDE, NARROW = 3, 1
 """The width of a GPU in a heat map: with a number, or as a sign."""
 STRIP = 2
 """The lines of a node in a heat map where there is space: its GPUs, and its load."""
+LEGEND = 2
+"""The lines below a heat map: what its signs mean, and the chosen GPU."""
 BESIDE = {WIDE: 6, NARROW: 1}
 """The columns behind the GPUs of a node in a heat map: for how many are free, or only for a gap."""
 
@@ -71,7 +73,7 @@ class Form:
 
 
 def arranged(nodes: Sequence[Group], width: int, height: int, names: int) -> Form:
-    """The richest form that fits in `height`; a heat map may be higher.
+    """The richest form that fits in `height`; a heat map may be higher, and leaves `LEGEND` lines of it.
 
     `names` is the width of the names of the nodes in a heat map.
     """
@@ -82,7 +84,7 @@ def arranged(nodes: Sequence[Group], width: int, height: int, names: int) -> For
         rows = list(_rows(nodes, width, across))
         if sum(panel.height for panel in rows) <= height:
             return Form("rows", tuple(rows), _by_line(rows))
-    strips, cell = _strips(nodes, width, height, names)
+    strips, cell = _strips(nodes, width, height - LEGEND, names)
     return Form("strips", tuple(strips), _by_line(strips), cell)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from agentless.client.words import command_line, gpu_number, left
+from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
@@ -16,8 +16,8 @@ LABELS = 60
 """The least width of a row with labels before its bars."""
 CURVE = 100
 """The least width of a row with a curve."""
-FIGURE = 9
-"""The width of the number behind a bar: `100.1/141G`."""
+FIGURE = 11
+"""The least width of the number behind a bar: `61.2/80 GiB`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class GpuPainter:
         state, style = look.state_of(gpu, self._cluster)
         wide = width - 1
         if part == 0:
-            hot, power = look.of(gpu["temperature_c"], "C"), look.of(gpu["power_w"], "W")
+            hot, power = look.of(gpu["temperature_c"], "C"), watts(gpu["power_w"])
             left = fitted(f"{gpu_number(gpu)} {state}", max(0, wide - len(hot) - len(power) - 1))
             return [
                 (left, f"strong {style}{chosen}"),
@@ -87,7 +87,7 @@ class GpuPainter:
         """A line for a GPU."""
         state, style = look.state_of(gpu, self._cluster)
         used, share = gpu["utilization_pct"], look.memory_share(gpu)
-        labels, bar = width >= LABELS, max(4, min(16, (width - 50) // 4))
+        labels, bar = width >= LABELS, max(4, min(16, (width - 54) // 4))
         numbers = f"{look.of(gpu['temperature_c'], 'C'):>4}"
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
@@ -96,9 +96,9 @@ class GpuPainter:
             (f"{look.of(used, '%'):>5} ", ""),
             *([("mem ", "dim")] if labels else []),
             *look.bar(share, bar, "mem"),
-            (f"{look.memory(gpu):>10}", ""),
+            (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
-            *([(f" {look.of(gpu['power_w'], 'W'):>5}", look.power_style(gpu))] if labels else []),
+            *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if labels else []),
             *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
             ("  ", ""),
         ]
@@ -133,10 +133,10 @@ class GpuPainter:
         share, words = (
             (None if used is None else used / 100, look.of(used, "%"))
             if label == "gpu"
-            else (look.memory_share(gpu), look.memory(gpu))
+            else (look.memory_share(gpu), memory_in_use(gpu))
         )
         style = "util" if label == "gpu" else "mem"
-        figure = max(FIGURE, len(words) + 1)
+        figure = max(FIGURE, len(memory_in_use(gpu)) + 1)  # one width, so that both bars end alike
         return [
             (f"{label} ", "dim"),
             *look.bar(share, max(0, width - 4 - figure), style),
@@ -151,16 +151,18 @@ class GpuPainter:
         if len(tasks) > 1 or gpu["idle_since"]:
             return [(fitted(look.who(gpu, tasks), width), "")]
         task = tasks[0]
-        time_left = left(task)
+        words, time_left = owner_and_name(task), left(task)
+        owner, _, _ = words.partition(" ")
+        if cell_len(words) + 1 + len(time_left) > width:
+            time_left = time_left.removeprefix("for ")
         when = f" {time_left}" if len(time_left) + 12 < width else ""
-        owner = task["owner"].partition("@")[0]
-        words = fitted(f"{owner} {task['name'] or command_line(task)}", width - len(when))
+        words = fitted(words, width - len(when))
         return [(words[: len(owner)], "held"), (words[len(owner) :], ""), (when, "dim")]
 
 
 def legend(metric: Metric, states: Collection[str], cell: int, width: int) -> list[Piece]:
     """What the colours and signs of a heat map mean: those of the states that there are, and fit."""
-    pieces: list[Piece] = [(f"{metric.name} {metric.unit} (m) ", "strong")]
+    pieces: list[Piece] = [(f"{metric.name} {metric.unit} ", "strong")]
     for level in range(5):
         if cell == 1:
             share = level / 5 + 0.1
@@ -168,11 +170,12 @@ def legend(metric: Metric, states: Collection[str], cell: int, width: int) -> li
         else:
             pieces += [(f"{level * 20:>2}", look.level_style(level / 5 + 0.1, warms=metric.warms)), (" ", "")]
     left = width - sum(cell_len(text) for text, _ in pieces)
-    signs = [(sign, state) for state, sign in look.SIGNS.items() if state in states]
-    for sign, words, style in [*((sign, state, look.style_of(state)) for sign, state in signs), ("b", "group", "dim")]:
-        if len(words) + 3 <= left:
-            pieces += [(f" {sign}", style), (f" {words}", "dim")]
-            left -= len(words) + 3
+    signs = [(f"{sign} ", state, look.style_of(state)) for state, sign in look.SIGNS.items() if state in states]
+    keys = [("M ", "another number", "strong"), ("L ", "group by label", "strong")]
+    for sign, words, style in (*signs, *keys):
+        if len(sign) + len(words) + 2 <= left:
+            pieces += [(f"  {sign}", style), (words, "dim")]
+            left -= len(sign) + len(words) + 2
     return pieces
 
 

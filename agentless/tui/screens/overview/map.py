@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.screens.overview.form import Cell, Form, Group, Panel, arranged, height_of_rows
+from agentless.tui.screens.overview.form import LEGEND, Cell, Form, Group, Panel, arranged, height_of_rows
 from agentless.tui.screens.overview.gpu import METRICS, GpuPainter, grouped
 from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -28,12 +28,12 @@ class ClusterMap(Lines):
         Binding("up,k", "row(-1)", "Up", show=False),
         Binding("down,j", "row(1)", "Down", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("home,g", "row(-100000)", "First", show=False),
         Binding("end,G", "row(100000)", "Last", show=False),
         Binding("enter", "open", "Details", tooltip="show details of the selected GPU"),
-        Binding("m", "metric", "Metric", show=False, tooltip="show another number in the heat map"),
-        Binding("b", "group", "Group", show=False, tooltip="group the nodes by another label"),
+        Binding("M", "metric", "Metric", show=False, tooltip="show another number in the heat map"),
+        Binding("L", "group", "Group", show=False, tooltip="group the nodes by another label"),
     ]
 
     class Chosen(Message):
@@ -65,15 +65,20 @@ class ClusterMap(Lines):
         """The width of a GPU in a heat map; 0 if it is none."""
         return self._form.cell
 
+    @property
+    def legend(self) -> int:
+        """The lines that explain it: none but below a heat map."""
+        return LEGEND if self.cell else 0
+
     def take(self, width: int, height: int) -> int:
-        """Arrange everything in this space; returns how many lines of it are used."""
+        """Arrange everything in this space; returns how many lines of it are used, those of a legend included."""
         before = self.chosen
         groups = self._groups()
         names = min(max(map(cell_len, self._gpus), default=8), NAMES)
         self._form = arranged(groups, width, height, names)
         self._find(before)
         self.redraw()
-        return min(height, len(self._form.lines))
+        return min(height, len(self._form.lines) + self.legend)
 
     def height_of_rows(self, width: int) -> int:
         """The lines that it takes with a line for each GPU."""
@@ -154,6 +159,11 @@ class ClusterMap(Lines):
         self._cursor = same or next(iter(every.values()), None)
 
     # -------------------------------------------------------------------- keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a heat map has another number, and headings."""
+        del parameters
+        return action not in ("metric", "group") or bool(self.cell)
 
     def action_step(self, by: int) -> None:
         """Choose the previous or next GPU."""

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len
 
-from agentless.client.words import command_line, left, rank, starts, where
+from agentless.client.words import left, owner_and_name, rank, starts, unix_time, where
 from agentless.model.text import printable
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
@@ -21,6 +21,7 @@ MOST = 3
 """The most lines of one piece of news."""
 LINES = 200
 """The most lines of all news; the views of tasks and of the queue have every one."""
+LINKS = "Each view has an address: the back button goes back, and a copied address opens the same again."
 HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
@@ -41,12 +42,15 @@ class News(GivenLines, can_focus=False):
         super().__init__()
         self.is_new = False
         self._cluster = cluster
+        self._made: tuple[int, list[list[Piece]]] | None = None  # what was wrapped for `wanted`, and its width
 
     def update(self) -> None:
         """Show what is known now; a hidden widget has no width to wrap for."""
+        made, self._made = self._made, None
         if not self.size.width:
             return
-        before, self.lines = len(self.lines), self._wrapped(self.scrollable_content_region.width)
+        before, width = len(self.lines), self.scrollable_content_region.width
+        self.lines = made[1] if made and made[0] == width else self._wrapped(width)
         if self.size.height < HEADED:
             self.lines = [line for line in self.lines if not _is_heading(line)]
         if before != len(self.lines):
@@ -60,8 +64,9 @@ class News(GivenLines, can_focus=False):
         self.update()
 
     def wanted(self, width: int) -> int:
-        """The number of lines at this width."""
-        return len(self._wrapped(width))
+        """The number of lines at this width, for the `update` that follows."""
+        self._made = width, self._wrapped(width)
+        return len(self._made[1])
 
     def _say_more(self, words: str) -> None:
         """At the right of the first heading."""
@@ -78,7 +83,8 @@ class News(GivenLines, can_focus=False):
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped only as far as they are asked for."""
         if self.is_new:
-            for line in wrap(HINT, width):
+            links = f" {LINKS}" if self.app.is_web else ""
+            for line in wrap(HINT + links, width):
                 yield [(line, "held")]
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
@@ -112,10 +118,12 @@ class News(GivenLines, can_focus=False):
 
     def _of_queue(self, queue: list[Row], width: int) -> Iterator[list[Piece]]:
         waiting: dict[tuple[str, str], list[Row]] = {}
-        for task in queue:
+        for task in sorted(queue, key=_start):
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
-        for (batch, reason), (task, *others) in waiting.items():
+        for at, ((batch, reason), (task, *others)) in enumerate(waiting.items()):
             place, when = look.of(task["position"], ""), starts(task) or ""
+            if not at and task["state"] == "pending":
+                when = f"next, {when}" if when else "next"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
             head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
@@ -142,12 +150,12 @@ class News(GivenLines, can_focus=False):
         for task in sorted(runs, key=lambda task: task["started_at"] or "", reverse=True):
             place, time_left = where(task), left(task) if task["state"] == "running" else task["state"]
             room = max(0, width - 14 - 1 - len(time_left) - 1)
-            what = f"{rank(task)} {task['owner'].partition('@')[0]} {task['name'] or command_line(task)}".strip()
+            what = f"{rank(task)} {owner_and_name(task)}".strip()
             yield [(fitted(place, 14) + " ", "held"), (fitted(what, room), ""), (f" {time_left}", "dim")]
 
     def _of_events(self, width: int) -> Iterator[list[Piece]]:
         """The newest events first."""
-        for event in islice(reversed(self._cluster.events), RECENT):
+        for event in _without_repetition(list(islice(reversed(self._cluster.events), RECENT))):
             about, (what, style) = event_about(event), event_words(event)
             if event.get("task"):
                 about += f" {event['task']['owner'].partition('@')[0]}"
@@ -155,6 +163,24 @@ class News(GivenLines, can_focus=False):
             room = max(0, width - len(when) - 5)
             words = fitted(f"{about} ", min(len(about) + 1, room))
             yield [(words, ""), (fitted(what, room - len(words)), style), (f" {when} ago", "dim")]
+
+
+def _start(task: Row) -> tuple[bool, float]:
+    """A sort key by which tasks are in the order of their starts; those with an unknown one stay as they are, last."""
+    coming = task["scheduled_for"] or task["expected_start"]
+    return coming is None, unix_time(coming) if coming else 0.0
+
+
+def _without_repetition(events: list[Row]) -> list[Row]:
+    """The events, newest first; of a node that stays as it is, only the one that said so first."""
+    fresh: list[Row] = []
+    said: dict[str, Piece] = {}
+    for event in reversed(events):
+        about, words = event_about(event), event_words(event)
+        if event.get("task") or said.get(about) != words:
+            fresh.append(event)
+        said[about] = words
+    return fresh[::-1]
 
 
 def _heading(title: str, count: int, width: int) -> list[Piece]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from agentless.client.words import cores_in_use, gpu_model
+from agentless.client.words import cause_of, cores_in_use, gpu_model, in_use, memory, rate
 from agentless.model.text import printable
-from agentless.model.units import counted, format_size
+from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
@@ -20,7 +20,7 @@ _FREE = 6
 """The width of how many GPUs are free."""
 _OWNERS = 30
 """The width of the owners before the load."""
-_UNKNOWN: Row = {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0, "tasks": None}
+_UNKNOWN: Row = {"name": "", "state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0, "tasks": None}
 
 
 class NodePainter:
@@ -32,7 +32,7 @@ class NodePainter:
     def top(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
-        state = f"{node['state']}: {node['reason']}" if node["reason"] else str(node["state"])
+        state = _state(node)
         right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
         room = width - 5 - cell_len(left)
@@ -80,7 +80,7 @@ class NodePainter:
             if cell_len(about) + cell_len(each) + 3 > room:
                 break
             about += (" · " if about else "  ") + each
-        reason = f"  {printable(node['reason'])}" if node["reason"] else ""
+        reason = f"  {printable(cause_of(node['name'], node['reason']))}" if node["reason"] else ""
         return [
             (title, "strong"),
             (" ", ""),
@@ -102,7 +102,9 @@ class NodePainter:
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
         if not is_well:
-            words = f"{node['state']}: {node['reason']}" if node["reason"] else str(node["state"])
+            words = (
+                f"{node['state']}: {cause_of(node['name'], node['reason'])}" if node["reason"] else str(node["state"])
+            )
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
         return [
@@ -135,15 +137,15 @@ class NodePainter:
             found.append((("cpu", cores_in_use(node)), node["cores_busy"] / (node["cores"] or 1)))
         if node.get("memory_used_mib") is not None:
             share = node["memory_used_mib"] / (node["memory_mib"] or 1)
-            found.append((("mem", look.in_gib(node["memory_used_mib"], node["memory_mib"])), share))
+            found.append((("mem", in_use(node["memory_used_mib"], node["memory_mib"])), share))
         aside = [f"{node['cores_set_aside']:g} cores"] if node.get("cores_set_aside") else []
-        aside += [look.gib(node["memory_set_aside_mib"])] if node.get("memory_set_aside_mib") else []
+        aside += [memory(node["memory_set_aside_mib"])] if node.get("memory_set_aside_mib") else []
         found += [(("set aside", " ".join(aside)), None)] if aside else []
         if node.get("load_1m") is not None:
             found.append((("load", f"{node['load_1m']:.1f}"), None))
         received, sent = node.get("network_in_bytes_per_second"), node.get("network_out_bytes_per_second")
         if received is not None and sent is not None:
-            found.append((("net", f"↓{_rate(received)} ↑{_rate(sent)}"), None))
+            found.append((("net", f"↓{rate(received)} ↑{rate(sent)}"), None))
         if node.get("disk_used_mib") is not None and node["disk_total_mib"]:
             found.append((("disk", f"{100 * node['disk_used_mib'] / node['disk_total_mib']:.0f}%"), None))
         if node.get("temperature_c") is not None:
@@ -151,6 +153,7 @@ class NodePainter:
         return found
 
 
-def _rate(bytes_per_second: float) -> str:
-    """As short as a panel needs it: `1.2M`."""
-    return format_size(int(bytes_per_second)).replace(" ", "").replace("iB", "").replace("B", "")
+def _state(node: Row) -> str:
+    """The state, and why."""
+    cause = cause_of(node["name"], node["reason"])
+    return f"{node['state']}: {cause}" if cause else str(node["state"])

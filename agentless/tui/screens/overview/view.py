@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
 
-from agentless.client.words import gpu_model, gpu_place
+from agentless.client.words import gpu_model, gpu_place, memory_in_use
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
@@ -45,8 +45,22 @@ class Overview(Container):
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "app.command_palette", "Search", key_display="/", tooltip="search everything by its words"),
-        Binding("left_square_bracket", "news(-1)", "News", show=False, key_display="[", tooltip="scroll the news up"),
-        Binding("right_square_bracket", "news(1)", "News", show=False, key_display="]", tooltip="scroll the news down"),
+        Binding(
+            "left_square_bracket",
+            "news(-1)",
+            "News",
+            show=False,
+            key_display="[",
+            tooltip="scroll the list up",
+        ),
+        Binding(
+            "right_square_bracket",
+            "news(1)",
+            "News",
+            show=False,
+            key_display="]",
+            tooltip="scroll the list down",
+        ),
     ]
     DEFAULT_CSS = """
     Overview { layout: vertical; }
@@ -158,12 +172,9 @@ class Overview(Container):
     def _arrange(self, width: int, height: int) -> int:
         """Arrange the nodes, with a legend below a heat map; returns how many lines that takes."""
         used = self.map.take(width, height)
-        legend = 2 if self.map.cell else 0
-        if legend:
-            used = self.map.take(width, height - legend)
-        self._legend.display = bool(legend)
-        self.map.styles.height = used
-        return used + legend
+        self._legend.display = bool(self.map.legend)
+        self.map.styles.height = used - self.map.legend
+        return used
 
     def _show(self, history: Any) -> None:
         totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}
@@ -175,11 +186,13 @@ class Overview(Container):
         gpu = self.map.chosen
         if gpu is None or not self.map.cell:
             return
-        numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
+        numbers = f"{look.of(gpu['utilization_pct'], '%')} {memory_in_use(gpu)} {look.of(gpu['temperature_c'], 'C')}"
         state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
+        held = (gpu for gpu in self.cluster.gpus.values() if gpu["state"] == "allocated")
+        states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
             legend(self.map.metric, states, self.map.cell, self._legend.size.width),
             [(printable(about), "dim")],

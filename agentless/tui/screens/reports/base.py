@@ -14,6 +14,7 @@ from textual.widgets import Footer
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
+from agentless.tui.data.incoming import in_app
 from agentless.tui.widgets.lines import GivenLines, Piece
 
 AGAIN = 30.0
@@ -30,11 +31,12 @@ class ReportLines(GivenLines, can_focus=True):
 
 
 class Report(Screen[None]):
-    """A screen that shows an answer of the controller."""
+    """A screen that shows an answer of the controller. `NAME` is its place."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
     ]
+    NAME: ClassVar[str]
     about_task = about_node = None
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -102,7 +104,7 @@ class Report(Screen[None]):
         except AgentlessError as error:
             found = str(error)
         if breaker is self._breaker:
-            self.app.call_from_thread(self._keep, found)
+            in_app(self.app, self._keep, found)
 
     def _keep(self, found: Any) -> None:
         self._found = found

@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from agentless.client.words import command_line, in_gangs, place, short_target, starts, unix_time, where
+from agentless.client.words import in_gangs, owner_and_name, place, short_target, starts, unix_time, where
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets.lines import Piece, fitted
 
-SPANS = {"2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0}
-PLACE, WHO = 16, 26
-"""The widths of where something is, and of who it belongs to."""
+SPANS = {
+    "30 minutes": 1800.0, "2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0,
+}  # fmt: skip
+PLACE, WHO, NARROW = 16, 26, 16
+"""The widths of where something is, and of who it belongs to, also on a narrow screen."""
+ENDS = 11
+"""The width of when it ends."""
+NOW = "│"
+"""The mark of the present, where the axis begins."""
 TICK = 14
 """The least columns between two times."""
-STEPS = (900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400)
+STEPS = (300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400)
 """Seconds between two times."""
 MOST = 500
 """The most rows of each kind."""
@@ -27,26 +33,33 @@ MOST = 500
 class Timeline(SpannedReport):
     """Running tasks, pending ones and reservations, each as a bar from its start to its end."""
 
+    NAME = "timeline"
     SPANS = SPANS
 
     def __init__(self, cluster: ClusterState) -> None:
-        super().__init__(cluster, "12 hours")
+        super().__init__(cluster, next(iter(SPANS)))
+        self._is_chosen = False
 
     def span_changed(self) -> None:
+        self._is_chosen = True
         self.show()
 
     def fetch(self) -> Any:
         return self.get("/v1/reservations")
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
-        now, room = time.time(), max(10, width - PLACE - WHO - 2)
-        axis = Axis(now, SPANS[self.span], room)
+        self._who = WHO if width >= 100 else NARROW
+        before = PLACE + self._who + 2
+        now = time.time()
+        if not self._is_chosen:
+            self.span = self._fitting(found, now)
+        axis = Axis(now, SPANS[self.span], max(10, width - before - len(NOW) - ENDS - 1))
         tasks = self.cluster.tasks.values()
         running = [task for task in tasks if task["state"] in ("running", "paused") and task["started_at"]]
         running.sort(key=lambda task: (_end(task) or float("inf"), task["id"]))
         lines: list[Sequence[Piece]] = [
             [(f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")],
-            [(" " * (PLACE + WHO + 2), ""), (axis.times(), "axis")],
+            [(" " * before, ""), (f"{NOW}{axis.times()}{'ENDS':>{ENDS + 1}}", "axis")],
         ]
         for title, rows in (
             ("Running", [self._runs(task, axis) for task in running[:MOST]]),
@@ -59,28 +72,41 @@ class Timeline(SpannedReport):
             lines.append([("Nothing runs, waits or is reserved", "dim")])
         return lines
 
+    def _fitting(self, found: Any, now: float) -> str:
+        """The shortest time in which all tasks end whose end is known; without such a task, all reservations."""
+        ends = [_end(task) or _begin(task) for task in self.cluster.tasks.values() if task["ended_at"] is None]
+        known = [end for end in ends if end and end > now] or [unix_time(each["ends_at"]) for each in found]
+        span = max(known, default=now) - now
+        return next((name for name, seconds in SPANS.items() if seconds >= span), list(SPANS)[-1])
+
     def _runs(self, task: Row, axis: Axis) -> list[Piece]:
         end = _end(task)
         bar = axis.bar(axis.now, end, "█") if end else "─" * (axis.width - 1) + "→"
-        return _row(where(task), _who(task), [(bar, "good")])
+        return self._row(where(task), owner_and_name(task), (bar, "good"), end)
 
     def _waits(self, task: Row, axis: Axis) -> list[Piece]:
-        coming = task["scheduled_for"] or task["expected_start"]
-        if coming is None:
-            return _row(short_target(task["target"]), _who(task), [(task["reason"] or "start unknown", "dim")])
-        begin = unix_time(coming)
+        target, who, begin = short_target(task["target"]), owner_and_name(task), _begin(task)
+        if begin is None:
+            words = fitted(task["reason"] or "start unknown", axis.width)
+            return self._row(target, who, (words, "dim"), None, "unknown")
         if begin > axis.now + axis.span:
-            return _row(short_target(task["target"]), _who(task), [(f"{starts(task)} ▸".rjust(axis.width), "warn")])
-        end = begin + task["time_limit"] if task["time_limit"] else None
-        return _row(short_target(task["target"]), _who(task), [(axis.bar(begin, end, "▒"), "warn")])
+            return self._row(target, who, (f"{starts(task)} ▸".rjust(axis.width), "warn"), _end(task))
+        return self._row(target, who, (axis.bar(begin, _end(task), "▒"), "warn"), _end(task))
 
     def _reserved(self, each: Row, axis: Axis) -> list[Piece]:
         begin, end = unix_time(each["begins_at"]), unix_time(each["ends_at"])
         who = f"{each['owner'] or 'maintenance'} {each['reason']}".strip()
+        bar = axis.bar(begin, end, "░")
         if begin > axis.now + axis.span:
-            words = f"in {short_duration(begin - axis.now)} ▸".rjust(axis.width)
-            return _row(place(each["node"], each["gpus"]), who, [(words, "odd")])
-        return _row(place(each["node"], each["gpus"]), who, [(axis.bar(begin, end, "░"), "odd")])
+            bar = f"in {short_duration(begin - axis.now)} ▸".rjust(axis.width)
+        return self._row(place(each["node"], each["gpus"]), who, (bar, "odd"), end)
+
+    def _row(self, at: str, who: str, bar: Piece, end: float | None, without: str = "no limit") -> list[Piece]:
+        ends = without if end is None else _clock(end)
+        return [
+            (fitted(at, PLACE) + " ", "held"), (fitted(who, self._who) + " ", ""), (NOW, "axis"), bar,
+            (f"{ends:>{ENDS + 1}}", "dim"),
+        ]  # fmt: skip
 
 
 class Axis:
@@ -97,29 +123,35 @@ class Axis:
         """A bar between two times, at least a column wide; to the right edge without an end."""
         first = min(self.column(begin), self.width - 1)
         last = self.width if end is None else max(first + 1, self.column(end))
-        return " " * first + sign * (last - first)
+        return (" " * first + sign * (last - first)).ljust(self.width)
 
     def times(self) -> str:
         """Round times of the axis, each at its column."""
         step = next((step for step in STEPS if step / self.span * self.width >= TICK), STEPS[-1])
         offset = datetime.fromtimestamp(self.now).astimezone().utcoffset() or timedelta()
         first = self.now + -(self.now + offset.total_seconds()) % step
-        text = [" "] * self.width
+        text = [*"now".ljust(self.width)]
         for number in range(int(self.span // step) + 1):
             moment = first + number * step
             word = f"│{datetime.fromtimestamp(moment).astimezone():{'%m-%d %H:%M' if step >= 43200 else '%H:%M'}}"
-            if (at := self.column(moment)) + len(word) <= self.width:
+            if len("now") < (at := self.column(moment)) <= self.width - len(word):
                 text[at : at + len(word)] = word
         return "".join(text)
 
 
+def _begin(task: Row) -> float | None:
+    """When it started, or is to start."""
+    begin = task["started_at"] or task["scheduled_for"] or task["expected_start"]
+    return unix_time(begin) if begin else None
+
+
 def _end(task: Row) -> float | None:
-    return unix_time(task["started_at"]) + task["time_limit"] if task["time_limit"] else None
+    """When it ends at the latest."""
+    begin = _begin(task)
+    return begin + task["time_limit"] if begin is not None and task["time_limit"] else None
 
 
-def _who(task: Row) -> str:
-    return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
-
-
-def _row(at: str, who: str, bar: list[Piece]) -> list[Piece]:
-    return [(fitted(at, PLACE) + " ", "held"), (fitted(who, WHO) + " ", ""), *bar]
+def _clock(moment: float) -> str:
+    """The local time, with the date if that is not today's."""
+    then, now = (datetime.fromtimestamp(each).astimezone() for each in (moment, time.time()))
+    return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%m-%d %H:%M}"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.client.plot import Series, plot
-from agentless.client.words import or_dash
+from agentless.client.words import or_dash, percent
 from agentless.model.units import counted
 from agentless.model.usage.figures import BY
 from agentless.rules.usage.periods import periods
@@ -20,8 +20,8 @@ from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
 SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
-NUMBERS = 42
-"""The width of the numbers behind a bar."""
+NUMBERS, LENT = 34, 8
+"""The width of the numbers behind a bar, and of one more column."""
 HEIGHT = 10
 """The lines of the plot."""
 
@@ -29,9 +29,10 @@ HEIGHT = 10
 class UsageReport(SpannedReport):
     """GPU-hours by owner, node or batch."""
 
+    NAME = "usage"
     SPANS = SPANS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "by", "Owner, node, batch", tooltip="group by another field"),
+        Binding("L", "by", "Group", tooltip="group by another field: owner, node, batch"),
     ]
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -49,35 +50,36 @@ class UsageReport(SpannedReport):
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         total, rows = found["total"], found["rows"]
-        share = or_dash(None if total["share"] is None else f"{100 * total['share']:.1f}", "%")
+        share = percent(total["share"])
         lines: list[Sequence[Piece]] = [
             [
                 (f"Usage by {self._by}, last {self.span}: ", "strong"),
-                (f"{total['gpu_hours']:,.1f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
+                (f"{total['gpu_hours']:,.2f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
             ],
             [],
         ]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
         names = min(max(len(row["name"]) for row in rows), max(10, width // 3))
-        bar = max(4, width - names - NUMBERS - 2)
-        heading = f"{'GPU-HOURS':>12}{'SHARE':>8}{'TASKS':>8}{'UTIL':>6}{'LENT':>8}"
+        lends = any(row.get("lent_gpu_hours") for row in rows)
+        bar = max(4, width - names - NUMBERS - LENT * lends - 2)
+        heading = f"{'GPU-HOURS':>12}{'SHARE':>8}{'TASKS':>8}{'UTIL':>6}" + f"{'LENT':>{LENT}}" * lends
         lines.append([(fitted(self._by.upper(), names + bar + 2), "dim"), (heading, "dim")])
         most = rows[0]["gpu_hours"] or 1.0
-        lines += [self._row(row, names, bar, most) for row in rows]
+        lines += [_row(row, names, bar, most, lends=lends) for row in rows]
         if found["more"]:
             lines.append([(f"{found['more']:,} more with fewer GPU-hours", "dim")])
         return [*lines, [], [("GPU-hours over time", "strong")], *_over_time(found["periods"], width)]
 
-    def _row(self, row: Row, names: int, bar: int, most: float) -> list[Piece]:
-        share = or_dash(None if row["share"] is None else f"{100 * row['share']:.1f}", "%")
-        lent = f"{row['lent_gpu_hours']:,.1f}" if row.get("lent_gpu_hours") else ""
-        return [
-            (fitted(row["name"], names) + " ", "held"),
-            *look.bar(row["gpu_hours"] / most, bar, "util"),
-            (f" {row['gpu_hours']:>12,.1f}{share:>8}{row['tasks']:>8,}", ""),
-            (f"{or_dash(row['utilization_pct'], '%'):>6}{lent:>8}", "dim"),
-        ]
+
+def _row(row: Row, names: int, bar: int, most: float, *, lends: bool) -> list[Piece]:
+    lent = f"{row['lent_gpu_hours']:,.2f}" if row.get("lent_gpu_hours") else ""
+    return [
+        (fitted(row["name"], names) + " ", "held"),
+        *look.bar(row["gpu_hours"] / most, bar, "util"),
+        (f" {row['gpu_hours']:>12,.2f}{percent(row['share']):>8}{row['tasks']:>8,}", ""),
+        (f"{or_dash(row['utilization_pct'], '%'):>6}" + f"{lent:>{LENT}}" * lends, "dim"),
+    ]
 
 
 def _over_time(parts: Sequence[Row], width: int) -> Sequence[Sequence[Piece]]:

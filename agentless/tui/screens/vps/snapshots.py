@@ -16,6 +16,7 @@ from agentless.errors import AgentlessError
 from agentless.model.units import format_size
 from agentless.tui.data.actions import outcome, path_of_vps, started
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.ask import Ask
 from agentless.tui.widgets.lines import content
 from agentless.tui.widgets.table import Table, TableColumn
@@ -53,13 +54,12 @@ class Snapshots(Screen[None]):
 
     @property
     def about_task(self) -> Row:
-        """The VPS in its present state; after a restore it is another task of the same name."""
-        return next((vps for vps in self._cluster.vps() if vps["name"] == self._row["name"]), self._row)
+        """The VPS in its present state."""
+        return self._cluster.tasks.get(self._row["id"], self._row)
 
     @property
-    def about_node(self) -> str | None:
-        node: str | None = self.about_task["node"]
-        return node
+    def about_node(self) -> None:
+        """None: what is shown, and acted on, is the VPS."""
 
     def compose(self) -> ComposeResult:
         yield Static(content(f"Snapshots of VPS {self._row['name']}"), classes="title")
@@ -116,7 +116,12 @@ class Snapshots(Screen[None]):
         if answer is not None:
             name = snapshot["snapshot"]
             self._note.update(f"Restoring {name} …")
-            self._do(lambda: outcome(started(self._post("/restore", {"snapshot": name}))))
+            self._do(lambda: outcome(self._restored(name)))
+
+    def _restored(self, name: str) -> Row:
+        """Restore this snapshot; the VPS is another task then."""
+        self._row = started(self._post("/restore", {"snapshot": name}))
+        return self._row
 
     def _post(self, path: str, body: Row) -> Any:
         return self._client.post(path_of_vps(self._row) + path, body)
@@ -134,7 +139,7 @@ class Snapshots(Screen[None]):
                 return
             except AgentlessError as error:
                 said = str(error)
-            self.app.call_from_thread(self._show, said, found)
+            in_app(self.app, self._show, said, found)
 
         self.run_worker(run, thread=True)
 

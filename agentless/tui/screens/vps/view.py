@@ -16,6 +16,12 @@ class AllVps(TaskListView):
     """A row for each VPS of this controller, by name, including stopped ones."""
 
     KINDS = frozenset({"nodes", "tasks"})
+    EMPTY = (
+        "No VPS. A VPS is a container to work in: it keeps its files until you remove it.",
+        "",
+        "Press n to create one, or run:",
+        "agentless vps create NAME 1x",
+    )
 
     def columns(self) -> Sequence[TableColumn]:
         return (
@@ -35,10 +41,6 @@ class AllVps(TaskListView):
     def name_of(self, row: Row) -> object:
         """Its name: after a restore it is another task."""
         return row["name"]
-
-    def notes(self) -> list[str]:
-        """How to make the first one."""
-        return [] if self.cluster.vps() else ["No VPS: containers that stay until you remove them (press n to create)"]
 
     def _silence(self, vps: Row) -> str:
         silent = vps["ended_at"] is None and self.cluster.is_silent(vps["node"])

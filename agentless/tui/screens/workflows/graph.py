@@ -17,6 +17,7 @@ from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.details.parts import Part, colour_of
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.widgets.lines import Piece, content
@@ -146,7 +147,7 @@ class WorkflowScreen(Screen[None]):
             return
         except AgentlessError as error:
             found, note = None, str(error)
-        self.app.call_from_thread(self.take, found, note)
+        in_app(self.app, self.take, found, note)
 
     def take(self, found: Row | None, note: str = "") -> None:
         """The jobs have come, or why not."""

@@ -17,6 +17,12 @@ class Workflows(View):
     """A row for each workflow: those that have not ended, then the newest that have."""
 
     KINDS = frozenset({"workflows", "tasks"})
+    EMPTY = (
+        "No workflows. A workflow is a file of jobs that start one after another.",
+        "",
+        "To run one:",
+        "agentless workflow run FILE",
+    )
 
     def columns(self) -> Sequence[TableColumn]:
         return (
@@ -52,9 +58,7 @@ class Workflows(View):
         return self.chosen
 
     def notes(self) -> list[str]:
-        """How to run the first one, and that older ones are elsewhere."""
-        if not self.cluster.workflows:
-            return ["No workflows. To run one: agentless workflow run FILE"]
+        """That older ones are elsewhere."""
         ended = sum(each["ended_at"] is not None for each in self.cluster.workflows.values())
         older = f"last {ended} ended workflows (older: agentless workflow list)"
         return [older] if ended >= ENDED_WORKFLOWS else []
