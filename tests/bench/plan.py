@@ -40,7 +40,7 @@ _NOW = 1.8e9
 _GB = 10**9
 _MODELS = (("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA H100 PCIe", 81559), ("NVIDIA GeForce RTX 3090", 24576))
 _LIMITS = (None, 600, 3600)
-_POLICIES = {None: POLICIES["pack"], **POLICIES}
+_POLICIES = {name: POLICIES[name or "pack"] for name in (None, *POLICIES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _peer(cluster: Cluster, queue: Sequence[Task]) -> float:
 
 
 def _cluster(busy: float, nodes: int) -> Cluster:
-    draw, made = random.Random(1), {}
+    draw, made = random.Random(1), dict[str, Node]()
     for number in range(nodes):
         name = f"node{number}"
         model, mib = draw.choice(_MODELS)
