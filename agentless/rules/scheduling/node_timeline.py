@@ -199,6 +199,10 @@ class NodeTimeline:
         """The number of GPUs that are open now to a task with these terms."""
         return bisect.bisect_right(self.openings(sharing), self.now)
 
+    def open_at(self, moment: float, sharing: Sharing) -> int:
+        """The same at a later time."""
+        return sum([gpu.opens(moment, sharing) <= moment for gpu in self.gpus])
+
     def open_of(self, sharing: Sharing) -> tuple[int, ...]:
         """The same for each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:

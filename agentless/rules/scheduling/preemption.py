@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, combinations
 
 from agentless.model.nodes.cluster import Allocation
@@ -242,8 +243,7 @@ class Preemption:
         return [
             each
             for each in node.yielding.values()
-            if (not self._asked.get(each.task) or self._asked_by(each.task) > by)
-            and all(mate in self._homes for mate in _mates(each))
+            if each.task in self._whole and (not self._asked.get(each.task) or self._asked_by(each.task) > by)
         ]
 
     def with_its_gang(self, victim: str) -> tuple[str, ...]:
@@ -318,17 +318,13 @@ class Preemption:
         works = [self._own_work(each) for each in victims]
         return len(works), sum(works)
 
-    def at_least(
-        self, node: NodeTimeline, shape: Shape, able: Sequence[Allocation], at: float, *, freed: int = 0
-    ) -> int | None:
-        """How many of these have to give way for so many GPUs at a time, or more. None if all of them are too few.
-
-        `freed`: so many GPUs are open then because others give way.
-        """
-        open_then = freed + sum(gpu.opens(at, shape.sharing.rough) <= at for gpu in node.gpus)
-        return _fewest_with(shape.gpus - open_then, [float(len(node.gpus_of(each.task))) for each in able])
-
     # ------------------------------------------------------------------ inside
+
+    @cached_property
+    def _whole(self) -> set[str]:
+        """Those of whose gangs all members are on nodes where they can give way."""
+        known = self._homes.keys()
+        return {task for task, node in self._homes.items() if known >= {*_mates(node.yielding[task])}}
 
     def _at_once(self, shape: Shape, amounts: Amounts) -> Coming | None:
         """The place for which the fewest give way at once, and have done the least work."""
@@ -376,11 +372,12 @@ class Preemption:
         moment: float | None = None,
     ) -> int | None:
         """At least so many have to give way now, or at a moment. None if all of them are too few."""
-        numbers: list[int | None] = [1, self.at_least(node, shape, able, self.now if moment is None else moment)]
+        lacks = shape.gpus - node.open_at(self.now if moment is None else moment, shape.sharing.rough)
+        numbers = [1, fewest_with(lacks, [len(node.gpus_of(each.task)) for each in able])]
         if moment is None:
             numbers += [
-                _fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
-                _fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]),
+                fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
+                fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]),
             ]
         if None in numbers:
             return None
@@ -480,7 +477,7 @@ class Preemption:
         self._searches.changed(node)
 
 
-def _fewest_with(wanted: float, held: Sequence[float]) -> int | None:
+def fewest_with(wanted: float, held: Sequence[float]) -> int | None:
     """How many it takes at least to have so much; None if all are too few."""
     sums = [0.0, *accumulate(sorted(held, reverse=True))]
     return next((count for count, amount in enumerate(sums) if amount >= wanted), None)
