@@ -374,11 +374,10 @@ class Preemption:
         """At least so many have to give way now, or at a moment. None if all of them are too few."""
         lacks = shape.gpus - node.open_at(self.now if moment is None else moment, shape.sharing.rough)
         numbers = [1, fewest_with(lacks, [len(node.gpus_of(each.task)) for each in able])]
-        if moment is None:
-            numbers += [
-                fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
-                fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]),
-            ]
+        if moment is None and amounts.cores:
+            numbers.append(fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]))
+        if moment is None and amounts.memory:
+            numbers.append(fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]))
         if None in numbers:
             return None
         if shape.exclusive and moment is None:
