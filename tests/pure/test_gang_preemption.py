@@ -27,6 +27,7 @@ from tests.pure.test_gangs import broken, gang, given_once, whole
 from tests.pure.test_plan import POLICIES, runs, wish
 from tests.pure.test_preemption import at, at_the_latest, crowded, lent, spare, without
 
+
 def test_on_a_node_with_more_tasks_than_cores_nobody_is_asked_in_vain() -> None:
     """Its cores were fewer in the inventory than before; who wants no cores needs none of them."""
     own = {"cores": 12.0}

@@ -121,7 +121,7 @@ class Preemption:
             return None
         for coming, load in held:
             coming.node.take_back(coming.gpus, load)
-        spots = [self._now_there(coming, want) for (coming, _), want in zip(held, wants, strict=True)]
+        spots = [self.now_there(coming, want) for (coming, _), want in zip(held, wants, strict=True)]
         begun = list[Begun]()
         for (coming, load), want, gpus in zip(held, wants, spots, strict=True):
             if any(each is None for each in spots):
@@ -318,6 +318,12 @@ class Preemption:
         works = [self._own_work(each) for each in victims]
         return len(works), sum(works)
 
+    def now_there(self, coming: Coming, want: Want) -> list[GpuTimeline] | None:
+        """The GPUs of a place if a task may have them now; None if not."""
+        shape, amounts = want
+        found = coming.node.fit(shape, amounts, self.now, coming.gpus)
+        return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
+
     # ------------------------------------------------------------------ inside
 
     @cached_property
@@ -455,11 +461,6 @@ class Preemption:
 
     def _price(self, victims: Sequence[Allocation]) -> tuple[int, float]:
         return sum(len(_mates(each)) for each in victims), sum(map(self._work, victims))
-
-    def _now_there(self, coming: Coming, want: Want) -> list[GpuTimeline] | None:
-        shape, amounts = want
-        found = coming.node.fit(shape, amounts, self.now, coming.gpus)
-        return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
 
     def _with_their_gangs(self, node: NodeTimeline, victims: Iterable[str]) -> list[tuple[str, NodeTimeline]]:
         """Tasks that give way and all of their gangs, with their nodes. One that goes already is only on `node`."""
