@@ -365,6 +365,19 @@ class ImageView:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalView:
+    """What became of one of several tasks that were to be removed, by the name that it was asked for.
+
+    `task` is it as it was; None if it is still there, for the reason in `message`. `exit_code` is 0 on success.
+    """
+
+    asked: str
+    task: TaskView | None
+    exit_code: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartView:
     """The result for one target of a submit. `task` is None if it was refused; `exit_code` is 0 on success.
 

@@ -15,6 +15,7 @@ from agentless.controller.http.live_feed import LiveFeed
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
+from agentless.controller.tasks import removal
 from agentless.errors import NotFound, Refused, Unreachable, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.gang import Gang
@@ -490,6 +491,46 @@ async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(des
         with pytest.raises(Refused, match=f"waits for job a .*run: agentless workflow rm --force {workflow}"):
             await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
         assert states(controller, workflow) == {"a": "completed", "b": "completed"}
+
+
+async def test_jobs_are_removed_several_at_a_time_and_the_next_controller_removes_the_rest(desk, monkeypatch):
+    """The controller is killed when containers are gone, and what it knows of their tasks is not."""
+    monkeypatch.setattr(removal, "AT_ONCE", 2)
+    text = "jobs: {a: {command: 'true {{ matrix.n }}', node: n1, matrix: {n: [1, 2, 3, 4, 5]}}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await ended(controller, workflow)
+        forget, parts = controller.ledger.forget_all, []
+
+        def cut(tasks, *words):
+            parts.append(len(tasks))
+            if len(parts) == 2:
+                raise InterruptedError
+            return forget(tasks, *words)
+
+        monkeypatch.setattr(controller.ledger, "forget_all", cut)
+        with pytest.raises(InterruptedError):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert parts == [2, 2]
+    async with desk.running() as controller:
+        assert list(states(controller, workflow).values()) == ["completed"] * 3
+        await until(lambda: len(controller.nodes.links["n1"].containers) == 1)
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        await until(lambda: not controller.nodes.links["n1"].containers)
+        assert not controller.workflows.all(me(controller))
+
+
+async def test_of_many_tasks_each_is_removed_or_says_why_not(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: sleep 600, stop_grace: 0}}")
+        await is_running(controller, workflow, "b")
+        await until(lambda: states(controller, workflow)["a"] == "completed")
+        a, b = (jobs(controller, workflow)[name].id for name in "ab")
+        found = await controller.removal.remove_all([a, b, "zzz"], by=me(controller))
+        assert found[a].state == "completed"
+        assert str(found[b]).startswith(f"task {b} is running")
+        assert "zzz" in str(found["zzz"])
+        assert (await controller.removal.remove_all([b], by=me(controller), force=True))[b].state == "killed"
 
 
 TWO_NODES = (
