@@ -307,6 +307,18 @@ async def test_what_a_failure_let_run_runs_again_when_the_retry_fails_too_and_is
         assert states(controller, workflow) == {"train": "completed", "alarm": "cancelled", "told": "cancelled"}
 
 
+async def test_a_job_that_is_not_needed_is_told_apart_also_if_the_workflow_has_failed(desk):
+    text = (
+        "jobs: {well: {command: 'true'}, alarm: {command: 'true', requires: [{well: failed}]}, "
+        "told: {command: 'true', requires: alarm}, bad: {command: 'false'}, next: {command: 'true', requires: bad}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        shown = controller.workflows.show(workflow, me(controller))
+        assert (shown.counts["cancelled"], shown.not_needed) == (3, 2)
+
+
 async def test_some_tasks_of_a_job_run_again_with_what_waits_for_them(desk):
     async with desk.running() as controller:
         workflow = await run(controller, GRAPH)

@@ -509,6 +509,12 @@ def says(on: Cluster, one: Task, *running: Task, before: Plan | None = None) -> 
     return preempts(on, one, look(on, one, before=before).promises.get(one.id), known)
 
 
+def test_who_gives_way_is_named_by_id_and_name() -> None:
+    there = lent("v0", "node1::0")
+    there = replace(there, spec=replace(there.spec, name="train"))
+    assert "task v0 (train) of me@here" in says(node(there, gpus=1), wish("n"), there)
+
+
 def test_explain_says_who_is_preempted_and_when() -> None:
     now, later_on = lent("v", "node1::0"), lent("v", "node1::0", 60, min_run=600)
     assert says(node(now, gpus=1), wish("t"), now) == "preempts task v of me@here"
