@@ -23,6 +23,7 @@ from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import first_try
 from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
@@ -317,6 +318,20 @@ async def test_a_job_that_is_not_needed_is_told_apart_also_if_the_workflow_has_f
         assert await ended(controller, workflow) == "failed"
         shown = controller.workflows.show(workflow, me(controller))
         assert (shown.counts["cancelled"], shown.not_needed) == (3, 2)
+
+
+async def test_one_job_is_removed_by_force_or_with_all_others(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: 'false', retries: 1, backoff: 0}}")
+        assert await ended(controller, workflow) == "failed"
+        a, b = (jobs(controller, workflow)[name].id for name in "ab")
+        with pytest.raises(Refused, match=rf"^task {a} is job a of workflow {workflow}; .* workflow rm {workflow}; .*"):
+            await controller.removal.remove(a, by=me(controller))
+        assert (await controller.removal.remove(f"{first_try(b)}-1", by=me(controller))).attempt == 1
+        await controller.removal.remove(a, by=me(controller), force=True)
+        assert controller.workflows.show(workflow, me(controller)).missing == 1
+        await controller.removal.remove(b, by=me(controller))
+        assert not controller.workflows.all(me(controller))
 
 
 async def test_some_tasks_of_a_job_run_again_with_what_waits_for_them(desk):

@@ -55,6 +55,8 @@ class Removal:
         if reference in self._with_others:
             return self._with_others.pop(reference)
         task, tries = self._found(reference, force=force, vps=vps)
+        if not force:
+            self._check_job(task, tries)
         views = [await self._remove(each, by, force=force) for each in tries]
         self._remember(task, views)
         return views[-1]
@@ -121,6 +123,20 @@ class Removal:
                 f"remove this one all the same: agentless rm --force {task.id}"
             )
         return task, tries
+
+    def _check_job(self, task: Task, tries: Sequence[Task]) -> None:
+        """Raise Refused if a job would be removed of a workflow that has others: it would be incomplete."""
+        job, gone = task.spec.job, {each.id for each in tries}
+        if job is None or task.batch != job.workflow:
+            return
+        every = (*self._tasks.history.batch(task.batch), *self._tasks.in_batch(task.batch))
+        left = {first_try(each.id) for each in every if each.id not in gone}
+        if left and first_try(task.id) not in left:
+            raise Refused(
+                f"task {task.id} is job {job.name} of workflow {job.workflow}; to remove the workflow, run: agentless "
+                f"workflow rm {job.workflow}; to remove only this job, which leaves the workflow incomplete: agentless "
+                f"rm --force {task.id}"
+            )
 
     def _remember(self, task: Task, views: Iterable[TaskView]) -> None:
         # Whoever names each member, as with `rm $(agentless ps -aq)`, is not told that it does not exist.
