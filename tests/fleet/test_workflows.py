@@ -605,14 +605,12 @@ async def test_how_much_of_a_workflow_is_left_is_said_if_a_node_falls_silent_mea
         workflow = await run(controller, TWO_NODES)
         await is_running(controller, workflow, "a", "b")
         await controller.workflow_changes.stop(workflow, by=me(controller))
-        b, remove = jobs(controller, workflow)["b"].id, controller.removal.remove
+        b, link = jobs(controller, workflow)["b"].id, controller.nodes.links["n2"]
 
-        async def falls_silent(key, **how):
-            if key == b:
-                raise Unreachable("n2 is unreachable")
-            return await remove(key, **how)
+        async def falls_silent(command):
+            raise Unreachable("n2 is unreachable")
 
-        monkeypatch.setattr(controller.removal, "remove", falls_silent)
+        monkeypatch.setattr(link, "run", falls_silent)
         with pytest.raises(
             Unreachable, match=f"^n2 does not .*; 2 of 3 tasks were removed, but not task {b}; to remove"
         ):

@@ -502,7 +502,8 @@ class DockerEngine:
 
     def remove_all(self, containers: Sequence[str], *, force: bool = False) -> Command:
         """Remove containers with their logs; prints those that it has removed, as they are given."""
-        return self._commands.words("docker-rm.j2", containers=list(containers), force=force)
+        timeout = 30.0 + 2.0 * (len(containers) - 1)
+        return self._commands.words("docker-rm.j2", timeout=timeout, containers=list(containers), force=force)
 
     def reap(self, container: str) -> Command:
         """Under the launch lock, remove a container that was never started, unless it has been since."""

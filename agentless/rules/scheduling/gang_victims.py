@@ -28,7 +28,7 @@ After that, the best one found counts, without anybody who need not give way, or
 """
 STARTS = 64
 """The most places from which one is grown."""
-GROWN = 5000
+GROWN = 4000
 """The most nodes on which somebody's place is decided for that."""
 A_VICTIM = 1e12
 """What a victim counts in GPU-seconds: more than any work."""
