@@ -6,7 +6,7 @@ import logging
 import reprlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,12 +54,19 @@ class Task(TaskView):
 
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
-        """The task once it has ended. Raises TimeoutError if it has not by then; it goes on."""
+        """The task once it has ended. Raises TimeoutError if it has not by then; it goes on.
+
+        On several nodes, it has the end of the node that has failed, if one has, under its own id.
+        """
         within = None if timeout is None else parse_seconds(timeout, "timeout")
         found = self._anew(self._client.wait(self._reference, within))
         if found.ended_at is None:
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended within {timeout}; it keeps running")
-        return found
+        if found.gang is None or not found.gang.rank:
+            return found
+        one_try = found.id.removeprefix(first_try(found.id))
+        first = self._anew(self._client.get(f"/v1/tasks/{found.gang.id}{one_try}"))
+        return replace(first, state=found.state, exit_code=found.exit_code, reason=found.reason)
 
     @StreamVerb
     def logs(

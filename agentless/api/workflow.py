@@ -46,7 +46,8 @@ class Workflow:
 
     `state` is `pending`, `running`, `stopping`, `completed`, `failed` (a job has failed), `stopped`, `preempted`,
     `incomplete` (jobs are missing) or `cancelled`. `counts` has the number of its tasks by state, `missing` how many
-    are not known here. `text` is that of its file. In a list, `jobs` and `text` are empty.
+    are not known here, `not_needed` how many of the cancelled ones wait for a failure that did not happen. `text` is
+    that of its file. In a list, `jobs` and `text` are empty.
 
     Each method can also be awaited, as `await workflow.wait.aio()`. They raise what is in `agentless.errors`.
     """
@@ -61,6 +62,7 @@ class Workflow:
     on_failure: str
     counts: dict[str, int]
     missing: int
+    not_needed: int
     text: str = field(repr=False)
     jobs: tuple[WorkflowJob, ...] = field(kw_only=True, repr=False)
     _client: Client = field(kw_only=True, repr=False, compare=False)

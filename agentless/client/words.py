@@ -256,7 +256,7 @@ _HAPPENED = {
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
     "terms-changed": "Terms changed", "preempts": "Preempts others", "place-lost": "Place not free in time",
-    "requeued": "Back in the queue",
+    "requeued": "Back in the queue", "asker-ended": "Place not needed any more",
     "removed": "Removed",
 }  # fmt: skip
 

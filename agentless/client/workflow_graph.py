@@ -141,9 +141,15 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
 
 
 def counts_of(workflow: Mapping[str, Any]) -> dict[str, int]:
-    """The number of its tasks by state. If it has completed, what was cancelled in it was not needed."""
-    is_well = workflow["state"] == "completed"
-    return {"not needed" if is_well and word == "cancelled" else word: n for word, n in workflow["counts"].items()}
+    """The number of its tasks by state. What was cancelled for want of a failure was not needed.
+
+    So was all that was cancelled in one that has completed.
+    """
+    counts, cancelled = dict(workflow["counts"]), workflow["counts"].get("cancelled", 0)
+    spare = cancelled if workflow["state"] == "completed" else min(cancelled, workflow.get("not_needed", 0))
+    if spare:
+        counts |= {"cancelled": cancelled - spare, "not needed": spare}
+    return {word: count for word, count in counts.items() if count}
 
 
 def done_in_words(workflow: Mapping[str, Any]) -> str:

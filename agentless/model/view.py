@@ -127,7 +127,8 @@ class WorkflowView:
 
     `state` is `pending`, `running`, `stopping`, `completed`, `failed` (a job has failed), `stopped`, `preempted`,
     `incomplete` or `cancelled`. `missing` is how many of its tasks are not known here: then it is never `completed`.
-    `not_carried` is why its containers do not carry it, if it is shown alone: `recover` cannot go on with it.
+    `not_needed` is how many of the cancelled ones wait for a failure that did not happen. `not_carried` is why its
+    containers do not carry it, if it is shown alone: `recover` cannot go on with it.
     """
 
     id: str
@@ -143,6 +144,7 @@ class WorkflowView:
     text: str = ""
     not_carried: str = ""
     missing: int = 0
+    not_needed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +364,19 @@ class ImageView:
     name: str
     size: int
     entrypoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalView:
+    """What became of one of several tasks that were to be removed, by the name that it was asked for.
+
+    `task` is it as it was; None if it is still there, for the reason in `message`. `exit_code` is 0 on success.
+    """
+
+    asked: str
+    task: TaskView | None
+    exit_code: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,9 @@ class Engine(Protocol):
 class ContainerEngine(Engine, Protocol):
     """An engine for containers: it lists them, describes each by its id, and reports changes."""
 
+    def remove_all(self, containers: Sequence[str], *, force: bool = False) -> Command:
+        """Remove containers; prints those that it has removed, as they are given."""
+
     def checkup(self) -> Section:
         """Ask for what `doctor` wants to know of the engine."""
 

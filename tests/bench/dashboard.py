@@ -22,8 +22,9 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from agentless import __version__
 from tests.bench.measure import Row
@@ -35,12 +36,12 @@ VIEWS = {"overview": b"1", "gpus": b"2", "tasks": b"4"}
 """With the keys that show them."""
 
 
-def rows(rng: random.Random) -> dict:
+def rows(rng: random.Random) -> dict[str, Any]:
     """All rows, as `GET /v1/watch` has them."""
     from agentless.model.view import ControllerView, GpuView, NodeView, TaskView
 
-    def of(view, **values):  # every field, those that are not named as nothing
-        return {name: values.get(name) for name in view.__dataclass_fields__}
+    def of(view: type, **values: object) -> dict[str, Any]:  # every field, those that are not named as nothing
+        return {field.name: values.get(field.name) for field in fields(view)}
 
     tasks, gpus = [], []
     held = iter(range(NODES * GPUS))
@@ -79,7 +80,7 @@ def rows(rng: random.Random) -> dict:
     return {"now": time.time(), "nodes": nodes, "gpus": gpus, "tasks": tasks, "controller": [about]}
 
 
-def _change(gpus: list[dict], rng: random.Random) -> None:
+def _change(gpus: list[dict[str, Any]], rng: random.Random) -> None:
     for gpu in gpus:
         if gpu["task"]:
             gpu["utilization_pct"] = rng.randint(20, 100)
@@ -156,7 +157,8 @@ class Screen:
 
     def memory(self) -> float:
         """MB."""
-        return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())[1]) / 1000
+        [kib] = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
+        return int(kib) / 1000
 
     def close(self) -> None:
         """End it."""

@@ -45,6 +45,8 @@ def simulated_nodes(count: int, gpus: int, *, taken: int = 0) -> Iterator[Path]:
     argv = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", ",".join(numbers)]
     try:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+            assert process.stdin
+            assert process.stdout
             if not process.stdout.readline().startswith(b"ready"):
                 raise RuntimeError("the simulated nodes did not start")
             yield root

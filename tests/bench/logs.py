@@ -98,7 +98,7 @@ async def _measure(folder: Path) -> list[float]:
     from agentless.tui.screens.logs.screen import LogScreen
     from agentless.tui.widgets.log_lines import Log
 
-    Feed.start = lambda _: None  # type: ignore[method-assign]
+    Feed.start = lambda _: None  # type: ignore[method-assign, assignment]
     app, served = Dashboard(Client(Path("/nowhere"), None)), _Client(folder / "logs")
     task = {"id": _TASK, "name": "", "state": "completed", "node": "n1", "ended_at": "2026-01-01T00:00:00Z",
             "exit_code": 0, "reason": None}  # fmt: skip

@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from agentless.controller.scheduling.queue import POLICIES
@@ -84,10 +85,9 @@ def _simulate() -> None:
     print("| Policy (philly, 90 %) | GPUs in use | Mean wait | 95 % wait less than | All done after |")
     print("|---|---|---|---|---|")
     for policy in POLICIES:
-        print(
-            f"| {policy} | {_cells(_figures(lambda policy=policy: Agentless(CLUSTER, policy=policy), 'philly', 0.9))} |"
-        )
-    panels = {
+        make = partial(Agentless, CLUSTER, policy=policy)
+        print(f"| {policy} | {_cells(_figures(make, 'philly', 0.9))} |")
+    panels: dict[str, Callable[[Figures], float]] = {
         "GPUs in use, %": lambda figures: 100 * figures.used,
         "mean wait, hours": lambda figures: figures.mean / HOUR,
         "95 % wait less than, hours": lambda figures: figures.p95 / HOUR,

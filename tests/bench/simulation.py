@@ -83,7 +83,7 @@ class Agentless:
     """The queue of the controller. `limits` false: nobody says how long a job takes."""
 
     def __init__(self, nodes: Sequence[int], *, policy: str = "pack", limits: bool = True) -> None:
-        self._policies = {None: POLICIES[policy], **POLICIES}
+        self._policies = {name: POLICIES[name or policy] for name in (None, *POLICIES)}
         gpus = {f"node{number}": count for number, count in enumerate(nodes, 1)}
         self._nodes = {name: NodeConfig(name, name) for name in gpus}
         self._seen = {name: _observation(name, count) for name, count in gpus.items()}

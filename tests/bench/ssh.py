@@ -8,7 +8,7 @@ import shlex
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.bench.fleets import AGENTLESS, controller, real_env, real_nodes
@@ -112,6 +112,7 @@ class _Pairs:
         self._node.sh(f"docker exec {container} sh -c '{_SERVE}'").check_returncode()
         argv = [AGENTLESS, "forward", name, "8888:18888"]
         with subprocess.Popen(argv, env=self._env, stdout=subprocess.PIPE) as forwarding:
+            assert forwarding.stdout
             forwarding.stdout.readline()
             fetch = ["curl", "-sfo", "/dev/null", "-w", "%{time_total}"]
             here = [*fetch, "http://127.0.0.1:18888/"]
@@ -126,7 +127,7 @@ class _Pairs:
 
 
 @contextmanager
-def _typing(argv: list[str], env: Mapping[str, str]) -> Iterator[object]:
+def _typing(argv: list[str], env: Mapping[str, str]) -> Iterator[Callable[[], float]]:
     """Types one key, and waits until it comes back."""
     ours, theirs = os.openpty()
     with subprocess.Popen(argv, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:

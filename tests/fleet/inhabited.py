@@ -40,8 +40,8 @@ def forget_tasks(client: Client) -> None:
     for task in client.get("/v1/tasks"):
         client.post(f"/v1/tasks/{task['id']}/kill")
         client.wait(task["id"])
-    for task in {first_try(task["id"]) for task in client.get("/v1/tasks", ended=True)}:
-        client.delete(f"/v1/tasks/{task}")
+    ended = sorted({first_try(task["id"]) for task in client.get("/v1/tasks", ended=True)})
+    assert not [each for each in client.post("/v1/tasks/remove", {"tasks": ended}) if each["message"]]
 
 
 def end_controller(number: int) -> None:

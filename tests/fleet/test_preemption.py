@@ -23,6 +23,8 @@ from tests.fleet.test_idle_gpus import pass_time, start
 
 SAVES = ("sh", "-c", "trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done")
 
+DEAF = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+
 
 async def submit(controller, target="1x", command=("sleep", "600"), grace=10.0, **terms):
     spec = TaskSpec(command, needs=parse_target(target), stop_grace=grace, terms=Terms(**terms))
@@ -175,15 +177,24 @@ async def test_nobody_gives_way_for_a_task_that_was_stopped_meanwhile(desk):
         assert (state(controller, victim), requests(controller, victim)) == ("running", 0)
 
 
-@pytest.mark.slow
-async def test_one_that_gave_way_for_a_task_that_was_stopped_since_starts_again(desk):
+async def test_one_that_gave_way_for_a_task_that_was_stopped_since_starts_again_and_nobody_else_is_asked(desk):
     async with desk.running() as controller:
-        (victim,) = await lend(controller, 1, "n1::0-3")
-        wanting = await submit(controller)
+        (other,) = await lend(controller, 1, "n1::0,1")
+        victim = await submit(controller, "n1::2,3", DEAF, 1.0, preemptible=True)
+        await until(lambda: state(controller, victim) == "running")
+        wanting = await submit(controller, "2x")
         await until(lambda: controller.lookup.task(victim).stop == "preempt")
         await controller.stops.stop(wanting, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(victim).id == f"{victim}-2")
         await until(lambda: controller.lookup.find(victim).state == "running")
+        assert (state(controller, other), requests(controller, other)) == ("running", 0)
+        events = [orjson.loads(document) for _, document in controller.tasks.history.events(0, 99, victim)]
+        told = {each["event"]: each["cause"] for each in events}
+        assert told["stop-asked"] == f"preempted: task {wanting} of {me(controller).name} needs its place"
+        assert told["asker-ended"] == (
+            f"task {wanting} of {me(controller).name} ended before it started; its stop was already sent, so this one "
+            "still stops, and goes back to the queue"
+        )
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_a_task_on_two_nodes_is_asked_for_and_read_by_the_names_of_the_command_l
     script = "echo from $NODE_RANK; sleep $NODE_RANK; exit $((7 * NODE_RANK))"
     task = cluster.submit("sh", "-c", script, nodes=2, gpus=1, grace=0)
     ended = task.wait("60s")
-    assert (ended.state, ended.exit_code) == ("failed", 7)
+    assert (ended.id, ended.state, ended.exit_code) == (task.id, "failed", 7)
     assert ended.reason == "rank 1 on n2 failed with exit code 7"
     assert list(task.logs()) == ["0 | from 0", "1 | from 1"]
     assert list(task.logs(rank=1)) == ["from 1"]

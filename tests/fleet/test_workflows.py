@@ -15,6 +15,7 @@ from agentless.controller.http.live_feed import LiveFeed
 from agentless.controller.http.workflow_schemas import WorkflowRequest
 from agentless.controller.state.event_bus import TaskChanged
 from agentless.controller.submit.request import Submit
+from agentless.controller.tasks import removal
 from agentless.errors import NotFound, Refused, Unreachable, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.gang import Gang
@@ -22,6 +23,7 @@ from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import first_try
 from agentless.model.tasks.terms import Terms
 from agentless.rules.submit.task_request import Outside
 from agentless.rules.workflows.file import Settings, read_workflow
@@ -306,6 +308,32 @@ async def test_what_a_failure_let_run_runs_again_when_the_retry_fails_too_and_is
         assert states(controller, workflow) == {"train": "completed", "alarm": "cancelled", "told": "cancelled"}
 
 
+async def test_a_job_that_is_not_needed_is_told_apart_also_if_the_workflow_has_failed(desk):
+    text = (
+        "jobs: {well: {command: 'true'}, alarm: {command: 'true', requires: [{well: failed}]}, "
+        "told: {command: 'true', requires: alarm}, bad: {command: 'false'}, next: {command: 'true', requires: bad}}"
+    )
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        assert await ended(controller, workflow) == "failed"
+        shown = controller.workflows.show(workflow, me(controller))
+        assert (shown.counts["cancelled"], shown.not_needed) == (3, 2)
+
+
+async def test_one_job_is_removed_by_force_or_with_all_others(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: 'false', retries: 1, backoff: 0}}")
+        assert await ended(controller, workflow) == "failed"
+        a, b = (jobs(controller, workflow)[name].id for name in "ab")
+        with pytest.raises(Refused, match=rf"^task {a} is job a of workflow {workflow}; .* workflow rm {workflow}; .*"):
+            await controller.removal.remove(a, by=me(controller))
+        assert (await controller.removal.remove(f"{first_try(b)}-1", by=me(controller))).attempt == 1
+        await controller.removal.remove(a, by=me(controller), force=True)
+        assert controller.workflows.show(workflow, me(controller)).missing == 1
+        await controller.removal.remove(b, by=me(controller))
+        assert not controller.workflows.all(me(controller))
+
+
 async def test_some_tasks_of_a_job_run_again_with_what_waits_for_them(desk):
     async with desk.running() as controller:
         workflow = await run(controller, GRAPH)
@@ -492,6 +520,46 @@ async def test_nothing_of_a_workflow_is_removed_if_something_of_it_cannot_be(des
         assert states(controller, workflow) == {"a": "completed", "b": "completed"}
 
 
+async def test_jobs_are_removed_several_at_a_time_and_the_next_controller_removes_the_rest(desk, monkeypatch):
+    """The controller is killed when containers are gone, and what it knows of their tasks is not."""
+    monkeypatch.setattr(removal, "AT_ONCE", 2)
+    text = "jobs: {a: {command: 'true {{ matrix.n }}', node: n1, matrix: {n: [1, 2, 3, 4, 5]}}}"
+    async with desk.running() as controller:
+        workflow = await run(controller, text)
+        await ended(controller, workflow)
+        forget, parts = controller.ledger.forget_all, []
+
+        def cut(tasks, *words):
+            parts.append(len(tasks))
+            if len(parts) == 2:
+                raise InterruptedError
+            return forget(tasks, *words)
+
+        monkeypatch.setattr(controller.ledger, "forget_all", cut)
+        with pytest.raises(InterruptedError):
+            await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        assert parts == [2, 2]
+    async with desk.running() as controller:
+        assert list(states(controller, workflow).values()) == ["completed"] * 3
+        await until(lambda: len(controller.nodes.links["n1"].containers) == 1)
+        await controller.workflow_changes.remove(workflow, force=False, by=me(controller))
+        await until(lambda: not controller.nodes.links["n1"].containers)
+        assert not controller.workflows.all(me(controller))
+
+
+async def test_of_many_tasks_each_is_removed_or_says_why_not(desk):
+    async with desk.running() as controller:
+        workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: sleep 600, stop_grace: 0}}")
+        await is_running(controller, workflow, "b")
+        await until(lambda: states(controller, workflow)["a"] == "completed")
+        a, b = (jobs(controller, workflow)[name].id for name in "ab")
+        found = await controller.removal.remove_all([a, b, "zzz"], by=me(controller))
+        assert found[a].state == "completed"
+        assert str(found[b]).startswith(f"task {b} is running")
+        assert "zzz" in str(found["zzz"])
+        assert (await controller.removal.remove_all([b], by=me(controller), force=True))[b].state == "killed"
+
+
 TWO_NODES = (
     "jobs: {a: {command: sleep 600, node: n1, stop_grace: 0}, b: {command: sleep 600, node: n2, stop_grace: 0},"
     " c: {command: ls, requires: a}}"
@@ -537,14 +605,12 @@ async def test_how_much_of_a_workflow_is_left_is_said_if_a_node_falls_silent_mea
         workflow = await run(controller, TWO_NODES)
         await is_running(controller, workflow, "a", "b")
         await controller.workflow_changes.stop(workflow, by=me(controller))
-        b, remove = jobs(controller, workflow)["b"].id, controller.removal.remove
+        b, link = jobs(controller, workflow)["b"].id, controller.nodes.links["n2"]
 
-        async def falls_silent(key, **how):
-            if key == b:
-                raise Unreachable("n2 is unreachable")
-            return await remove(key, **how)
+        async def falls_silent(command):
+            raise Unreachable("n2 is unreachable")
 
-        monkeypatch.setattr(controller.removal, "remove", falls_silent)
+        monkeypatch.setattr(link, "run", falls_silent)
         with pytest.raises(
             Unreachable, match=f"^n2 does not .*; 2 of 3 tasks were removed, but not task {b}; to remove"
         ):

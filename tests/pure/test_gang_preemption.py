@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node import HostFacts
 from agentless.model.tasks.task import Blocked, Pending, Running, Task
 from agentless.model.tasks.task_event import Assigned, Preempts
 from agentless.rules.scheduling.assignment import cheapest
@@ -20,11 +21,26 @@ from agentless.rules.scheduling.plan import Plan, plan
 from agentless.rules.tasks.gangs import mates
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.preemptible import asked_at, yields_of
-from tests.pure.build import CID, NOW
+from tests.pure.build import CID, NOW, cluster, seen
 from tests.pure.test_dependencies import blocked
 from tests.pure.test_gangs import broken, gang, given_once, whole
-from tests.pure.test_plan import POLICIES, wish
-from tests.pure.test_preemption import at, at_the_latest, crowded, spare, without
+from tests.pure.test_plan import POLICIES, runs, wish
+from tests.pure.test_preemption import at, at_the_latest, crowded, lent, spare, without
+
+
+def test_on_a_node_with_more_tasks_than_cores_nobody_is_asked_in_vain() -> None:
+    """Its cores were fewer in the inventory than before; who wants no cores needs none of them."""
+    own = {"cores": 12.0}
+    there = (runs("r1", "node1::1", **own), runs("r2", "node1::2", **own), lent("v", "node2::0,1,2,3"))
+    on = cluster({name: seen(name, 4, host=HostFacts(16, 65536)) for name in ("node1", "node2")}, there)
+    assert plan(on, [wish("t", "node1::0")], NOW, POLICIES).starts
+    members = gang("g", "1x", "1x")
+    assert set(plan(on, members, NOW, POLICIES).places) == {"g0", "g1"}
+    assert set(plan(without(on, there, ("v",)), members, NOW, POLICIES).starts) == {"g0", "g1"}
+    wants = gang("g", "1x", "1x", cores=2.0)
+    assert not plan(on, wants, NOW, POLICIES).places
+    assert not plan(without(on, there, ("v",)), wants, NOW, POLICIES).starts
+
 
 sizes = st.sampled_from(["1x", "1x", "2x", "3x", "4x"])
 

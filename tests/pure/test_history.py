@@ -82,8 +82,8 @@ def test_a_batch_is_found_whole_in_the_order_of_its_submit(history: History) -> 
 def test_a_removed_task_is_gone_and_its_events_stay(history: History) -> None:
     history.add(ended("t1"))
     history.record(NOW, "t1", b"{}")
-    history.remove("t1")
-    history.remove("t1")
+    history.remove(["t1"])
+    history.remove(["t1"])
     assert history.find("t1") == []
     assert [event for _, event in history.events(0, -1, "t1")] == [b"{}"]
 
@@ -91,7 +91,7 @@ def test_a_removed_task_is_gone_and_its_events_stay(history: History) -> None:
 def test_a_task_whose_removal_cannot_be_told_stays(history: History) -> None:
     history.add(ended("t1"))
     with pytest.raises(StateError):
-        history.remove("t1", [(NOW, "t1", object())])
+        history.remove(["t1"], [(NOW, "t1", object())])
     assert history.has("t1")
 
 

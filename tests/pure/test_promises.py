@@ -58,6 +58,23 @@ def test_promises_one_after_the_other_shift_together_while_somebody_is_over_its_
     assert times(found) == pytest.approx({"a": 13.2, "b": 18.2, "p": 23.2})
 
 
+@pytest.mark.parametrize("steps", [[(10.2, (Y,))], [(10.2, (X, Y)), (11.0, (Y,))], [(10, (X, Y)), (14.0, (Y,))]])
+def test_one_that_ends_where_another_place_begins_keeps_its_own_if_a_look_is_late(
+    steps: list[tuple[float, tuple[Task, ...]]],
+) -> None:
+    """Q runs as long as there is until P begins. The places of P and Z begin as much later."""
+    long = runs("q", "node1::0", steps[-1][0] + 1, 30)
+    queue = (P, wish("q", "1x", 30), wish("z", "node1::3", 5))
+    assert times(looks((0, (X, Y)), queue=queue)) == {"p": 40, "q": 10, "z": 70}
+    found = looks((0, (X, Y)), *steps, queue=queue)
+    assert (list(found.starts), times(found)) == (["q"], {"p": 40, "z": 70})
+    began, late = NOW + steps[-1][0], steps[-1][0] - 10
+    running = replace(long, status=Running(found.starts["q"], CID, began))
+    on = later(cluster(seen(gpus=4)), (running, Y), began + 1)
+    after = plan(on, (queue[0], queue[2]), began + 1, POLICIES, found)
+    assert times(after) == {"p": pytest.approx(40 + late), "z": pytest.approx(70 + late)}
+
+
 def test_one_who_waits_beside_a_stranger_takes_no_promise_from_those_behind() -> None:
     """S wants to share the GPU of a stranger, and waits for cores. There is room for Q when Y has ended early."""
     foreign = {"gpus": 5, "processes": (process("node1", 4),), "host": HostFacts(8, 65536)}

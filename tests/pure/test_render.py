@@ -169,8 +169,8 @@ WORDS: dict[str, Case] = {
         lambda v: [*v["docker"], "top", v["container"], "-eo", "pid,args"],
     ),
     "docker-rm.j2": (
-        {"docker": some, "container": values, "force": st.booleans()},
-        lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
+        {"docker": some, "containers": some, "force": st.booleans()},
+        lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", *v["containers"]],
     ),
     "docker-volume-sizes.j2": (
         {"docker": some, "format": values},
@@ -577,7 +577,7 @@ WORDS |= {
     ),
     "podman-rm.j2": (
         WORDS["docker-rm.j2"][0],
-        lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
+        lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", *v["containers"]],
     ),
     "podman-run.j2": ({key: way for key, way in WORDS["docker-run.j2"][0].items() if key != "cgroup_parent"}, _create),
 }  # fmt: skip

@@ -27,7 +27,7 @@ from agentless.rules.scheduling.reservations import LATE, LATEST, MAX_REASON, ch
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, cluster, process, seen, spec, task
-from tests.pure.test_plan import POLICIES, clusters, look, places, promises, runs, two_nodes, wish, wishes
+from tests.pure.test_plan import POLICIES, clusters, later, look, places, promises, runs, two_nodes, wish, wishes
 
 HOUR = 3600.0
 
@@ -86,6 +86,16 @@ def test_before_the_window_only_what_is_over_by_then(limit: float | None, starts
     found = look(node, wish("a", limit=limit))
     assert list(found.starts) == (["a"] if starts else [])
     assert promises(found) == ({} if starts else {"a": ("node1", 200)})
+
+
+def test_a_look_that_is_late_lets_nobody_run_into_the_window() -> None:
+    """There is time for it from the end of the other task until the window begins, if the look comes in time."""
+    node, window, one = cluster(seen(gpus=1)), reserved("node1::0", None, begin=40), wish("a", limit=30)
+    first = plan(on(later(node, [runs("x", "node1::0", 0, 10)], NOW), window), [one], NOW, POLICIES)
+    assert promises(first) == {"a": ("node1", 10)}
+    for late, starts in ((0.0, ["a"]), (0.2, [])):
+        now = NOW + 10 + late
+        assert list(plan(on(later(node, [], now), window), [one], now, POLICIES, first).starts) == starts
 
 
 def test_in_her_time_an_owner_does_not_wait_for_what_others_were_promised_for_afterwards() -> None:

@@ -292,7 +292,7 @@ def pages(history: History, since: float = 0.0, limit: int = 2) -> list[Spent]:
 def test_what_a_task_has_had_is_kept_with_it_and_stays_when_it_is_removed(path):
     history = History(path)
     history.add(ended("t1"), load=GpuActivity(50.0, 25.0))
-    history.remove("t1")
+    history.remove(["t1"])
     assert pages(history) == [Spent("t1", "me@here", "node1", "t1", 1, NOW - 60, NOW, 50.0, 25.0)]
 
 

@@ -35,6 +35,20 @@ def drawn(*jobs: dict[str, object]) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "spare", "words"),
+    [
+        ("completed", 0, "2 of 2 done (1 not needed)"),
+        ("running", 1, "2 of 2 done (1 not needed)"),
+        ("failed", 0, "2 of 2 done (1 cancelled)"),
+    ],
+)
+def test_what_was_not_needed_is_told_apart_from_what_could_not_run(state: str, spare: int, words: str) -> None:
+    counts = {"completed": 1, "cancelled": 1}
+    shown = {"id": "2mxf", "name": "w", "state": state, "counts": counts, "not_needed": spare}
+    assert show.summary(shown) == f"2mxf  w: {state}, {words}"
+
+
 DONE = "completed"
 
 

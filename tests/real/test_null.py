@@ -385,6 +385,7 @@ def test_a_terminal_in_a_task_ends_with_the_connection(agentless, node, ssh):
         keyboard.sees(b"# ")
         keyboard.type(b"echo $TERM-$((40 + 2)); sleep 4321\n")
         keyboard.sees(b"xterm-256color-42\r\n")
+        until(lambda: "sleep 4321" in commands(node))  # before it has the terminal, Ctrl-C would only reach the shell
         keyboard.type(b"\3echo again $((40 + 2))\n")
         keyboard.sees(b"again 42\r\n")
         keyboard.type(b"trap '' HUP; sleep 4322\n")

@@ -24,6 +24,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.units import counted, format_duration, parse_duration
 
 _AT_ONCE = 32
+_IN_ONE = 500
 PATIENCE = 1.0
 """Seconds until a message says what the command waits for."""
 
@@ -184,12 +185,28 @@ def rm(
     wanted = chosen(served, tasks, batch)
     if wanted and not (yes or force) and sys.stdin.isatty():
         _confirm_removal(members(served, batch) if batch else [served.get(f"/v1/tasks/{task}") for task in wanted])
-    return _each(
-        wanted,
-        as_json,
-        lambda task: served.delete(f"/v1/tasks/{task}", force=force),
-        "removed",
-    )
+    if len(wanted) == 1:
+        return _each(wanted, as_json, lambda task: served.delete(f"/v1/tasks/{task}", force=force), "removed")
+    return _remove_all(served, wanted, as_json, force=force)
+
+
+def _remove_all(served: Client, tasks: list[str], as_json: bool, *, force: bool) -> int:
+    """Remove many tasks, so many in one request; each fails alone."""
+    code, done = 0, []
+    with progress() as shown:
+        for at in range(0, len(tasks), _IN_ONE):
+            shown.update(f"Removing {counted(len(tasks), 'task')}", done=at, total=len(tasks))
+            for each in served.post("/v1/tasks/remove", {"tasks": tasks[at : at + _IN_ONE], "force": force}):
+                if each["task"] is None:
+                    complain(each["message"])
+                    code = code or each["exit_code"]
+                    continue
+                done.append(each["task"])
+                if not as_json:
+                    confirm_done(f"{each['task']['id']}  removed")
+    if as_json:
+        print_json(done)
+    return code
 
 
 def _confirm_removal(tasks: list[dict[str, Any]]) -> None:

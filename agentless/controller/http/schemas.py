@@ -65,6 +65,14 @@ class SubmitRequest(BaseModel):
         return spec
 
 
+class RemovalRequest(BaseModel):
+    """The tasks to remove; with `force`, also live ones."""
+
+    model_config = ConfigDict(extra="forbid")
+    tasks: Annotated[list[str], Field(max_length=1000)]
+    force: bool = False
+
+
 class StopRequest(BaseModel):
     """`grace`: seconds between SIGTERM and SIGKILL. Default: as submitted."""
 

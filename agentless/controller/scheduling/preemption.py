@@ -11,9 +11,9 @@ from agentless.controller.periodic import EVERY
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
-from agentless.model.tasks.task import KeptPlace, Paused, Running, Task
+from agentless.model.tasks.task import Ended, KeptPlace, Paused, Running, Task
 from agentless.ports import Clock
-from agentless.rules.explain.preemption import needs_its_place
+from agentless.rules.explain.preemption import ended_before, needs_its_place
 from agentless.rules.tasks.gangs import unit_of
 from agentless.rules.tasks.preemptible import asked_at
 
@@ -28,6 +28,7 @@ class Preemption:
 
     def __init__(self, nodes: Nodes, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
         self._nodes = nodes
+        self._ledger = ledger
         self._tasks = ledger.tasks
         self._stops = stops
         self._clock = clock
@@ -52,6 +53,14 @@ class Preemption:
     def _changed(self, change: TaskChanged) -> None:
         if change.after.kept_place and not change.before.kept_place:
             self._ask(change.after)
+        if (place := change.before.kept_place) and isinstance(change.after.status, Ended):
+            self._tell_victims(place, change.after)
+
+    def _tell_victims(self, place: KeptPlace, ended: Task) -> None:
+        """Record with those who are stopping for a task that it has ended before it began. They cannot go on."""
+        for victim in map(self._tasks.live.get, place.victims):
+            if victim and victim.stop == "preempt":
+                self._ledger.publish(victim, "asker-ended", ended_before(ended, victim))
 
     def _ask(self, task: Task) -> None:
         """Ask those who are due for a task, or for all of a gang when the last of its places is kept."""

@@ -248,22 +248,33 @@ class Ledger:
 
         Returns the task as it was published last.
         """
-        now, view = self._clock.now(), self._views.view(task)
-        news = _news(task, view, word, cause, now)
+        return self.forget_all([task], word, cause)[0]
+
+    def forget_all(self, tasks: Sequence[Task], word: str, cause: str) -> list[TaskView]:
+        """Drop tasks likewise, in one write: all or none."""
+        now, views = self._clock.now(), [self._views.view(task) for task in tasks]
+        news = [_news(task, view, word, cause, now) for task, view in zip(tasks, views, strict=True)]
+        ids = [task.id for task in tasks]
         # Of what is removed, nobody can find out that it was as required.
         unsaved = [each for key in self._unsaved if isinstance((each := self.tasks.live[key]).status, Blocked)]
-        if unsaved or task.id in self.tasks.live or task.id in self._leftover:
+        if unsaved or any(task_id in self.tasks.live or task_id in self._leftover for task_id in ids):
             with self.stores.writing("state"):
-                self.stores.state.save(*unsaved, gone=(task.id,))
+                self.stores.state.save(*unsaved, gone=ids)
+        records = [(now, task_id, orjson.dumps(each)) for task_id, each in zip(ids, news, strict=True)]
         with self.stores.writing("history"):
-            self.stores.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
+            self.stores.history.remove(ids, [*self._unrecorded, *records])
         self._unrecorded.clear()
-        self._unsaved.discard(task.id)
-        self.tasks.forget(task.id)
-        self.stores.secrets.remove(task.id)
-        self._bus.emit(TaskForgotten(task))
-        self._bus.publish(news)
-        return view
+        jobs = [first_try(task.id) for task in tasks if task.spec.job and task.spec.job.workflow]
+        if len(jobs) > 1:
+            with suppress(StateError):  # tried again later
+                self.stores.record_stops(*jobs)
+        for task, said in zip(tasks, news, strict=True):
+            self._unsaved.discard(task.id)
+            self.tasks.forget(task.id)
+            self.stores.secrets.remove(task.id)
+            self._bus.emit(TaskForgotten(task))
+            self._bus.publish(said)
+        return views
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Wait until the condition holds; it is checked after all changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
@@ -18,6 +18,8 @@ from agentless.model.view import TaskView
 from agentless.rules.tasks.reconcile import container_of, is_hidden
 from agentless.stores.files.logs import LogStore
 
+AT_ONCE = 50
+"""The most containers of one node that one command removes."""
 REMEMBERED = 1000
 """The most members of gangs that are remembered after they were removed with the others."""
 
@@ -52,6 +54,52 @@ class Removal:
         """
         if reference in self._with_others:
             return self._with_others.pop(reference)
+        task, tries = self._found(reference, force=force, vps=vps)
+        if not force:
+            self._check_job(task, tries)
+        views = [await self._remove(each, by, force=force) for each in tries]
+        self._remember(task, views)
+        return views[-1]
+
+    async def remove_all(
+        self, references: Iterable[str], *, by: Caller, force: bool = False
+    ) -> dict[str, TaskView | AgentlessError]:
+        """Remove tasks likewise, several ended ones at a time; gives each as it was, or why it is still there."""
+        found, live, ended = dict[str, TaskView | AgentlessError](), list[str](), dict[str, tuple[Task, list[Task]]]()
+        for reference in dict.fromkeys(references):
+            if reference in self._with_others:
+                found[reference] = self._with_others.pop(reference)
+                continue
+            try:
+                task, tries = self._found(reference, force=force)
+            except AgentlessError as error:
+                found[reference] = error
+            else:
+                if any(each.live for each in tries):
+                    live.append(reference)
+                else:
+                    ended[reference] = task, tries
+
+        async def one(reference: str) -> None:
+            try:
+                found[reference] = await self.remove(reference, by=by, force=force)
+            except AgentlessError as error:
+                found[reference] = error
+
+        await asyncio.gather(*map(one, live))
+        done = await self._remove_ended(
+            {each.id: each for _, tries in ended.values() for each in tries}, by, force=force
+        )
+        for reference, (task, tries) in ended.items():
+            results = [done[each.id] for each in tries]
+            found[reference] = next((each for each in results if isinstance(each, AgentlessError)), results[-1])
+            self._remember(task, [each for each in results if isinstance(each, TaskView)])
+        for reference in ended:
+            self._with_others.pop(reference, None)
+        return found
+
+    def _found(self, reference: str, *, force: bool, vps: bool = False) -> tuple[Task, list[Task]]:
+        """The task, and all tries of it and of its gang that are to be removed. Raises Refused."""
         task = self._lookup.find(reference)
         if self._tasks.is_vps(task) and not vps:
             raise Refused(
@@ -74,11 +122,26 @@ class Removal:
                 f"task {waiting[0]}{more} for task {task.id}; to end that, run: agentless stop {waiting[0]}; to "
                 f"remove this one all the same: agentless rm --force {task.id}"
             )
-        views = [await self._remove(each, by, force=force) for each in tries]
+        return task, tries
+
+    def _check_job(self, task: Task, tries: Sequence[Task]) -> None:
+        """Raise Refused if a job would be removed of a workflow that has others: it would be incomplete."""
+        job, gone = task.spec.job, {each.id for each in tries}
+        if job is None or task.batch != job.workflow:
+            return
+        every = (*self._tasks.history.batch(task.batch), *self._tasks.in_batch(task.batch))
+        left = {first_try(each.id) for each in every if each.id not in gone}
+        if left and first_try(task.id) not in left:
+            raise Refused(
+                f"task {task.id} is job {job.name} of workflow {job.workflow}; to remove the workflow, run: agentless "
+                f"workflow rm {job.workflow}; to remove only this job, which leaves the workflow incomplete: agentless "
+                f"rm --force {task.id}"
+            )
+
+    def _remember(self, task: Task, views: Iterable[TaskView]) -> None:
         # Whoever names each member, as with `rm $(agentless ps -aq)`, is not told that it does not exist.
         gone = {first_try(view.id): view for view in views if first_try(view.id) != first_try(task.id)}
         self._with_others = dict([*self._with_others.items(), *gone.items()][-REMEMBERED:])
-        return views[-1]
 
     def waiting_for(self, task: Task) -> Sequence[str]:
         """The tasks that wait for a task, and for no later try of it."""
@@ -109,6 +172,68 @@ class Removal:
                 yield self._lookup.task(each)
             each = next_try(each)
 
+    async def _remove_ended(
+        self, tasks: Mapping[str, Task], by: Caller, *, force: bool
+    ) -> dict[str, TaskView | AgentlessError]:
+        """Remove ended tries: on all nodes at once, on each some at a time, whose records go in one write."""
+        here, there = list[Task](), dict[str, list[Task]]()
+        for task in tasks.values():
+            with_container = task.container and task.node in self._nodes.links
+            (there.setdefault(task.node or "", []) if with_container else here).append(task)
+        found = dict[str, TaskView | AgentlessError]()
+
+        async def on(node: str, its: Sequence[Task]) -> None:
+            for some in (its[at : at + AT_ONCE] for at in range(0, len(its), AT_ONCE)):
+                errors = await self._remove_containers(node, some, force=force)
+                found.update(errors)
+                self._forget_ended([task for task in some if task.id not in errors], by, found)
+
+        self._forget_ended(here, by, found)
+        await asyncio.gather(*(on(node, its) for node, its in there.items()))
+        return found
+
+    async def _remove_containers(
+        self, node: str, tasks: Sequence[Task], *, force: bool
+    ) -> Mapping[str, AgentlessError]:
+        """Remove the containers of ended tasks on one node; gives what was refused."""
+        link, removed, errors = self._nodes.links[node], set[str](), dict[str, AgentlessError]()
+        try:
+            await link.ready()
+            together = [task.container_ref for task in tasks if not task.spec.on_node_itself]
+            if len(together) > 1:
+                result = await link.run(link.runtime.remove_all(together, force=force))
+                removed = {*result.out.split()}
+        except AgentlessError as error:
+            return {task.id: error for task in tasks}
+        for task in tasks:
+            if task.container_ref not in removed:
+                try:
+                    await self._remove_container(task, force=force)
+                except AgentlessError as error:
+                    errors[task.id] = error
+        return errors
+
+    def _forget_ended(self, tasks: Sequence[Task], by: Caller, found: dict[str, TaskView | AgentlessError]) -> None:
+        try:
+            for task in tasks:
+                self._outputs.forget(task)
+                self._logs.remove(task.id)
+            views = self._ledger.forget_all(tasks, "removed", f"agentless rm, by {by}") if tasks else []
+        except AgentlessError as error:
+            found |= {task.id: error for task in tasks}
+        else:
+            found |= {view.id: view for view in views}
+
+    async def _remove_container(self, task: Task, *, force: bool) -> None:
+        """Remove the container of an ended task."""
+        link = self._nodes.links[task.node or ""]
+        await link.ready()
+        # Not by force unless it was asked for: somebody may have started it again meanwhile.
+        runtime = link.runtime_of(task)
+        result = await link.run(runtime.remove(task.container_ref, force=force))
+        if not result.ok and "no such container" not in result.err.lower():
+            runtime.check(result)
+
     async def _remove(self, task: Task, by: Caller, *, force: bool) -> TaskView:
         """Remove one try; returns it as it was published last."""
         if task.live:
@@ -124,13 +249,7 @@ class Removal:
                 return self._forget(task, f"agentless rm --force, by {by}; {task.node} does not show its container")
             task = self._lookup.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
-            link = self._nodes.links[task.node]
-            await link.ready()
-            # Not by force unless it was asked for: somebody may have started it again meanwhile.
-            runtime = link.runtime_of(task)
-            result = await link.run(runtime.remove(task.container_ref, force=force))
-            if not result.ok and "no such container" not in result.err.lower():
-                runtime.check(result)
+            await self._remove_container(task, force=force)
         self._outputs.forget(task)
         return self._forget(task, f"agentless rm, by {by}")
 

@@ -105,13 +105,15 @@ class WorkflowChanges:
             )
             raise Unreachable(f"{silent}; nothing was removed, because {left} ran there; retry when it does{ends}")
         rest: list[Task] = []
-        for key in sorted(tasks, reverse=True):
-            try:
-                await self._removal.remove(key, by=by, force=force)
-            except NoAnswer:
-                rest.append(tasks[key])
-            else:
-                self._workflows.artifacts.forget(key)
+        begun = [[key] for key in sorted(tasks, reverse=True) if tasks[key].live]  # none is let go by another one's end
+        for some in (*begun, [key for key in tasks if not tasks[key].live]):
+            for key, result in (await self._removal.remove_all(some, by=by, force=force)).items():
+                if isinstance(result, NoAnswer):
+                    rest.append(tasks[key])
+                elif isinstance(result, AgentlessError):
+                    raise result
+                else:
+                    self._workflows.artifacts.forget(key)
         if rest:
             silent, left = _silent(rest)
             raise Unreachable(

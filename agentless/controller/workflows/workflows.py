@@ -21,7 +21,7 @@ from agentless.model.view import JobView, WorkflowStartView, WorkflowView
 from agentless.model.workflows.record import WorkflowRecord
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import timestamp
-from agentless.rules.workflows.progress import last_tries, missing, state_of
+from agentless.rules.workflows.progress import last_tries, missing, not_needed, state_of
 from agentless.stores.files.workflows import WorkflowStore
 
 
@@ -117,6 +117,7 @@ class Workflows:
             on_failure=job.on_failure,
             counts=dict(Counter(task.state for task in tasks.values())),
             missing=missing(tasks.values()),
+            not_needed=len(not_needed(tasks)),
         )
 
     def tidy(self) -> None:

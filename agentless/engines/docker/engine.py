@@ -498,7 +498,12 @@ class DockerEngine:
 
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove the container with its log."""
-        return self._commands.words("docker-rm.j2", container=container, force=force)
+        return self.remove_all([container], force=force)
+
+    def remove_all(self, containers: Sequence[str], *, force: bool = False) -> Command:
+        """Remove containers with their logs; prints those that it has removed, as they are given."""
+        timeout = 30.0 + 2.0 * (len(containers) - 1)
+        return self._commands.words("docker-rm.j2", timeout=timeout, containers=list(containers), force=force)
 
     def reap(self, container: str) -> Command:
         """Under the launch lock, remove a container that was never started, unless it has been since."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.task import KeptPlace, Pending, Task
-from agentless.model.text import enumerated
+from agentless.model.text import enumerated, printable
 from agentless.model.units import format_duration
 from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
@@ -19,7 +19,7 @@ from agentless.rules.tasks.preemptible import yields_of
 
 
 def named(victims: Iterable[str], known: Mapping[str, Task]) -> str:
-    """Tasks with their owners: `task V of bob and task W of eve`. A gang is one task."""
+    """Tasks with names and owners: `task V (train) of bob and task W of eve`. A gang is one task."""
     return enumerated(dict.fromkeys(_named(known[each]) if each in known else f"task {each}" for each in victims))
 
 
@@ -28,8 +28,15 @@ def needs_its_place(task: Task) -> str:
     return f"{_named(task)} needs its place"
 
 
+def ended_before(asker: Task, victim: Task) -> str:
+    """What becomes of a task that is stopping for one that has ended before it began."""
+    then = "ends" if victim.spec.terms.on_preempt == "end" else "goes back to the queue"
+    return f"{_named(asker)} ended before it started; its stop was already sent, so this one still stops, and {then}"
+
+
 def _named(task: Task) -> str:
-    return f"task {gang_key(task) or task.id} of {task.owner}"
+    name = f" ({printable(task.spec.name)})" if task.spec.name else ""
+    return f"task {gang_key(task) or task.id}{name} of {task.owner}"
 
 
 def preempting(place: KeptPlace, known: Mapping[str, Task]) -> str:

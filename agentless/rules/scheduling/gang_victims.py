@@ -8,20 +8,28 @@ gives way and counts in full, or it stays. The case with the lowest bound comes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
 from itertools import count, islice
 from typing import NamedTuple
 
 from agentless.model.nodes.cluster import Allocation
+from agentless.model.scheduling.sharing import Sharing
 from agentless.rules.scheduling.assignment import cheapest
 from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption
+from agentless.rules.scheduling.preemption import Preemption, fewest_with
 from agentless.rules.scheduling.together import Want, fabric
 
-TRIED = 100
-"""The most cases that are compared. After that, the best one found counts, without anybody who need not give way."""
+TRIED = 2000
+"""The most nodes on which somebody's place is decided, over all cases that are compared.
+
+After that, the best one found counts, without anybody who need not give way, or one that is grown from a place.
+"""
+STARTS = 64
+"""The most places from which one is grown."""
+GROWN = 4000
+"""The most nodes on which somebody's place is decided for that."""
 A_VICTIM = 1e12
 """What a victim counts in GPU-seconds: more than any work."""
 
@@ -95,6 +103,15 @@ class Spot(NamedTuple):
     whole: bool
 
 
+class Lender(NamedTuple):
+    """One who may give way: the GPUs, and the share in the price of the gang of each member here, or on all nodes."""
+
+    task: str
+    gpus: int
+    here: tuple[float, float]
+    whole: tuple[float, float]
+
+
 class Cheapest:
     """The places for a member, the cheapest first. A node is only looked at when it may be the next, by its bound."""
 
@@ -134,9 +151,14 @@ class GangVictims:
         self._kinds = list(dict.fromkeys(wants))
         self._members = [self._kinds.index(want) for want in wants]
         self._nodes = nodes
+        self._by_name = {node.name: node for node in nodes}
         self._homes = {name: node for node in nodes for name in node.yielding}
+        self._lenders = dict[str, list[Lender]]()
+        self._open = dict[tuple[str, Sharing], int]()
+        self._prices = dict[tuple[str, ...], Price]()
         self._bounds = dict[Spot, Price | None]()
         self._known = dict[Spot, Option | None]()
+        self._looked = 0
         self._undecided = dict[tuple[int, bool], Cheapest]()
 
     def fewest(self) -> Case | None:
@@ -152,7 +174,7 @@ class GangVictims:
         best: tuple[Price, Case] | None = None
         number, first = count(), self._case(NOBODY, NOBODY)
         coming = [(first.bound, next(number), first)] if first else []
-        for _ in range(TRIED):
+        while self._looked < TRIED:
             if not coming or (best and coming[0][0] >= best[0]):
                 return best and best[1], True
             case = heappop(coming)[-1]
@@ -168,8 +190,16 @@ class GangVictims:
         return best and best[1], False
 
     def _grown(self) -> Case | None:
-        """The cheapest place first, with all of the gangs there, then the cheapest one after that."""
-        going = NOBODY
+        """The best that is grown from one of the cheapest places."""
+        grown, most = [self._grown_from(NOBODY)], self._looked + GROWN
+        for first in islice(self._undecided[0, True], STARTS):
+            if self._looked > most:
+                break
+            grown.append(self._grown_from(Names(first.victims)))
+        return min(filter(None, grown), key=lambda case: self._giving.price(case.victims), default=None)
+
+    def _grown_from(self, going: Names) -> Case | None:
+        """If these give way: the cheapest place, with all of the gangs there, then the cheapest one after that."""
         while (case := self._case(going, NOBODY, whole=True)) and case.asks_more:
             going |= Names(min((each for each in case.chosen if each.victims), key=_order).victims)
         return case
@@ -185,7 +215,9 @@ class GangVictims:
 
     def _case(self, going: Names, staying: Names, *, whole: bool = False) -> Case | None:
         """`whole`: victims on other nodes are counted too, and on each node anew, so that there is no bound."""
-        options = [self._options(kind, going, staying, whole=whole) for kind in range(len(self._kinds))]
+        decided = self._decided(going, staying)
+        self._looked += 1 + len(decided)
+        options = [self._options(kind, decided, whole=whole) for kind in range(len(self._kinds))]
         chosen: Sequence[Option] | None
         if len(options) == 1:
             # Neighbours in the fabric are neighbours by rank.
@@ -198,19 +230,23 @@ class GangVictims:
         bound = number + sum(each.price[0] for each in chosen), work + sum(each.price[1] for each in chosen)
         return Case(going, staying, chosen, bound)
 
-    def _options(self, kind: int, going: Names, staying: Names, *, whole: bool) -> list[Option]:
+    def _options(self, kind: int, decided: Mapping[str, tuple[Names, Names]], *, whole: bool) -> list[Option]:
         """The cheapest places for a member, as many as there are members."""
-        nodes = {self._homes[name].name: self._homes[name] for name in going | staying}
         if (kind, whole) not in self._undecided:
             self._undecided[kind, whole] = self._cheapest(
                 Spot(node, kind, NOBODY, NOBODY, whole) for node in self._nodes
             )
-        others = (each for each in self._undecided[kind, whole] if each.node.name not in nodes)
-        decided = self._cheapest(
-            Spot(node, kind, going.intersection(node.yielding), staying.intersection(node.yielding), whole)
-            for node in nodes.values()
-        )
-        return list(islice(merge(decided, others, key=_order), len(self._members)))
+        others = (each for each in self._undecided[kind, whole] if each.node.name not in decided)
+        these = self._cheapest(Spot(self._by_name[name], kind, *there, whole) for name, there in decided.items())
+        return list(islice(merge(these, others, key=_order), len(self._members)))
+
+    def _decided(self, going: Names, staying: Names) -> dict[str, tuple[Names, Names]]:
+        """Who of them is on each of their nodes."""
+        there = dict[str, tuple[list[str], list[str]]]()
+        for at, names in enumerate((going, staying)):
+            for name in names:
+                there.setdefault(self._homes[name].name, ([], []))[at].append(name)
+        return {node: (Names(goes), Names(stays)) for node, (goes, stays) in there.items()}
 
     def _cheapest(self, spots: Iterable[Spot]) -> Cheapest:
         bounds = list[tuple[Price, Spot]]()
@@ -224,20 +260,32 @@ class GangVictims:
     def _bound(self, spot: Spot) -> Price | None:
         """A place there costs so much or more. None if there is none."""
         node, (shape, _), decided = spot.node, self._kinds[spot.kind], spot.going | spot.staying
-        able = [each for each in self._giving.unasked(node) if each.task not in decided]
-        freed = sum(len(node.gpus_of(name)) for name in spot.going)
-        number = self._giving.at_least(node, shape, able, self._moment, freed=freed)
+        if node.name not in self._lenders:
+            self._lenders[node.name] = [self._lender(each.task, node) for each in self._giving.unasked(node)]
+        able = [each for each in self._lenders[node.name] if each.task not in decided]
+        number = fewest_with(
+            shape.gpus - self._open_on(node, shape.sharing.rough) - sum(len(node.gpus_of(name)) for name in spot.going),
+            [each.gpus for each in able],
+        )
         if not number:
             return None if number is None else (0, 0.0)
-        shares = list[tuple[float, float]]()
-        for each in able:
-            # What a gang costs is shared by those of its members who are here.
-            gang = self._giving.with_its_gang(each.task)
-            here = [name for name in gang if name in node.yielding]
-            count, work = self._giving.price(gang if spot.whole else here)
-            shares.append((count / len(here), work / len(here)))
+        shares = [each.whole if spot.whole else each.here for each in able]
         counts, works = (sum(sorted(each)[:number]) for each in zip(*shares, strict=True))
-        return math.ceil(counts - ROUNDED), works * (1 - ROUNDED)
+        return math.ceil(counts - ROUNDED), works
+
+    def _lender(self, task: str, node: NodeTimeline) -> Lender:
+        gang = self._giving.with_its_gang(task)
+        if gang not in self._prices:
+            self._prices[gang] = self._giving.price(gang)
+        here = [name for name in gang if name in node.yielding]
+        prices = self._giving.price(here), self._prices[gang]
+        return Lender(task, len(node.gpus_of(task)), *((count / len(here), work / len(here)) for count, work in prices))
+
+    def _open_on(self, node: NodeTimeline, sharing: Sharing) -> int:
+        """How many GPUs are open there at the time if nobody gives way."""
+        if (node.name, sharing) not in self._open:
+            self._open[node.name, sharing] = node.open_at(self._moment, sharing)
+        return self._open[node.name, sharing]
 
     def _on(self, spot: Spot) -> Option | None:
         """The cheapest place there."""

@@ -78,6 +78,8 @@ class Kept:
             for task, promise in zip(unit, promises, strict=True):
                 want = self._wants.of(task)
                 coming = self._again(want, promise, last, late, named)
+                if coming is None and len(unit) == 1 and start is not None:
+                    want, coming = self._ending_late(want, promise, last)
                 if coming is None or coming.moment > begin + late:
                     return None
                 moment = max(moment, coming.moment)
@@ -92,6 +94,16 @@ class Kept:
             load = coming.node.put(*want, coming.gpus, moment, firm=shifted.firm, lends=may_ask(unit))
             kept[task.id] = Place(coming.node, *want, coming.gpus, load, shifted)
         return kept
+
+    def _ending_late(self, want: Want, promise: Promise, since: float) -> tuple[Want, Coming | None]:
+        """A promised place, a little late, of one that ends as much later than another one was promised the place.
+
+        That one is late, too, then. A reservation is not.
+        """
+        shape, amounts = want
+        shorter = shape, amounts._replace(length=max(0.0, amounts.length - LATE))
+        node = self._nodes.get(promise.node)
+        return shorter, None if node is None or node.reservations else self._again(shorter, promise, since, LATE, None)
 
     def _again(
         self, want: Want, promise: Promise, since: float, most: float, victims: Collection[str] | None

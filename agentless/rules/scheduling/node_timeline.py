@@ -162,9 +162,9 @@ class NodeTimeline:
         if shape.gpus > len(self.gpus) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
         moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
-        if amounts.cores > self.free_cores:
+        if amounts.cores and amounts.cores > self.free_cores:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
-        if amounts.memory > self.free_memory:
+        if amounts.memory and amounts.memory > self.free_memory:
             moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
         for reservation in self.reservations:  # the first to begin first
             if shape.is_kept_off(reservation, moment, moment + amounts.length):
@@ -199,12 +199,22 @@ class NodeTimeline:
         """The number of GPUs that are open now to a task with these terms."""
         return bisect.bisect_right(self.openings(sharing), self.now)
 
+    def open_at(self, moment: float, sharing: Sharing) -> int:
+        """The same at a later time."""
+        return sum([gpu.opens(moment, sharing) <= moment for gpu in self.gpus])
+
     def open_of(self, sharing: Sharing) -> tuple[int, ...]:
         """The same for each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:
             return (self.open_to(sharing),)
         counts = Counter([gpu.rated for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
         return tuple([counts[name, total, part] for name, total, part, _ in self.kinds])
+
+    def has_free(self, amounts: Amounts) -> bool:
+        """Whether so many cores and so much memory are free now. More may be set aside than there is."""
+        if amounts.cores and amounts.cores > self.free_cores + 1e-9:
+            return False
+        return not amounts.memory or amounts.memory <= self.free_memory
 
     @property
     def unsure(self) -> bool:
@@ -345,6 +355,6 @@ class NodeTimeline:
                 if load.begin <= moment < load.end:
                     cores += load.cores
                     memory += load.memory
-            if cores > self.cores + 1e-9 or memory > self.memory:
+            if (amounts.cores and cores > self.cores + 1e-9) or (amounts.memory and memory > self.memory):
                 return False
         return True

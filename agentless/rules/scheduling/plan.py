@@ -111,6 +111,9 @@ def plan(
         if ahead is None:
             found = search.now(filling(task, amounts), mine.node if mine else None)
             found = found or _instead(gangs, giving, kept, weak, searches, want)
+        if not found and mine and mine.amounts != amounts:
+            shape, amounts = want = mine.shape, mine.amounts  # late, it ends in the time of another one
+            found = _there(giving, mine) if ahead is None else None
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
@@ -211,6 +214,12 @@ def _promised(giving: Preemption, coming: Coming, task: Task, want: Want, mine: 
     lends = may_ask((task,))
     load = coming.node.put(shape, amounts, coming.gpus, coming.moment, firm=promise.firm, lends=lends)
     return Place(coming.node, shape, amounts, coming.gpus, load, promise)
+
+
+def _there(giving: Preemption, mine: Place) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
+    """The place that was promised, if it is free now."""
+    gpus = giving.now_there(mine.coming, (mine.shape, mine.amounts))
+    return None if gpus is None else (mine.node, gpus)
 
 
 def _instead(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, combinations
 
 from agentless.model.nodes.cluster import Allocation
@@ -120,7 +121,7 @@ class Preemption:
             return None
         for coming, load in held:
             coming.node.take_back(coming.gpus, load)
-        spots = [self._now_there(coming, want) for (coming, _), want in zip(held, wants, strict=True)]
+        spots = [self.now_there(coming, want) for (coming, _), want in zip(held, wants, strict=True)]
         begun = list[Begun]()
         for (coming, load), want, gpus in zip(held, wants, spots, strict=True):
             if any(each is None for each in spots):
@@ -242,8 +243,7 @@ class Preemption:
         return [
             each
             for each in node.yielding.values()
-            if (not self._asked.get(each.task) or self._asked_by(each.task) > by)
-            and all(mate in self._homes for mate in _mates(each))
+            if each.task in self._whole and (not self._asked.get(each.task) or self._asked_by(each.task) > by)
         ]
 
     def with_its_gang(self, victim: str) -> tuple[str, ...]:
@@ -318,17 +318,19 @@ class Preemption:
         works = [self._own_work(each) for each in victims]
         return len(works), sum(works)
 
-    def at_least(
-        self, node: NodeTimeline, shape: Shape, able: Sequence[Allocation], at: float, *, freed: int = 0
-    ) -> int | None:
-        """How many of these have to give way for so many GPUs at a time, or more. None if all of them are too few.
-
-        `freed`: so many GPUs are open then because others give way.
-        """
-        open_then = freed + sum(gpu.opens(at, shape.sharing.rough) <= at for gpu in node.gpus)
-        return _fewest_with(shape.gpus - open_then, [float(len(node.gpus_of(each.task))) for each in able])
+    def now_there(self, coming: Coming, want: Want) -> list[GpuTimeline] | None:
+        """The GPUs of a place if a task may have them now; None if not."""
+        shape, amounts = want
+        found = coming.node.fit(shape, amounts, self.now, coming.gpus)
+        return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
 
     # ------------------------------------------------------------------ inside
+
+    @cached_property
+    def _whole(self) -> set[str]:
+        """Those of whose gangs all members are on nodes where they can give way."""
+        known = self._homes.keys()
+        return {task for task, node in self._homes.items() if known >= {*_mates(node.yielding[task])}}
 
     def _at_once(self, shape: Shape, amounts: Amounts) -> Coming | None:
         """The place for which the fewest give way at once, and have done the least work."""
@@ -376,12 +378,12 @@ class Preemption:
         moment: float | None = None,
     ) -> int | None:
         """At least so many have to give way now, or at a moment. None if all of them are too few."""
-        numbers: list[int | None] = [1, self.at_least(node, shape, able, self.now if moment is None else moment)]
-        if moment is None:
-            numbers += [
-                _fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]),
-                _fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]),
-            ]
+        lacks = shape.gpus - node.open_at(self.now if moment is None else moment, shape.sharing.rough)
+        numbers = [1, fewest_with(lacks, [len(node.gpus_of(each.task)) for each in able])]
+        if moment is None and amounts.cores:
+            numbers.append(fewest_with(amounts.cores - node.free_cores - 1e-9, [each.cores for each in able]))
+        if moment is None and amounts.memory:
+            numbers.append(fewest_with(amounts.memory - node.free_memory, [each.memory for each in able]))
         if None in numbers:
             return None
         if shape.exclusive and moment is None:
@@ -460,11 +462,6 @@ class Preemption:
     def _price(self, victims: Sequence[Allocation]) -> tuple[int, float]:
         return sum(len(_mates(each)) for each in victims), sum(map(self._work, victims))
 
-    def _now_there(self, coming: Coming, want: Want) -> list[GpuTimeline] | None:
-        shape, amounts = want
-        found = coming.node.fit(shape, amounts, self.now, coming.gpus)
-        return found if found is not None and all(gpu.free >= shape.gpu_memory for gpu in found) else None
-
     def _with_their_gangs(self, node: NodeTimeline, victims: Iterable[str]) -> list[tuple[str, NodeTimeline]]:
         """Tasks that give way and all of their gangs, with their nodes. One that goes already is only on `node`."""
         found = dict[str, NodeTimeline]()
@@ -480,7 +477,7 @@ class Preemption:
         self._searches.changed(node)
 
 
-def _fewest_with(wanted: float, held: Sequence[float]) -> int | None:
+def fewest_with(wanted: float, held: Sequence[float]) -> int | None:
     """How many it takes at least to have so much; None if all are too few."""
     sums = [0.0, *accumulate(sorted(held, reverse=True))]
     return next((count for count, amount in enumerate(sums) if amount >= wanted), None)

@@ -119,7 +119,7 @@ class Search:
         for *hoped, node in self._cheapest():
             if best and best[0] <= tuple(hoped):
                 break
-            if amounts.cores <= node.free_cores + 1e-9 and amounts.memory <= node.free_memory:
+            if node.has_free(amounts):
                 gpus = node.fit(self._shape, amounts, node.now)
                 if gpus is not None:
                     found = self._key(self._worth_of(gpus), node)
@@ -135,7 +135,7 @@ class Search:
     def each_now(self, amounts: Amounts) -> Iterator[tuple[NodeTimeline, list[GpuTimeline]]]:
         """All places from now on, the cheapest about first."""
         for node in list(self.open_nodes()):
-            if amounts.cores <= node.free_cores + 1e-9 and amounts.memory <= node.free_memory:
+            if node.has_free(amounts):
                 gpus = node.fit(self._shape, amounts, node.now)
                 if gpus is not None:
                     yield node, gpus

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import FAILED, Ended, Task
 from agentless.model.tasks.task_id import first_try
 from agentless.rules.workflows.carried import MAX_COUNT
@@ -45,6 +46,19 @@ def missing(tasks: Iterable[Task]) -> int:
     """
     found = [task.spec.job.tasks for task in tasks if task.spec.job]
     return max(0, min(max(found, default=0), MAX_COUNT) - len(found))
+
+
+def not_needed(tasks: Mapping[str, Task]) -> set[str]:
+    """Those of these tasks, by first tries, that were cancelled because the failure they wait for did not happen.
+
+    So were those that wait for such a task.
+    """
+    found = set[str]()
+    for key, task in sorted(tasks.items()):  # each behind those that it waits for
+        requires = task.spec.terms.requires if task.state == "cancelled" and not task.stop else ()
+        if any(_is_spared(each, tasks.get(each.on), found) for each in requires):
+            found.add(key)
+    return found
 
 
 def after(tasks: Mapping[str, Task], begin: Iterable[str]) -> set[str]:
@@ -111,6 +125,12 @@ def named(tasks: Mapping[str, Task], job: str) -> set[str]:
         and task.spec.job.name == wanted.job
         and wanted.values.items() <= dict(task.spec.parameters).items()
     }
+
+
+def _is_spared(requirement: Requirement, on: Task | None, not_needed: Collection[str]) -> bool:
+    """Whether what was required to fail has completed, or is not needed either."""
+    is_well = on is not None and on.state == "completed"
+    return requirement.on in not_needed or (requirement.state == "failed" and is_well)
 
 
 def is_being_stopped(task: Task) -> bool:

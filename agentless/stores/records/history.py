@@ -141,10 +141,10 @@ class History:
             found.append(Run(owner, began, ended, gpus, kind, state == "completed", bool(lent)))
         return found
 
-    def remove(self, task_id: str, events: Iterable[EventRow] = ()) -> None:
-        """Remove an ended task and add these events, in one transaction. Its earlier events stay."""
+    def remove(self, task_ids: Iterable[str], events: Iterable[EventRow] = ()) -> None:
+        """Remove ended tasks and add these events, in one transaction. Their earlier events stay."""
         with self._at_once():
-            self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
+            self._db.executemany("DELETE FROM tasks WHERE id = ?", [(task_id,) for task_id in task_ids])
             self._db.executemany(_RECORD, events)
 
     def revive(self, task_id: str) -> None:

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.framed import framed
-from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
+from agentless.controller.http.schemas import RecoveryRequest, RemovalRequest, StopRequest, SubmitRequest
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
@@ -24,9 +24,11 @@ from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retries import Retries
 from agentless.controller.tasks.stops import Stops
+from agentless.errors import AgentlessError
+from agentless.model.caller import Caller
 from agentless.model.tasks.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.view import RecoveryView, ScriptView, StartView, TaskView
+from agentless.model.view import RecoveryView, RemovalView, ScriptView, StartView, TaskView
 from agentless.rules.views.publish import seen_by
 
 
@@ -128,6 +130,12 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
         found = await services.submission.submit(request.submit(caller))
         return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
 
+    @app.post("/v1/tasks/remove")
+    async def remove_all(request: RemovalRequest, caller: CurrentCaller) -> list[RemovalView]:
+        """Remove ended tasks, their containers and logs, each if it can be removed; with `force`, also live ones."""
+        found = await services.removal.remove_all(request.tasks, force=request.force, by=caller)
+        return [_removal(asked, found[asked], caller) for asked in dict.fromkeys(request.tasks)]
+
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
         """Stop a task: SIGTERM, then SIGKILL after the grace period."""
@@ -157,6 +165,12 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
     async def remove(task: str, caller: CurrentCaller, force: bool = False) -> TaskView:
         """Remove an ended task, its container and its log; with `force`, also a live one."""
         return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
+
+
+def _removal(asked: str, result: TaskView | AgentlessError, caller: Caller) -> RemovalView:
+    if isinstance(result, AgentlessError):
+        return RemovalView(asked, None, result.exit_code, str(result))
+    return RemovalView(asked, seen_by(caller, result), 0, "")
 
 
 def _add_recovery(app: FastAPI, services: TaskServices) -> None:
