@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -27,6 +28,14 @@ class ReportLines(GivenLines, can_focus=True):
         Binding("j,down", "scroll_down", show=False),
         Binding("k,up", "scroll_up", show=False),
     ]
+
+    class Resized(Message):
+        """There is another width to draw for, also because of the scrollbar."""
+
+    def on_resize(self) -> None:
+        """Ask for lines of this width."""
+        super().on_resize()
+        self.post_message(self.Resized())
 
 
 class Report(Screen[None]):
@@ -57,7 +66,7 @@ class Report(Screen[None]):
     def on_unmount(self) -> None:
         self._breaker.break_off()
 
-    def on_resize(self) -> None:
+    def on_report_lines_resized(self) -> None:
         self.show()
 
     def cluster_changed(self, changed: set[str]) -> None:
