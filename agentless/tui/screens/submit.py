@@ -13,7 +13,7 @@ from textual.containers import Container, Horizontal, VerticalScroll
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
+from textual.widgets import Button, Input, Label, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from agentless.client.client import Breaker, BrokenOff, Client
@@ -26,6 +26,7 @@ from agentless.tui.data.form import TASK, FormKind, in_fields, request_of, submi
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import CommandField, Field, Variables
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
@@ -107,7 +108,7 @@ class SubmitForm(Screen[None]):
                 yield Button(f"{self.KIND.verb} (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
                 yield Static(id="verdict")
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Focus the first field that is empty and needed."""

@@ -88,8 +88,8 @@ class Summary(Static):
         if self.app.read_only:  # type: ignore[attr-defined]
             yield [[("read only", "dim")]]
         if problems := len(self._cluster.problems()):
-            words = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
-            yield [[(f"! {words}", "$text-error bold")]]
+            how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
+            yield [[(f"! {how_many}", "$text-error bold")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]

@@ -23,7 +23,7 @@ GAP = 2
 MARK = "● "
 """Before a marked row."""
 LEAST = 26
-"""The least width of the flexible column; other columns are hidden before it gets less."""
+"""The least width of the flexible column, if it has as much to show; other columns are hidden before it gets less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Table(Vertical):
         if any(
             new > old
             for column, new, old in zip(self.columns, self._widths, before, strict=True)
-            if not (column.flexible and column is last)
+            if not (column.flexible and column is last and old >= LEAST)
         ):
             self.call_later(self.repaint)
         found: list[Piece] = []
@@ -148,18 +148,22 @@ class Table(Vertical):
         shown = [at for at, column in enumerate(self.columns) if self._widths[at] or column.flexible]
         limit = self.size.width - 1 - len(MARK) * bool(self.body.marks)
 
+        def least(at: int) -> int:
+            column, width = self.columns[at], self._widths[at]
+            return min(LEAST, max(width, cell_len(column.title))) if column.flexible else width
+
         def needed() -> int:
-            fixed = (LEAST if self.columns[at].flexible else self._widths[at] for at in shown)
-            return sum(fixed) + GAP * len(shown)
+            return sum(map(least, shown)) + GAP * len(shown)
 
         while needed() > limit and len(shown) > 1:
             last = max(shown, key=lambda at: (self.columns[at].rank, at))
             if not self.columns[last].rank:
                 break
             shown.remove(last)
-        rest = max(1, LEAST + limit - needed())
+        free = limit - needed()
         return [
-            (at, self._flexible(at, rest, shown) if self.columns[at].flexible else self._widths[at]) for at in shown
+            (at, self._flexible(at, max(1, least(at) + free), shown) if self.columns[at].flexible else self._widths[at])
+            for at in shown
         ]
 
     def _flexible(self, at: int, rest: int, shown: Sequence[int]) -> int:

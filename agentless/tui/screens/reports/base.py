@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import GivenLines, Piece
 
 AGAIN = 30.0
@@ -55,7 +55,7 @@ class Report(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self.body
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Ask, and again from time to time."""
