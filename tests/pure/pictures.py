@@ -28,6 +28,7 @@ _SHAPES = {
 }  # fmt: skip
 _RULE = re.compile(r"\.(\w+)\{([^}]*)\}")
 _TEXT = re.compile(r'<text class="(\w+)" x="(\d+)" y="(\d+)"[^>]*>([^<]*)</text>')
+_DOTS = re.compile("[\u2800-\u28ff]")
 _BEHIND = re.compile(r'<rect width="100%" height="100%" (fill="[^"]*")/>')
 _WORDS = re.compile(r"\S+(?: \S+)*")
 """Texts with a place of their own: a gap of spaces ends one, whatever font a browser takes."""
@@ -112,12 +113,17 @@ def _line(y: int, row: Sequence[Run], behind: str, names: dict[str, str]) -> str
         if back != behind
     ]
     texts = [
-        f'<text class="{name(look)}" x="{WIDTH * (x + cell_len(text[: found.start()]))}" y="{HEIGHT * y + 15}">'
-        f"{escape(found[0], quote=False)}</text>"
+        f'<text class="{name(look)}" x="{WIDTH * (x + cell_len(text[: found.start()]))}" y="{HEIGHT * y + 15}"'
+        f"{_stretched(found[0])}>{escape(found[0], quote=False)}</text>"
         for x, text, _, look in row
         for found in _WORDS.finditer(text)
     ]
     return "".join([*backs, *texts])
+
+
+def _stretched(text: str) -> str:
+    """Keep signs that most fonts lack, which another font draws, in their cells."""
+    return f' textLength="{WIDTH * cell_len(text)}" lengthAdjust="spacingAndGlyphs"' if _DOTS.search(text) else ""
 
 
 def _runs(strip: Sequence[Segment]) -> Iterator[Run]:

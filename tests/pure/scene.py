@@ -22,6 +22,10 @@ NOW = BOARD["line"]["now"]
 NODES = {node["name"]: node for node in BOARD["line"]["nodes"]}
 TASKS = {task["name"] or task["id"]: task for task in BOARD["line"]["tasks"]}
 RUNS, WAITS = TASKS["pretrain-a"], TASKS["big"]
+LOADS = (
+    "cores_busy", "memory_used_mib", "load_1m", "disk_used_mib", "temperature_c", "network_in_bytes_per_second",
+    "network_out_bytes_per_second",
+)  # fmt: skip
 OWNERS = ("ann@laptop", "alice", "bob@pc", "carol@lab")
 LOG = [(1 + (at % 7 == 6), b"epoch %d: loss %.3f\n" % (at, 3 / (at + 1))) for at in range(80)]
 VERSION = {"message": "torch 2.5", "by": "ann@laptop", "at": "2026-11-20T00:00:00Z", "nodes": ["node1", "node2"]}
@@ -122,8 +126,9 @@ def _node(like: str, at: int) -> tuple[Row, list[Row], list[Row]]:
     """A node, its GPUs and its tasks; each copy is busy and owned in another way."""
     line, name, copied = BOARD["line"], f"node{at + 1}", at > 2
     node = {**NODES[like], "name": name, "labels": {"rack": f"r{at % 4}"}}
-    if at == 5:
-        node |= {"state": "offline", "reason": "no route to host"}
+    is_lost = at == 5
+    if is_lost:
+        node |= {"state": "offline", "reason": "no route to host", "gpus_free": 0, **dict.fromkeys(LOADS)}
 
     def task_id(task: str) -> str:
         return f"{task[:7]}{at:04}" if copied else task
@@ -137,6 +142,8 @@ def _node(like: str, at: int) -> tuple[Row, list[Row], list[Row]]:
                 one |= {"state": "free", "reason": "", "temperature_c": 40}
             elif one["tasks"]:
                 one |= {"utilization_pct": (gpu["utilization_pct"] * (at + 3) * 7) % 101, "power_w": 90.0 + at % 9 * 30}
+        if is_lost:
+            one |= {"state": "unknown", "reason": "no route to host"}
         gpus.append(one)
     tasks = [
         {**task, "id": task_id(task["id"]), "batch": task_id(task["batch"]), "node": name}

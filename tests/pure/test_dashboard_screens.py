@@ -9,37 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from playwright.async_api import async_playwright
 from textual.pilot import Pilot
-from textual.screen import Screen
-from textual.widgets import Input, TextArea
-from textual.worker import WorkerFailed
 
-import agentless.client.words
 from agentless.client.client import Client
-from agentless.tui.app import SEEN, VIEWS, Dashboard
-from agentless.tui.data.feed import Feed
-from agentless.tui.data.incoming import Incoming
-from agentless.tui.screens.details.gpu import GpuDetails
-from agentless.tui.screens.details.node import NodeDetails
-from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.keys import Keys
-from agentless.tui.screens.logs.pane import LogPane
-from agentless.tui.screens.logs.screen import LogScreen
-from agentless.tui.screens.reports.envs import EnvReport
-from agentless.tui.screens.reports.timeline import Timeline
-from agentless.tui.screens.reports.usage import UsageReport
-from agentless.tui.screens.submit import SubmitForm
-from agentless.tui.screens.workflows.graph import WorkflowScreen
+from agentless.tui.app import VIEWS, Dashboard
 from tests.browser import ALONE, CHROMIUM
 from tests.fleet.eyes import Eyes
 from tests.pure.pictures import difference, drawn, plain, shown
-from tests.pure.scene import BOARD, NOW, RUNS, WAITS, SceneClient, cluster, history
+from tests.pure.scene import BOARD, RUNS, cluster
+from tests.pure.walk import OPENED, dashboard, settle, stillness, walk
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).parent / "data" / "dashboard"
@@ -73,92 +57,17 @@ OVERVIEWS = [
 ]
 """The overview is drawn in another form for each."""
 
-OPENED: dict[str, Callable[[Dashboard], Screen]] = {
-    "gpu": lambda app: GpuDetails(app.cluster, next(g for g in app.cluster.gpus.values() if g["tasks"])),
-    "node": lambda app: NodeDetails(app.cluster, "node1"),
-    "task": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-log": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-gpus": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-events": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-files": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-script": lambda app: TaskDetails(app.cluster, RUNS),
-    "task-why": lambda app: TaskDetails(app.cluster, WAITS),
-    "log": lambda app: LogScreen(app.cluster, RUNS, app.client),
-    "usage": lambda app: UsageReport(app.cluster),
-    "timeline": lambda app: Timeline(app.cluster),
-    "envs": lambda app: EnvReport(app.cluster),
-    "submit": lambda app: SubmitForm(app.cluster, app.client, {"target": "1x", "command": "python train.py --lr 0.1"}),
-    "workflow": lambda app: WorkflowScreen(app.cluster, BOARD["workflow"]["id"]),
-    "help": lambda _: Keys(),
-}
-"""What is opened on top of the views."""
-TABS = {"task-log": "2", "task-gpus": "3", "task-events": "4", "task-files": "5", "task-script": "6", "task-why": "2"}
-
 
 @pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No controller is asked, and time stands still."""
-    monkeypatch.setattr(Feed, "start", lambda _: None)
-    monkeypatch.setattr(Incoming, "tick", lambda _: None)
-    monkeypatch.setattr(agentless.client.words.time, "time", lambda: NOW)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "agentless").mkdir()
-    (tmp_path / "agentless" / SEEN).touch()
-
-
-@contextlib.asynccontextmanager
-async def scene(shot: Shot) -> AsyncIterator[Eyes]:
-    """A dashboard over a cluster that stands still."""
-    line = cluster(shot.nodes)
-    app = Dashboard(SceneClient(line))
-    async with app.run_test(size=(shot.width, shot.height)) as pilot:
-        app.theme = shot.theme
-        fill(app, line)
-        yield Eyes(app, pilot)
-
-
-def fill(app: Dashboard, line: dict) -> None:
-    """Everything comes at once, with the samples of the last minutes."""
-    app.cluster.clear()
-    app.cluster.gone = ""
-    for event in BOARD["events"]:
-        app.incoming.take_event(event)
-    app.incoming.take(line)
-    app.cluster.remember(history(line, points=120))
+def still(tmp_path: Path) -> Iterator[None]:
+    with stillness(tmp_path):
+        yield
 
 
 async def picture(eyes: Eyes) -> str:
     """What is on the screen once all answers are there."""
-    app, pilot = eyes.app, eyes.pilot
-    for field in (*app.screen.query(Input), *app.screen.query(TextArea)):
-        field.cursor_blink = False
-    for _ in range(3):
-        for worker in list(app.workers):
-            with contextlib.suppress(WorkerFailed):  # and what was cancelled: another one was asked instead
-                await worker.wait()
-        await pilot.pause()
-    for pane in app.screen.query(LogPane):
-        await eyes.see(lambda pane=pane: pane.log_lines.source is pane.spool)
-        await pilot.pause()
-    return drawn(shown(app), app.size.width)
-
-
-async def walk(eyes: Eyes) -> AsyncIterator[tuple[str, str]]:
-    """All views, and what is opened on top of them, with their pictures."""
-    app = eyes.app
-    for number, view in enumerate(VIEWS, 1):
-        if view == "vps":
-            app.incoming.take({"tasks": BOARD["vps"]})
-        await eyes.press(str(number))
-        yield view, await picture(eyes)
-    for name, make in OPENED.items():
-        screen = make(app)
-        await app.push_screen(screen)
-        if name in TABS:
-            await eyes.press(TABS[name])
-        yield name, await picture(eyes)
-        app.pop_screen()
-        await eyes.pilot.pause()
+    await settle(eyes)
+    return drawn(shown(eyes.app), eyes.app.size.width)
 
 
 def compared(name: str, seen: str) -> str:
@@ -176,8 +85,9 @@ def compared(name: str, seen: str) -> str:
 
 async def compare_all(shot: Shot) -> None:
     """Fail with all differences of all views."""
-    async with scene(shot) as eyes:
-        found = [compared(f"{view}-{shot.width}x{shot.height}", seen) async for view, seen in walk(eyes)]
+    size = f"{shot.width}x{shot.height}"
+    async with dashboard(cluster(shot.nodes), (shot.width, shot.height), shot.theme) as eyes:
+        found = [compared(f"{view}-{size}", await picture(eyes)) async for view in walk(eyes)]
     if any(found):
         pytest.fail("\n\n".join(filter(None, found)), pytrace=False)
 
@@ -195,7 +105,7 @@ async def test_each_view_looks_as_it_was_looked_at_in_other_sizes_and_colours(st
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "height", "nodes"), OVERVIEWS)
 async def test_the_overview_looks_as_it_was_looked_at(still, width, height, nodes):
-    async with scene(Shot(width, height, "textual-dark", nodes)) as eyes:
+    async with dashboard(cluster(nodes), (width, height)) as eyes:
         found = compared(f"overview-{width}x{height}-{nodes}", await picture(eyes))
     if found:
         pytest.fail(found, pytrace=False)
