@@ -89,7 +89,7 @@ def test_no_view_cuts_a_title_overlaps_or_wastes_space():
 
 @pytest.mark.slow
 @given(st.integers(1, 60) | st.just(500), st.integers(0, 300), st.lists(any_size, min_size=5, max_size=11))
-@settings(max_examples=20)
+@settings(max_examples=6)
 def test_no_view_cuts_a_title_overlaps_or_wastes_space_at_any_size(nodes, waiting, sizes):
     check(nodes, waiting, sizes)
 
