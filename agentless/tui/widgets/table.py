@@ -19,6 +19,8 @@ from agentless.model.text import printable
 from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
+TINY = 10
+"""The width of the flexible column on a phone, for which columns of a `rank` below 0 are hidden."""
 GAP = 2
 MARK = "● "
 """Before a marked row."""
@@ -31,7 +33,8 @@ class TableColumn:
     """A column: its title, and the piece of its cell for a row; `key` is the sort key, None: the text.
 
     The `flexible` one takes the rest of the width, or as much of it as it needs if others are right of it. If the
-    columns do not fit, the one with the highest `rank` is hidden first.
+    columns do not fit, the one with the highest `rank` is hidden first; one below 0 only where the flexible one would
+    have less than `TINY`.
     """
 
     title: str
@@ -157,9 +160,12 @@ class Table(Vertical):
 
         while needed() > limit and len(shown) > 1:
             last = max(shown, key=lambda at: (self.columns[at].rank, at))
-            if not self.columns[last].rank:
+            if self.columns[last].rank <= 0:
                 break
             shown.remove(last)
+        last_resort = [at for at in shown if self.columns[at].rank < 0]
+        while last_resort and needed() - LEAST + TINY > limit:
+            shown.remove(last_resort.pop())
         free = limit - needed()
         return [
             (at, self._flexible(at, max(1, least(at) + free), shown) if self.columns[at].flexible else self._widths[at])

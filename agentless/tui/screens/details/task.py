@@ -134,8 +134,8 @@ class TaskDetails(Details):
         for curves in self.query(TaskCurves):
             curves.display = plots
         self.set_focus(self.query_one(TaskCurves) if plots else scroll)
-        scroll.scroll_home(animate=False)
         self._show()
+        (scroll.scroll_end if self._tabs.current == "log" else scroll.scroll_home)(animate=False)
         self.ask()
 
     # ------------------------------------------------------------------ parts

@@ -14,7 +14,9 @@ from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets.lines import Piece, fitted
 
 SPANS = {"2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0}
-PLACE, WHO = 16, 26
+WIDE = 80
+"""The least width for long names, and for the signs beside the title."""
+WIDTHS, NARROW = (16, 26), (10, 12)
 """The widths of where something is, and of who it belongs to."""
 TICK = 14
 """The least columns between two times."""
@@ -31,6 +33,7 @@ class Timeline(SpannedReport):
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__(cluster, "12 hours")
+        self._widths = WIDTHS
 
     def span_changed(self) -> None:
         self.show()
@@ -39,14 +42,16 @@ class Timeline(SpannedReport):
         return self.get("/v1/reservations")
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
-        now, room = time.time(), max(10, width - PLACE - WHO - 2)
-        axis = Axis(now, SPANS[self.span], room)
+        self._widths = WIDTHS if width >= WIDE else NARROW
+        before = sum(self._widths) + 2
+        axis = Axis(time.time(), SPANS[self.span], max(10, width - before))
         tasks = self.cluster.tasks.values()
         running = [task for task in tasks if task["state"] in ("running", "paused") and task["started_at"]]
         running.sort(key=lambda task: (_end(task) or float("inf"), task["id"]))
+        name, signs = (f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")
         lines: list[Sequence[Piece]] = [
-            [(f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")],
-            [(" " * (PLACE + WHO + 2), ""), (axis.times(), "axis")],
+            *([[name, signs]] if width >= WIDE else [[name], [signs]]),
+            [(" " * before, ""), (axis.times(), "axis")],
         ]
         for title, rows in (
             ("Running", [self._runs(task, axis) for task in running[:MOST]]),
@@ -55,32 +60,38 @@ class Timeline(SpannedReport):
         ):
             if rows:
                 lines += [[(title, "strong")], *rows]
-        if len(lines) == 2:
+        if not (running or self.cluster.queue() or found):
             lines.append([("Nothing runs, waits or is reserved", "dim")])
         return lines
 
     def _runs(self, task: Row, axis: Axis) -> list[Piece]:
         end = _end(task)
         bar = axis.bar(axis.now, end, "█") if end else "─" * (axis.width - 1) + "→"
-        return _row(where(task), _who(task), [(bar, "good")])
+        return self._row(where(task), _who(task), [(bar, "good")])
 
     def _waits(self, task: Row, axis: Axis) -> list[Piece]:
         coming = task["scheduled_for"] or task["expected_start"]
         if coming is None:
-            return _row(short_target(task["target"]), _who(task), [(task["reason"] or "start unknown", "dim")])
+            why = fitted(task["reason"] or "start unknown", axis.width)
+            return self._row(short_target(task["target"]), _who(task), [(why, "dim")])
         begin = unix_time(coming)
         if begin > axis.now + axis.span:
-            return _row(short_target(task["target"]), _who(task), [(f"{starts(task)} ▸".rjust(axis.width), "warn")])
+            words = f"{starts(task)} ▸".rjust(axis.width)
+            return self._row(short_target(task["target"]), _who(task), [(words, "warn")])
         end = begin + task["time_limit"] if task["time_limit"] else None
-        return _row(short_target(task["target"]), _who(task), [(axis.bar(begin, end, "▒"), "warn")])
+        return self._row(short_target(task["target"]), _who(task), [(axis.bar(begin, end, "▒"), "warn")])
 
     def _reserved(self, each: Row, axis: Axis) -> list[Piece]:
         begin, end = unix_time(each["begins_at"]), unix_time(each["ends_at"])
         who = f"{each['owner'] or 'maintenance'} {each['reason']}".strip()
         if begin > axis.now + axis.span:
             words = f"in {short_duration(begin - axis.now)} ▸".rjust(axis.width)
-            return _row(place(each["node"], each["gpus"]), who, [(words, "odd")])
-        return _row(place(each["node"], each["gpus"]), who, [(axis.bar(begin, end, "░"), "odd")])
+            return self._row(place(each["node"], each["gpus"]), who, [(words, "odd")])
+        return self._row(place(each["node"], each["gpus"]), who, [(axis.bar(begin, end, "░"), "odd")])
+
+    def _row(self, at: str, who: str, bar: list[Piece]) -> list[Piece]:
+        place, name = self._widths
+        return [(fitted(at, place) + " ", "held"), (fitted(who, name) + " ", ""), *bar]
 
 
 class Axis:
@@ -119,7 +130,3 @@ def _end(task: Row) -> float | None:
 
 def _who(task: Row) -> str:
     return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
-
-
-def _row(at: str, who: str, bar: list[Piece]) -> list[Piece]:
-    return [(fitted(at, PLACE) + " ", "held"), (fitted(who, WHO) + " ", ""), *bar]

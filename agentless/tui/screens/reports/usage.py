@@ -20,8 +20,10 @@ from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
 SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
-NUMBERS = 42
-"""The width of the numbers behind a bar."""
+NUMBERS, LENT = 32, 8
+"""The widths of the numbers behind a bar, and of how much was lent, if something was."""
+WIDE = 80
+"""The least width for the sum beside the title."""
 HEIGHT = 10
 """The lines of the plot."""
 
@@ -50,18 +52,15 @@ class UsageReport(SpannedReport):
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         total, rows = found["total"], found["rows"]
         share = or_dash(None if total["share"] is None else f"{100 * total['share']:.1f}", "%")
-        lines: list[Sequence[Piece]] = [
-            [
-                (f"Usage by {self._by}, last {self.span}: ", "strong"),
-                (f"{total['gpu_hours']:,.1f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
-            ],
-            [],
-        ]
+        title = (f"Usage by {self._by}, last {self.span}: ", "strong")
+        words = (f"{total['gpu_hours']:,.1f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", "")
+        lines: list[Sequence[Piece]] = [*([[title, words]] if width >= WIDE else [[title], [words]]), []]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
         names = min(max(len(row["name"]) for row in rows), max(10, width // 3))
-        bar = max(4, width - names - NUMBERS - 2)
-        heading = f"{'GPU-HOURS':>12}{'SHARE':>8}{'TASKS':>8}{'UTIL':>6}{'LENT':>8}"
+        lent = any(row.get("lent_gpu_hours") for row in rows)
+        bar = max(4, width - names - NUMBERS - LENT * lent - 3)
+        heading = f"{'GPU-HOURS':>11}{'SHARE':>7}{'TASKS':>8}{'UTIL':>6}" + "LENT".rjust(LENT) * lent
         lines.append([(fitted(self._by.upper(), names + bar + 2), "dim"), (heading, "dim")])
         most = rows[0]["gpu_hours"] or 1.0
         lines += [self._row(row, names, bar, most) for row in rows]
@@ -75,8 +74,8 @@ class UsageReport(SpannedReport):
         return [
             (fitted(row["name"], names) + " ", "held"),
             *look.bar(row["gpu_hours"] / most, bar, "util"),
-            (f" {row['gpu_hours']:>12,.1f}{share:>8}{row['tasks']:>8,}", ""),
-            (f"{or_dash(row['utilization_pct'], '%'):>6}{lent:>8}", "dim"),
+            (f" {row['gpu_hours']:>11,.1f}{share:>7}{row['tasks']:>8,}", ""),
+            (f"{or_dash(row['utilization_pct'], '%'):>6}" + lent.rjust(LENT) * bool(lent), "dim"),
         ]
 
 
