@@ -14,7 +14,7 @@ from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets.lines import Piece, fitted
 
 SPANS = {"2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0}
-WIDE = 80
+WIDE = 70
 """The least width for long names, and for the signs beside the title."""
 WIDTHS, NARROW = (16, 26), (10, 12)
 """The widths of where something is, and of who it belongs to."""

@@ -22,7 +22,7 @@ from agentless.tui.widgets.lines import Piece, fitted
 SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
 NUMBERS, LENT = 32, 8
 """The widths of the numbers behind a bar, and of how much was lent, if something was."""
-WIDE = 80
+WIDE = 76
 """The least width for the sum beside the title."""
 HEIGHT = 10
 """The lines of the plot."""
