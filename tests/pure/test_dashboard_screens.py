@@ -6,19 +6,16 @@ documentation; then look at them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from playwright.async_api import async_playwright
-from textual.pilot import Pilot
 
-from agentless.client.client import Client
-from agentless.tui.app import VIEWS, Dashboard
+from agentless.tui.app import VIEWS
 from tests.browser import ALONE, CHROMIUM
 from tests.fleet.eyes import Eyes
 from tests.pure.pictures import difference, drawn, plain, shown
@@ -135,34 +132,15 @@ def test_a_difference_is_told_by_its_line():
 # ------------------------------------------------------------------------ pictures of the documentation
 
 
-@contextlib.asynccontextmanager
-async def recorded(size: tuple[int, int]) -> AsyncIterator[Pilot]:
-    """A dashboard over the cluster that was recorded."""
-    app = Dashboard(Client(Path("/nowhere"), None))
-    async with app.run_test(size=size) as pilot:
-        app.theme = "textual-dark"
-        app.incoming.begin()
-        for event in BOARD["events"]:
-            app.incoming.take_event(event)
-        app.incoming.take(BOARD["line"])
-        yield pilot
-
-
 @pytest.mark.skipif(not (WRITES and CHROMIUM), reason="a picture of the documentation is drawn when it is asked for")
 @pytest.mark.parametrize("name", PICTURES)
 async def test_a_picture_of_the_documentation_is_drawn(still, tmp_path, name):
-    async with recorded((120, 36)) as pilot:
-        app, keys = pilot.app, PICTURES[name]
-        if keys == ("7",):
-            app.incoming.take({"tasks": BOARD["vps"]})
-        if keys[:1] == ("8",):
-            workflow = BOARD["workflow"]
-            app.incoming.take({"workflows": [workflow, *BOARD["workflows"]]})
-            app.client.get = lambda path, **_: workflow if "workflows" in path else {"gpus": []}
-        await pilot.press(*keys)
-        for _ in range(3):
-            await pilot.pause()
-        (tmp_path / "picture.svg").write_text(app.export_screenshot(title="agentless dashboard"))
+    async with dashboard(cluster(3), (120, 36)) as eyes:
+        if name == "vps":
+            eyes.app.incoming.take({"tasks": BOARD["vps"]})
+        await eyes.press(*PICTURES[name])
+        await settle(eyes)
+        (tmp_path / "picture.svg").write_text(eyes.app.export_screenshot(title="agentless dashboard"))
     await photographed(tmp_path / "picture.svg", ROOT / "docs" / "pictures" / f"{name}.png")
 
 
@@ -181,21 +159,20 @@ async def photographed(picture: Path, photograph: Path) -> None:
 
 async def test_no_state_is_told_by_its_colour_alone(still):
     """Of the strips, where there is least room: the signs alone tell free, working, foreign and unhealthy apart."""
-    async with recorded((80, 12)) as pilot:
-        await pilot.pause()
-        text = Eyes(pilot.app, pilot).text
+    async with dashboard(BOARD["line"], (80, 12)) as eyes:
+        await eyes.pilot.pause()
+        text = eyes.text
     (line,) = [line for line in text.splitlines() if line.startswith("node1 ")]
     assert line.startswith("node1  · 94 95 96  ·  ·  ·  !   4/8 ")
     assert re.search(r"node2 93 94  ·  F ", text)
 
 
 async def test_other_colours_show_the_same_texts(still):
-    async with recorded((100, 30)) as pilot:
-        eyes = Eyes(pilot.app, pilot)
+    async with dashboard(BOARD["line"], (100, 30)) as eyes:
         await eyes.press("4")
         texts = set()
         for theme in ("textual-dark", "textual-light", "ansi-dark", "ansi-light"):
-            pilot.app.theme = theme
-            await pilot.pause()
+            eyes.app.theme = theme
+            await eyes.pilot.pause()
             texts.add(eyes.text)
     assert len(texts) == 1
