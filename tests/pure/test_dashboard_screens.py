@@ -20,6 +20,7 @@ from tests.browser import ALONE, CHROMIUM
 from tests.fleet.eyes import Eyes
 from tests.pure.pictures import difference, drawn, plain, shown
 from tests.pure.scene import BOARD, RUNS, cluster
+from tests.pure.test_dashboard_sizes import LEAST, faults
 from tests.pure.walk import OPENED, dashboard, settle, stillness, walk
 
 ROOT = Path(__file__).parents[2]
@@ -83,8 +84,12 @@ def compared(name: str, seen: str) -> str:
 async def compare_all(shot: Shot) -> None:
     """Fail with all differences of all views."""
     size = f"{shot.width}x{shot.height}"
+    found = []
     async with dashboard(cluster(shot.nodes), (shot.width, shot.height), shot.theme) as eyes:
-        found = [compared(f"{view}-{size}", await picture(eyes)) async for view in walk(eyes)]
+        async for view in walk(eyes):
+            found.append(compared(f"{view}-{size}", await picture(eyes)))
+            if shot.width >= LEAST:
+                found += [f"{view} at {size}: {fault}" for fault in faults(eyes)]
     if any(found):
         pytest.fail("\n\n".join(filter(None, found)), pytrace=False)
 
