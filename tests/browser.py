@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.fleet.client import PATIENCE
@@ -29,6 +30,11 @@ COPIED = """() => {
     document.querySelector(".xterm").dispatchEvent(new ClipboardEvent("copy", {clipboardData: copied}));
     return copied.getData("text/plain");
 }"""
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+CUT = """() => [document.documentElement, ...document.querySelectorAll("nav, button, p, h1")]
+    .filter(each => each.clientWidth > 1 && each.scrollWidth > each.clientWidth)
+    .map(each => `${each.tagName} ${each.textContent.trim().slice(0, 40)}`)"""
 
 
 class Tab:
@@ -64,6 +70,17 @@ class Tab:
             return until(lambda: re.search(pattern, self.text(key=key)))
         except AssertionError:
             raise AssertionError(f"{pattern!r} is not to be read in:\n{self.text(key=key)}") from None
+
+    def barriers(self) -> list[tuple[str, list[str]]]:
+        """What keeps some people from using the page, by WCAG 2.2 at levels A and AA; found by axe-core."""
+        found = Axe().run(self.page, options={"runOnly": WCAG}).response
+        checked = len(found["passes"])
+        assert checked > 3  # it has looked
+        return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]]
+
+    def cut(self) -> list[str]:
+        """What is wider than its place, and the page itself if it can be scrolled sideways."""
+        return self.page.evaluate(CUT)
 
     @contextlib.contextmanager
     def _held(self, key: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from textual.markup import escape
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.theme import Theme
-from textual.widgets import ContentSwitcher, Footer
+from textual.widgets import ContentSwitcher
 
 from agentless import paths
 from agentless.client.client import Breaker, BrokenOff, Client
@@ -75,6 +75,7 @@ from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.screens.workflows.view import Workflows
 from agentless.tui.widgets.bar import Bar, Summary
 from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, Plain, has_colours
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.table import Table
 
 VIEWS = {
@@ -171,7 +172,7 @@ class Dashboard(App[None]):
         with ContentSwitcher(initial=next(iter(self.views))):
             for name in self.views:
                 yield _MAKERS[name](self.cluster, id=name)
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Show the saved theme, and begin to follow the controller."""

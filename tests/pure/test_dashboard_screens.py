@@ -1,4 +1,4 @@
-"""Every view of the dashboard as it looks over a cluster that was recorded once, and edited to have some trouble in it.
+"""Every view of the dashboard as it looks, at all sizes, in all colours, and with few and many nodes.
 
 `AGENTLESS_WRITE=1 pytest tests/pure/test_dashboard_screens.py` draws the pictures anew, and with Chromium those of the
 documentation; then look at them.
@@ -6,110 +6,147 @@ documentation; then look at them.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.async_api import async_playwright
-from textual.pilot import Pilot
 
-import agentless.client.words
-from agentless.client.client import Client
-from agentless.tui.app import SEEN, VIEWS, Dashboard
-from agentless.tui.data.feed import Feed
-from agentless.tui.data.incoming import Incoming
+from agentless.tui.app import VIEWS
 from tests.browser import ALONE, CHROMIUM
+from tests.fleet.eyes import Eyes
+from tests.pure.pictures import difference, drawn, plain, shown
+from tests.pure.scene import BOARD, RUNS, cluster
+from tests.pure.test_dashboard_sizes import LEAST, faults
+from tests.pure.walk import OPENED, dashboard, settle, stillness, walk
 
-DATA = Path(__file__).parent / "data" / "dashboard"
-RECORDED = json.loads((DATA / "board.json").read_text())
-SIZES = [(80, 24), (160, 50)]
+ROOT = Path(__file__).parents[2]
+KEPT = Path(__file__).parent / "data" / "dashboard"
+SEEN_NOW = ROOT / "build" / "screens"
+"""Where a picture goes that differs from the one that is kept."""
 WRITES = bool(os.environ.get("AGENTLESS_WRITE"))
 PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "vps": ("7",), "workflow": ("8", "enter")}
 """Of the documentation, with the keys that show them."""
 
 
+class Shot(NamedTuple):
+    """How all views are drawn once. Each size, each theme and each number of nodes is in at least one."""
+
+    width: int
+    height: int
+    theme: str
+    nodes: int
+
+
+QUICK = Shot(80, 24, "ansi-dark", 8)
+SHOTS = (
+    Shot(48, 40, "textual-dark", 8),
+    Shot(120, 40, "textual-light", 50),
+    Shot(160, 50, "high-contrast", 1),
+    Shot(200, 60, "textual-dark", 500),
+)
+OVERVIEWS = [
+    (width, height, nodes)
+    for width, height in ((48, 40), (80, 24), (120, 40), (160, 50), (200, 60))
+    for nodes in (1, 3, 8, 50, 500)
+]
+"""The overview is drawn in another form for each."""
+
+
 @pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No controller is asked, and time stands still."""
-    monkeypatch.setattr(Feed, "start", lambda _: None)
-    monkeypatch.setattr(Incoming, "tick", lambda _: None)
-    monkeypatch.setattr(agentless.client.words.time, "time", lambda: RECORDED["line"]["now"])
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "agentless").mkdir()
-    (tmp_path / "agentless" / SEEN).touch()
+def still(tmp_path: Path) -> Iterator[None]:
+    with stillness(tmp_path):
+        yield
 
 
-@contextlib.asynccontextmanager
-async def recorded(size: tuple[int, int]) -> AsyncIterator[Pilot]:
-    """A dashboard over the cluster that was recorded."""
-    app = Dashboard(Client(Path("/nowhere"), None))
-    async with app.run_test(size=size) as pilot:
-        app.theme = "textual-dark"
-        app.incoming.begin()
-        for event in RECORDED["events"]:
-            app.incoming.take_event(event)
-        app.incoming.take(RECORDED["line"])
-        yield pilot
+async def picture(eyes: Eyes) -> str:
+    """What is on the screen once all answers are there."""
+    await settle(eyes)
+    return drawn(shown(eyes.app), eyes.app.size.width)
 
 
-async def picture_of(pilot: Pilot, *keys: str) -> str:
-    """What it shows after these keys."""
-    app = pilot.app
-    if keys == ("7",):
-        app.incoming.take({"tasks": RECORDED["vps"]})
-    if keys[:1] == ("8",):
-        workflow = RECORDED["workflow"]
-        app.incoming.take({"workflows": [workflow, *RECORDED["workflows"]]})
-        app.client.get = lambda path, **_: workflow if "workflows" in path else {"gpus": []}
-    await pilot.press(*keys)
-    for _ in range(3):
-        await pilot.pause()
-    return app.export_screenshot(title="agentless dashboard")
-
-
-async def drawn(size: tuple[int, int], *keys: str) -> str:
-    """The picture after these keys."""
-    async with recorded(size) as pilot:
-        return await picture_of(pilot, *keys)
-
-
-def seen(picture: str) -> list[tuple[str, str, str, str]]:
-    """What a picture shows: each text with its place and its colour, whatever else the file is made of."""
-    colours = dict(re.findall(r"\.[\w-]+-(r\d+) \{ fill: (#\w+)", picture))
-    texts = re.findall(r'<text class="[\w-]+-(r\d+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', picture)
-    return [(x, y, text, colours[kind]) for kind, x, y, text in texts]
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_each_view_looks_as_it_was_looked_at(still, size):
-    async with recorded(size) as pilot:
-        for view in sorted(VIEWS, key="vps".__eq__):  # the last one, since its tasks stay
-            picture = await picture_of(pilot, str(list(VIEWS).index(view) + 1))
-            kept = DATA / f"{view}-{size[0]}x{size[1]}.svg"
-            if WRITES:
-                kept.write_text(picture)
-            assert seen(picture) == seen(kept.read_text()), view
-            assert len(seen(picture)) > 20, view
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_a_workflow_looks_as_it_was_looked_at(still, size):
-    picture = await drawn(size, "8", "enter")
-    kept = DATA / f"workflow-{size[0]}x{size[1]}.svg"
+def compared(name: str, seen: str) -> str:
+    """How a picture differs from the one that is kept, or nothing; when pictures are drawn anew, it is kept."""
+    kept = KEPT / f"{name}.svg"
     if WRITES:
-        kept.write_text(picture)
-    assert seen(picture) == seen(kept.read_text())
+        kept.write_text(seen)
+    found = difference(kept.read_text(), seen) if kept.exists() else f"there is no {kept.relative_to(ROOT)}"
+    if not found:
+        return ""
+    SEEN_NOW.mkdir(parents=True, exist_ok=True)
+    (SEEN_NOW / kept.name).write_text(seen)
+    return f"{name} differs; what is seen is in {SEEN_NOW.relative_to(ROOT)}/{kept.name}:\n{found}"
+
+
+async def compare_all(shot: Shot) -> None:
+    """Fail with all differences of all views."""
+    size = f"{shot.width}x{shot.height}"
+    found = []
+    async with dashboard(cluster(shot.nodes), (shot.width, shot.height), shot.theme) as eyes:
+        async for view in walk(eyes):
+            found.append(compared(f"{view}-{size}", await picture(eyes)))
+            if shot.width >= LEAST:
+                found += [f"{view} at {size}: {fault}" for fault in faults(eyes)]
+    if any(found):
+        pytest.fail("\n\n".join(filter(None, found)), pytrace=False)
+
+
+async def test_each_view_looks_as_it_was_looked_at(still):
+    await compare_all(QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: f"{shot.width}x{shot.height}")
+async def test_each_view_looks_as_it_was_looked_at_in_other_sizes_and_colours(still, shot):
+    await compare_all(shot)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height", "nodes"), OVERVIEWS)
+async def test_the_overview_looks_as_it_was_looked_at(still, width, height, nodes):
+    async with dashboard(cluster(nodes), (width, height)) as eyes:
+        found = compared(f"overview-{width}x{height}-{nodes}", await picture(eyes))
+    if found:
+        pytest.fail(found, pytrace=False)
+
+
+def test_each_picture_is_compared_and_all_are_small():
+    views = [*VIEWS, *OPENED]
+    names = {f"{view}-{shot.width}x{shot.height}.svg" for view in views for shot in (QUICK, *SHOTS)}
+    names |= {f"overview-{width}x{height}-{nodes}.svg" for width, height, nodes in OVERVIEWS}
+    kept = list(KEPT.glob("*.svg"))
+    assert {picture.name for picture in kept} == names
+    assert sum(picture.stat().st_size for picture in kept) < 3_000_000
+
+
+def test_a_difference_is_told_by_its_line():
+    kept = (KEPT / f"tasks-{QUICK.width}x{QUICK.height}.svg").read_text()
+    assert difference(kept, kept) == ""
+    line = next(y for y, text in enumerate(plain(kept), 1) if RUNS["id"] in text)
+    moved = difference(kept, kept.replace(f">{RUNS['id']}", f">{RUNS['id'][:-1]}?"))
+    assert moved.startswith(f"line {line}\n  kept: {RUNS['id']} ")
+    assert f"\n  seen: {RUNS['id'][:-1]}? " in moved
+    coloured = difference(kept, re.sub(r"(\.[a-z]+\{)fill:#[0-9a-f]+", r"\1fill:#123456", kept, count=1))
+    assert "only its looks" in coloured
+    assert "fill:#123456" in coloured
+
+
+# ------------------------------------------------------------------------ pictures of the documentation
 
 
 @pytest.mark.skipif(not (WRITES and CHROMIUM), reason="a picture of the documentation is drawn when it is asked for")
 @pytest.mark.parametrize("name", PICTURES)
 async def test_a_picture_of_the_documentation_is_drawn(still, tmp_path, name):
-    (tmp_path / "picture.svg").write_text(await drawn((120, 36), *PICTURES[name]))
-    await photographed(tmp_path / "picture.svg", Path(__file__).parents[2] / "docs" / "pictures" / f"{name}.png")
+    async with dashboard(cluster(3), (120, 36)) as eyes:
+        if name == "vps":
+            eyes.app.incoming.take({"tasks": BOARD["vps"]})
+        await eyes.press(*PICTURES[name])
+        await settle(eyes)
+        (tmp_path / "picture.svg").write_text(eyes.app.export_screenshot(title="agentless dashboard"))
+    await photographed(tmp_path / "picture.svg", ROOT / "docs" / "pictures" / f"{name}.png")
 
 
 async def photographed(picture: Path, photograph: Path) -> None:
@@ -122,24 +159,25 @@ async def photographed(picture: Path, photograph: Path) -> None:
         await browser.close()
 
 
+# ------------------------------------------------------------------------------------------------ signs
+
+
 async def test_no_state_is_told_by_its_colour_alone(still):
     """Of the strips, where there is least room: the signs alone tell free, working, foreign and unhealthy apart."""
-    app = Dashboard(Client(Path("/nowhere"), None))
-    async with app.run_test(size=(80, 12)) as pilot:
-        app.incoming.begin()
-        app.incoming.take(RECORDED["line"])
-        await pilot.pause()
-        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-        (line,) = [line for line in text.splitlines() if line.startswith("node1 ")]
-        assert line.startswith("node1  · 94 95 96  ·  ·  ·  !   4/8 ")
-        assert re.search(r"node2 93 94  ·  F ", text)
+    async with dashboard(BOARD["line"], (80, 12)) as eyes:
+        await eyes.pilot.pause()
+        text = eyes.text
+    (line,) = [line for line in text.splitlines() if line.startswith("node1 ")]
+    assert line.startswith("node1  · 94 95 96  ·  ·  ·  !   4/8 ")
+    assert re.search(r"node2 93 94  ·  F ", text)
 
 
 async def test_other_colours_show_the_same_texts(still):
-    async with recorded((100, 30)) as pilot:
-        shown = {}
+    async with dashboard(BOARD["line"], (100, 30)) as eyes:
+        await eyes.press("4")
+        texts = set()
         for theme in ("textual-dark", "textual-light", "ansi-dark", "ansi-light"):
-            pilot.app.theme = theme
-            texts = "".join(text for *_, text, _ in seen(await picture_of(pilot, "4")))
-            shown[theme] = texts.replace("&#160;", "")
-    assert len(set(shown.values())) == 1, shown
+            eyes.app.theme = theme
+            await eyes.pilot.pause()
+            texts.add(eyes.text)
+    assert len(texts) == 1

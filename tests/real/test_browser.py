@@ -73,6 +73,8 @@ def test_what_the_app_hands_out_is_saved(tab):
 def test_an_app_that_has_ended_says_so_and_can_be_opened_again(tab):
     tab.shows("counted")
     tab.page.keyboard.press("q")
+    tab.page.get_by_text("Open again").wait_for()
+    assert tab.barriers() == []
     tab.page.get_by_text("Open again").click()
     tab.shows("counted")
 

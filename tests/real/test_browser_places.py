@@ -93,6 +93,11 @@ def test_an_address_opens_its_place_and_follows_the_app_and_the_back_button_lead
     visitor.shows("node2 +online")
     visitor.page.reload()
     visitor.at("nodes/node2", "1 problem · Node node2 · agentless")
+    visitor.shows("node2 +online")
+    assert visitor.barriers() == []
+    for width, height in SIZES:
+        visitor.page.set_viewport_size({"width": width, "height": height})
+        assert visitor.cut() == [], width
     assert visitor.complaints == []
 
 
@@ -155,6 +160,7 @@ def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height):
     assert width - 16 < screen["x"] + screen["width"] <= width
     assert height - 24 < screen["y"] + screen["height"] <= height
     assert cut_lines(visitor) == []
+    assert visitor.cut() == []
 
 
 @pytest.mark.slow
@@ -168,6 +174,8 @@ def test_a_phone_has_fifty_columns_and_keys_to_tap(visit):
     terminal, keys = (visitor.page.locator(name).bounding_box() for name in (".xterm-screen", "nav"))
     assert terminal["y"] + terminal["height"] <= keys["y"]
     assert keys["y"] + keys["height"] <= PHONE["viewport"]["height"]
+    assert visitor.cut() == []
+    assert visitor.barriers() == []
 
 
 def swipe(visitor: Visitor, x: int, begin: int, end: int) -> None:

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Button, Footer, Static
+from textual.widgets import Button, Static
 
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.files.snapshot import sent
@@ -28,6 +28,7 @@ from agentless.tui.data.picks import ASKED, ask, has_picks, picks
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import Area, Flag, Fold, LineField, Picks, made
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
@@ -131,7 +132,7 @@ class SubmitForm(Screen[None]):
             with VerticalScroll(id="preview", can_focus=False):
                 yield Static(id="verdict")
         yield Static(id="help", markup=False)
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Focus the first field that is empty and needed."""

@@ -45,7 +45,7 @@ class Tasks(TaskListView):
             TableColumn("ID", lambda task: task["id"]),
             TableColumn("RANK", rank, rank=4),
             TableColumn("STATE", self._state),
-            TableColumn("WHERE", where),
+            TableColumn("WHERE", where, rank=-1),
             TableColumn("TIME", ran, _elapsed, right=True),
             TableColumn("OWNER", lambda task: task["owner"], rank=2),
             TableColumn("NAME", lambda task: task["name"] or "", rank=1),

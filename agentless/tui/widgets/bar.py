@@ -17,6 +17,8 @@ Words = list[str | Piece]
 _NAME = "agentless  "
 _SHORT = 4
 """Letters of a view's name where not all names fit."""
+_WORDY = 60
+"""The least width for words where a number is enough."""
 
 
 class Bar(Static):
@@ -86,11 +88,16 @@ class Summary(Static):
         if self.app.read_only:  # type: ignore[attr-defined]
             yield [[("read only", "dim")]]
         if problems := len(self._cluster.problems()):
-            yield [[(f"! {counted(problems, 'problem')}", "$text-error bold")]]
+            how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
+            yield [[(f"! {how_many}", "$text-error bold")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
         yield self._of_gpus(gpus)
+        silent = {name for name in self._cluster.nodes if self._cluster.is_silent(name)}
+        busy = [gpu["utilization_pct"] for gpu in gpus if gpu["node"] not in silent]
+        if busy := [each for each in busy if each is not None]:
+            yield [[("utilization ", "dim"), f"{sum(busy) / len(busy):.0f}%"]]
         for title, used, most, words in (
             ("power", "power_w", "power_limit_w", look.kilowatts),
             ("GPU memory", "memory_used_mib", "memory_total_mib", in_use),

@@ -61,8 +61,9 @@ def spark(values: Iterable[float | None], width: int) -> str:
 
 def state_of(gpu: Row, cluster: ClusterState) -> Piece:
     """The state of a GPU and its style; with a question mark if the node does not answer."""
-    silent = cluster.is_silent(gpu["node"])
-    return (f"{gpu['state']}?", "dim") if silent else (gpu_state(gpu), style_of(gpu["state"]))
+    if gpu["state"] != "unknown" and cluster.is_silent(gpu["node"]):
+        return f"{gpu['state']}?", "dim"
+    return gpu_state(gpu), style_of(gpu["state"])
 
 
 def who(gpu: Row, tasks: Sequence[Row]) -> str:

@@ -19,11 +19,13 @@ from agentless.model.text import printable
 from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
+TINY = 10
+"""The width of the flexible column on a phone, for which columns of a `rank` below 0 are hidden."""
 GAP = 2
 MARK = "● "
 """Before a marked row."""
 LEAST = 26
-"""The least width of the flexible column; other columns are hidden before it gets less."""
+"""The least width of the flexible column, if it has as much to show; other columns are hidden before it gets less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class TableColumn:
     """A column: its title, and the piece of its cell for a row; `key` is the sort key, None: the text.
 
     The `flexible` one takes the rest of the width, or as much of it as it needs if others are right of it. If the
-    columns do not fit, the one with the highest `rank` is hidden first.
+    columns do not fit, the one with the highest `rank` is hidden first; one below 0 only where the flexible one would
+    have less than `TINY`.
     """
 
     title: str
@@ -119,7 +122,7 @@ class Table(Vertical):
         if any(
             new > old
             for column, new, old in zip(self.columns, self._widths, before, strict=True)
-            if not (column.flexible and column is last)
+            if not (column.flexible and column is last and old >= LEAST)
         ):
             self.call_later(self.repaint)
         found: list[Piece] = []
@@ -152,18 +155,25 @@ class Table(Vertical):
         shown = [at for at, column in enumerate(self.columns) if self._widths[at] or column.flexible]
         limit = self.size.width - 1 - len(MARK) * bool(self.body.marks)
 
+        def least(at: int) -> int:
+            column, width = self.columns[at], self._widths[at]
+            return min(LEAST, max(width, cell_len(column.title))) if column.flexible else width
+
         def needed() -> int:
-            fixed = (LEAST if self.columns[at].flexible else self._widths[at] for at in shown)
-            return sum(fixed) + GAP * len(shown)
+            return sum(map(least, shown)) + GAP * len(shown)
 
         while needed() > limit and len(shown) > 1:
             last = max(shown, key=lambda at: (self.columns[at].rank, at))
-            if not self.columns[last].rank:
+            if self.columns[last].rank <= 0:
                 break
             shown.remove(last)
-        rest = max(1, LEAST + limit - needed())
+        last_resort = [at for at in shown if self.columns[at].rank < 0]
+        while last_resort and needed() - LEAST + TINY > limit:
+            shown.remove(last_resort.pop())
+        free = limit - needed()
         return [
-            (at, self._flexible(at, rest, shown) if self.columns[at].flexible else self._widths[at]) for at in shown
+            (at, self._flexible(at, max(1, least(at) + free), shown) if self.columns[at].flexible else self._widths[at])
+            for at in shown
         ]
 
     def _flexible(self, at: int, rest: int, shown: Sequence[int]) -> int:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
@@ -18,6 +18,7 @@ from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.details.parts import Part
 from agentless.tui.widgets.curves import Curves
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 
 
@@ -47,7 +48,7 @@ class Details(Screen[None]):
             asked = Static(id="asked")
             asked.display = False  # an empty text took a line
             yield asked
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Show what is known, and ask for the rest."""

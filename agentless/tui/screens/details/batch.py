@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.words import command_line, ran, state, where
@@ -24,6 +24,7 @@ from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.parts import meter
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 from agentless.tui.widgets.table import TableColumn
 
@@ -93,7 +94,7 @@ class BatchScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self._title
         yield self.table
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Show what is known, and ask for the last lines."""

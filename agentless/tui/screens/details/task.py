@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.client.words import (
@@ -46,6 +46,7 @@ from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
 from agentless.tui.widgets import look
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content, wrapped
 from agentless.tui.widgets.tabs import Tabs
 
@@ -88,9 +89,9 @@ class TaskDetails(Details):
         yield self._tabs
         with VerticalScroll():
             yield Static(id="shown", markup=False)
-        if self._row["gpus"]:
-            yield TaskCurves(self.cluster, self._row)
-        yield Footer(compact=True)
+            if self._row["gpus"]:
+                yield TaskCurves(self.cluster, self._row)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """What grows is asked for again while it is shown."""
@@ -133,16 +134,14 @@ class TaskDetails(Details):
     def on_tabs_shown(self) -> None:
         """Show what is known of it, and ask for the rest."""
         plots = self._tabs.current == "gpus"
+        scroll = self.query_one(VerticalScroll)
+        scroll.can_focus = not plots  # else a click beside the plots took their keys away
+        self.query_one("#shown").display = not plots
         for curves in self.query(TaskCurves):
             curves.display = plots
-            if plots:
-                self.set_focus(curves)
-        scroll = self.query_one(VerticalScroll)
-        scroll.display = not plots
-        if not plots:
-            self.set_focus(scroll)
-            scroll.scroll_home(animate=False)
+        self.set_focus(self.query_one(TaskCurves) if plots else scroll)
         self._show()
+        (scroll.scroll_end if self._tabs.current == "log" else scroll.scroll_home)(animate=False)
         self.ask()
 
     # ------------------------------------------------------------------ parts

@@ -8,11 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.words import WAITING
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.tasks import Tasks
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.table import Table
 
 
@@ -49,7 +50,7 @@ class ChooseTask(ModalScreen[Row | None]):
         with Vertical():
             yield Static("Show which log beside this one?  Enter chooses, / filters, Esc cancels", classes="question")
             yield self._tasks
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._tasks.update()

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 
 from agentless.client.client import Client
 from agentless.model.text import printable
@@ -18,6 +18,7 @@ from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.logs.choose import ChooseTask
 from agentless.tui.screens.logs.pane import LogPane
 from agentless.tui.screens.logs.saving import Saving
+from agentless.tui.widgets.footer import KeyLine
 
 
 class LogScreen(Screen[None]):
@@ -62,7 +63,7 @@ class LogScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Horizontal(*self._panes)
         yield Input(compact=True)
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.set_focus(self._pane.log_lines)

@@ -105,7 +105,7 @@ class News(GivenLines, can_focus=False):
 
     def _of_problems(self, problems: list[tuple[str, str]], width: int) -> Iterator[list[Piece]]:
         if problems:
-            yield _heading("Problems", len(problems), width)
+            yield _heading("Problems", len(problems), width, "bad")
         alike: dict[str, list[str]] = {}
         for about, words in problems:
             alike.setdefault(words, []).append(about)
@@ -183,9 +183,9 @@ def _without_repetition(events: list[Row]) -> list[Row]:
     return fresh[::-1]
 
 
-def _heading(title: str, count: int, width: int) -> list[Piece]:
+def _heading(title: str, count: int, width: int, style: str = "strong") -> list[Piece]:
     words = f"{title} {count}" if count else title
-    return [(words, "strong"), (" " + "─" * max(0, width - len(words) - 1), "axis")]
+    return [(words, style), (" " + "─" * max(0, width - len(words) - 1), "axis")]
 
 
 def _is_heading(line: list[Piece]) -> bool:

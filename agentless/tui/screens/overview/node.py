@@ -20,6 +20,8 @@ _FREE = 6
 """The width of how many GPUs are free."""
 _OWNERS = 30
 """The width of the owners before the load."""
+_LEAST = 5
+"""The least width for any of that: less says nothing."""
 _UNKNOWN: Row = {"name": "", "state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0, "tasks": None}
 
 
@@ -43,7 +45,7 @@ class NodePainter:
             right = ""
         line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right) - 1)
         return [
-            ("┌ ", "dim"), (left, "strong"), (" ", ""), (words, style), (" ", ""),
+            ("┌ ", "dim"), (left, _of_name(node)), (" ", ""), (words, style), (" ", ""),
             ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
         ]  # fmt: skip
 
@@ -82,7 +84,7 @@ class NodePainter:
             about += (" · " if about else "  ") + each
         reason = f"  {printable(cause_of(node['name'], node['reason']))}" if node["reason"] else ""
         return [
-            (title, "strong"),
+            (title, _of_name(node)),
             (" ", ""),
             (node["state"], style),
             (about, "dim"),
@@ -107,6 +109,7 @@ class NodePainter:
             )
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
+        words = words if room >= _LEAST else ""
         return [
             (f"{free:>5} ", "good" if node["gpus_free"] else "dim"),
             (fitted(f" {words}", room), "" if is_well else style),
@@ -115,8 +118,7 @@ class NodePainter:
 
     def name(self, name: str, width: int) -> Piece:
         """The name before a strip."""
-        node, style = self._node(name)
-        return (fitted(printable(name), width) + " ", style if is_bad(node) else "strong")
+        return (fitted(printable(name), width) + " ", _of_name(self._node(name)[0]))
 
     # ------------------------------------------------------------------ inside
 
@@ -151,6 +153,11 @@ class NodePainter:
         if node.get("temperature_c") is not None:
             found.append((("temp", f"{node['temperature_c']}C"), None))
         return found
+
+
+def _of_name(node: Row) -> str:
+    """The style of the name: that of the state if something is wrong."""
+    return look.style_of(node["state"]) if is_bad(node) else "strong"
 
 
 def _state(node: Row) -> str:

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.incoming import in_app
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import GivenLines, Piece
 
 AGAIN = 30.0
@@ -28,6 +29,14 @@ class ReportLines(GivenLines, can_focus=True):
         Binding("j,down", "scroll_down", show=False),
         Binding("k,up", "scroll_up", show=False),
     ]
+
+    class Resized(Message):
+        """There is another width to draw for, also because of the scrollbar."""
+
+    def on_resize(self) -> None:
+        """Ask for lines of this width."""
+        super().on_resize()
+        self.post_message(self.Resized())
 
 
 class Report(Screen[None]):
@@ -48,7 +57,7 @@ class Report(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self.body
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Ask, and again from time to time."""
@@ -59,7 +68,7 @@ class Report(Screen[None]):
     def on_unmount(self) -> None:
         self._breaker.break_off()
 
-    def on_resize(self) -> None:
+    def on_report_lines_resized(self) -> None:
         self.show()
 
     def cluster_changed(self, changed: set[str]) -> None:

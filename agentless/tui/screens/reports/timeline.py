@@ -16,8 +16,10 @@ from agentless.tui.widgets.lines import Piece, fitted
 SPANS = {
     "30 minutes": 1800.0, "2 hours": 7200.0, "12 hours": 43200.0, "2 days": 2 * 86400.0, "2 weeks": 14 * 86400.0,
 }  # fmt: skip
-PLACE, WHO, NARROW = 16, 26, 16
-"""The widths of where something is, and of who it belongs to, also on a narrow screen."""
+WIDE = 70
+"""The least width for the signs beside the title."""
+WIDTHS = {100: (16, 26), WIDE: (16, 16), 0: (10, 12)}
+"""The widths of where something is, and of who it belongs to, by the least width of the screen."""
 ENDS = 11
 """The width of when it ends."""
 NOW = "│"
@@ -39,6 +41,7 @@ class Timeline(SpannedReport):
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__(cluster, next(iter(SPANS)))
         self._is_chosen = False
+        self._widths = WIDTHS[0]
 
     def span_changed(self) -> None:
         self._is_chosen = True
@@ -48,8 +51,8 @@ class Timeline(SpannedReport):
         return self.get("/v1/reservations")
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
-        self._who = WHO if width >= 100 else NARROW
-        before = PLACE + self._who + 2
+        self._widths = next(widths for least, widths in WIDTHS.items() if width >= least)
+        before = sum(self._widths) + 2
         now = time.time()
         if not self._is_chosen:
             self.span = self._fitting(found, now)
@@ -57,8 +60,9 @@ class Timeline(SpannedReport):
         tasks = self.cluster.tasks.values()
         running = [task for task in tasks if task["state"] in ("running", "paused") and task["started_at"]]
         running.sort(key=lambda task: (_end(task) or float("inf"), task["id"]))
+        name, signs = (f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")
         lines: list[Sequence[Piece]] = [
-            [(f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")],
+            *([[name, signs]] if width >= WIDE else [[name], [signs]]),
             [(" " * before, ""), (f"{NOW}{axis.times()}{'ENDS':>{ENDS + 1}}", "axis")],
         ]
         for title, rows in (
@@ -68,7 +72,7 @@ class Timeline(SpannedReport):
         ):
             if rows:
                 lines += [[(title, "strong")], *rows]
-        if len(lines) == 2:
+        if not (running or self.cluster.queue() or found):
             lines.append([("Nothing runs, waits or is reserved", "dim")])
         return lines
 
@@ -102,9 +106,9 @@ class Timeline(SpannedReport):
         return self._row(place(each["node"], each["gpus"]), who, (bar, "odd"), end)
 
     def _row(self, at: str, who: str, bar: Piece, end: float | None, without: str = "no limit") -> list[Piece]:
-        ends = without if end is None else _clock(end)
+        ends, (first, second) = without if end is None else _clock(end), self._widths
         return [
-            (fitted(at, PLACE) + " ", "held"), (fitted(who, self._who) + " ", ""), (NOW, "axis"), bar,
+            (fitted(at, first) + " ", "held"), (fitted(who, second) + " ", ""), (NOW, "axis"), bar,
             (f"{ends:>{ENDS + 1}}", "dim"),
         ]  # fmt: skip
 

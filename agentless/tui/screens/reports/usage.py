@@ -22,6 +22,8 @@ from agentless.tui.widgets.lines import Piece, fitted
 SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
 NUMBERS, LENT = 34, 8
 """The width of the numbers behind a bar, and of one more column."""
+WIDE = 76
+"""The least width for the sum beside the title."""
 HEIGHT = 10
 """The lines of the plot."""
 
@@ -51,13 +53,9 @@ class UsageReport(SpannedReport):
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         total, rows = found["total"], found["rows"]
         share = percent(total["share"])
-        lines: list[Sequence[Piece]] = [
-            [
-                (f"Usage by {self._by}, last {self.span}: ", "strong"),
-                (f"{total['gpu_hours']:,.2f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", ""),
-            ],
-            [],
-        ]
+        title = (f"Usage by {self._by}, last {self.span}: ", "strong")
+        words = (f"{total['gpu_hours']:,.2f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", "")
+        lines: list[Sequence[Piece]] = [*([[title, words]] if width >= WIDE else [[title], [words]]), []]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
         names = min(max(len(row["name"]) for row in rows), max(10, width // 3))

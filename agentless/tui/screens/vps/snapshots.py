@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.words import date
@@ -18,6 +18,7 @@ from agentless.tui.data.actions import outcome, path_of_vps, started
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.ask import Ask
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 from agentless.tui.widgets.table import Table, TableColumn
 
@@ -65,7 +66,7 @@ class Snapshots(Screen[None]):
         yield Static(content(f"Snapshots of VPS {self._row['name']}"), classes="title")
         yield self._table
         yield self._note
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.set_focus(self._table.body)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.client.words import date, lasted
@@ -20,6 +20,7 @@ from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.details.parts import Part, colour_of
 from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import Piece, content
 from agentless.tui.widgets.table import GAP, Table, TableColumn
 
@@ -84,7 +85,7 @@ class WorkflowScreen(Screen[None]):
         yield self._bar
         yield self._table
         yield self._note
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Show what is known, and ask for all jobs."""
