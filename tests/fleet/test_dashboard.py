@@ -472,7 +472,7 @@ async def test_the_details_of_a_gpu_and_of_a_node(client):
     task = submit(client)
     async with looking((120, 70)) as eyes:
         await eyes.press("2", "enter")
-        await eyes.see("UUID", "GPU-", task, "Utilization")
+        await eyes.see("UUID", "GPU-", task, "utilization")
         await eyes.press("escape", "3", "enter")
         await eyes.see("Checks", "reach", "ok", "toolkit")
 

@@ -200,10 +200,9 @@ async def test_a_node_that_is_cut_off_keeps_its_place_until_it_can_be_undone(des
         assert containers(desk) == {"n1": ["running"], "n2": ["running"], "n3": []}
 
 
-STEPS = ("look", "hold", "start", "started")
-
-
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", ["start", *(pytest.param(step, marks=pytest.mark.slow) for step in ("look", "hold", "started"))]
+)
 async def test_another_controller_goes_on_wherever_the_last_one_was_killed(desk, monkeypatch, step):
     """It is killed before the members meet, between two creations, between two starts, and before it writes of them."""
     reached, first = asyncio.Event(), getattr(MemberNodes, step.removesuffix("ed") if step == "started" else step)
