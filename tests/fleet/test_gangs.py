@@ -261,7 +261,9 @@ async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(des
         assert controller.lookup.find(victim).stop is None
 
 
-@pytest.mark.parametrize(("name", "others"), [("n1", ["n2", "n3"]), ("n2", ["n1", "n3"])])
+@pytest.mark.parametrize(
+    ("name", "others"), [("n1", ["n2", "n3"]), pytest.param("n2", ["n1", "n3"], marks=pytest.mark.slow)]
+)
 async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch, name, others):
     look = MemberNodes.look
 

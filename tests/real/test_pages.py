@@ -117,8 +117,10 @@ def reader(lab, images):
     cli.close()
 
 
-SLOW = {f"docs/how-to/{name}.md" for name in ("work/notebook", "nodes/doctor", "files/copy", "files/upload")}
-"""Their commands are tests of their own: `test_notebook.py`, `test_doctor.py`, `test_copy.py`, `test_files.py`."""
+SLOW = {
+    f"docs/how-to/{name}.md" for name in ("work/notebook", "work/vps", "nodes/doctor", "files/copy", "files/upload")
+}
+"""Their commands are tests of their own: in files with such names here, and in `test_workspace.py`."""
 
 
 @pytest.mark.parametrize(
