@@ -31,7 +31,7 @@ replay: $(STAMP)  ## the queue against first come, first served, on jobs as a pu
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay $(or $(WHAT),--real)
 
 slow: $(STAMP)  ## the tests that `make test` leaves out since they cost the most; as root, some minutes
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/real tests/lab
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow tests/fleet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -m slow -n 2 --dist loadfile tests/pure
 

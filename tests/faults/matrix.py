@@ -38,9 +38,10 @@ FAULTS: Mapping[str, Callable[[Scene], None]] = {
 }
 
 
-IN_BRIEF = ("controller killed in a submit", "connection killed at a launch")
+IN_BRIEF = ("connection killed at a launch",)
 """For `make test`, which has tests of its own for most of the others."""
 RARER = (
+    "controller killed in a submit",
     "two controllers, one GPU",
     "a launch that comes late",
     "engine killed",

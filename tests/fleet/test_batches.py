@@ -122,20 +122,17 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
     assert "would wait" not in err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+async def test_what_cannot_be_meant_is_said(agentless):
+    for words, said in (
         (("wait",), "Which task? Give ids or names, or --batch NAME"),
         (("retry", "--failed"), "--failed needs --batch"),
         (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell split the span into several words"),
         (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow works with one task only"),
         (("submit", "1x", "sh", "-c", "true"), "unknown option '-c'; write the command after '--'"),
         (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "use one of them"),
-    ],
-)
-async def test_what_cannot_be_meant_is_said(agentless, words, said):
-    _, err = await typed(agentless, *words, code=2)
-    assert said in err
+    ):
+        _, err = await typed(agentless, *words, code=2)
+        assert said in err
 
 
 async def test_what_of_a_sweep_was_refused_is_named_by_its_values(agentless):

@@ -1,4 +1,4 @@
-"""A node that cannot do what a task needs keeps no task, and says why. Eight nodes with two GPUs."""
+"""A node that cannot do what a task needs keeps no task, and says why. Eight nodes with two GPUs, or a few."""
 
 from __future__ import annotations
 
@@ -21,9 +21,18 @@ SENTENCE = "Docker on n1 cannot use NVIDIA GPUs; install nvidia-container-toolki
 SLEEPS = ("sleep", "600")
 
 
+FEW = pytest.mark.parametrize("count", [2], ids=["few"])
+"""For tests that look at the broken node alone."""
+
+
 @pytest.fixture
-async def fleet(tmp_path):
-    async with Fleet(tmp_path / "fleet", [NodePlan(f"n{number}", 2) for number in range(1, 9)]) as fleet:
+def count():
+    return 8
+
+
+@pytest.fixture
+async def fleet(tmp_path, count):
+    async with Fleet(tmp_path / "fleet", [NodePlan(f"n{number}", 2) for number in range(1, count + 1)]) as fleet:
         yield fleet
 
 
@@ -77,6 +86,7 @@ async def test_a_sweep_costs_no_task_a_try_and_the_broken_node_no_second_launch(
         assert broken["n1"].refused == 1
 
 
+@FEW
 async def test_who_names_the_broken_node_and_does_not_wait_is_refused_in_words(desk, broken):
     async with desk.running() as controller:
         for _ in range(2):  # by the launch, then without one
@@ -87,6 +97,7 @@ async def test_who_names_the_broken_node_and_does_not_wait_is_refused_in_words(d
         assert not controller.tasks.live
 
 
+@FEW
 async def test_who_names_the_broken_node_waits_without_losing_a_try_until_it_works(desk, broken):
     async with desk.running() as controller:
         (start,) = await submit(controller, "n1::0", retries=1)
@@ -114,6 +125,7 @@ async def test_where_every_node_is_broken_each_is_tried_once_and_explain_says_wh
         assert all(f"Docker on {name} cannot use NVIDIA GPUs" in found[name][0] for name in broken)
 
 
+@FEW
 async def test_one_of_those_who_wait_tries_a_broken_node_again_and_the_others_wait_on(desk, broken):
     async with desk.running() as controller:
         (first,) = await submit(controller, "n1::0")
@@ -139,6 +151,7 @@ async def test_a_task_without_gpus_says_nothing_about_a_node_that_cannot_hand_th
         assert node(controller).state == "online"
 
 
+@FEW
 async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
@@ -148,6 +161,7 @@ async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
         assert node(controller).state == "online"
 
 
+@FEW
 async def test_doctor_and_the_events_name_it(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
@@ -195,6 +209,7 @@ async def test_an_image_for_which_every_driver_is_too_old_fails_in_words(desk, b
         assert (start.task.state, start.exit_code) == ("failed", 1)
 
 
+@FEW
 async def test_an_engine_without_control_groups_refuses_limits_and_pauses_before_anything_is_sent(desk, fleet):
     fleet.nodes["n1"].engine.cgroups = "none"
     async with desk.running() as controller:

@@ -208,6 +208,7 @@ async def test_of_a_task_that_was_tried_again_the_chosen_try_is_meant(client):
         await eyes.see(lambda: [row["id"] for row in eyes.app.view.table.rows] == [f"{task}-2"])
 
 
+@pytest.mark.slow
 async def test_only_mine_and_only_what_lives(client):
     mine = submit(client, "n1::0")
     ended = submit(client, "n1::1", "true")
@@ -274,6 +275,7 @@ async def test_what_cannot_be_meant_is_said_in_the_form_and_nothing_is_sent(clie
             assert client.get("/v1/tasks", ended=True) == []
 
 
+@pytest.mark.slow
 async def test_a_stop_is_asked_for_first(client):
     task = submit(client, script="trap exit TERM; sleep 600 & wait")
     async with looking() as eyes:
@@ -471,7 +473,7 @@ async def test_the_details_of_a_gpu_and_of_a_node(client):
     task = submit(client)
     async with looking((120, 70)) as eyes:
         await eyes.press("2", "enter")
-        await eyes.see("UUID", "GPU-", task, "Utilization")
+        await eyes.see("UUID", "GPU-", task, "utilization")
         await eyes.press("escape", "3", "enter")
         await eyes.see("Checks", "reach", "ok", "toolkit")
 

@@ -230,7 +230,7 @@ async def test_a_time_limit_is_said_as_people_say_it(monkeypatch):
         await eyes.see(lambda: "1d 1h" in eyes.line("time limit"))
 
 
-@pytest.mark.parametrize("screen", ["details", "log"])
+@pytest.mark.parametrize("screen", ["log", pytest.param("details", marks=pytest.mark.slow)])
 async def test_a_controller_that_hangs_holds_nobody_who_leaves(tmp_path, monkeypatch, screen):
     with socket.socket(socket.AF_UNIX) as hanging:
         hanging.bind(str(tmp_path / "controller.sock"))

@@ -304,7 +304,11 @@ def reader(home: Path, world: World, env: dict[str, str], forked: Path, name: st
             file.unlink()
 
 
-@pytest.mark.parametrize("name", HERE)
+SLOW = {f"docs/{name}.md" for name in ("how-to/setup/recover", "how-to/setup/separate", "uninstall")}
+"""Pages that cost a second and more, and whose commands other tests type, too."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in HERE])
 def test_a_page_can_be_typed_from_top_to_bottom(name, reader):
     if wrong := reader.read((ROOT / name).read_text(), HELP.get(name, {}), NOT_TYPED):
         pytest.fail(f"{name}\n{wrong}", pytrace=False)

@@ -200,10 +200,9 @@ async def test_a_node_that_is_cut_off_keeps_its_place_until_it_can_be_undone(des
         assert containers(desk) == {"n1": ["running"], "n2": ["running"], "n3": []}
 
 
-STEPS = ("look", "hold", "start", "started")
-
-
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", ["start", *(pytest.param(step, marks=pytest.mark.slow) for step in ("look", "hold", "started"))]
+)
 async def test_another_controller_goes_on_wherever_the_last_one_was_killed(desk, monkeypatch, step):
     """It is killed before the members meet, between two creations, between two starts, and before it writes of them."""
     reached, first = asyncio.Event(), getattr(MemberNodes, step.removesuffix("ed") if step == "started" else step)
@@ -262,7 +261,9 @@ async def test_a_container_whose_label_names_a_task_of_another_stops_nothing(des
         assert controller.lookup.find(victim).stop is None
 
 
-@pytest.mark.parametrize(("name", "others"), [("n1", ["n2", "n3"]), ("n2", ["n1", "n3"])])
+@pytest.mark.parametrize(
+    ("name", "others"), [("n1", ["n2", "n3"]), pytest.param("n2", ["n1", "n3"], marks=pytest.mark.slow)]
+)
 async def test_a_node_without_a_free_port_is_named_and_left(desk, monkeypatch, name, others):
     look = MemberNodes.look
 

@@ -86,7 +86,7 @@ async def test_of_two_controllers_that_do_not_see_each_other_all_together_get_no
         assert any("GPU 0 has no share left (3 in use)" in start.message for start in starts)
 
 
-@pytest.mark.parametrize(("one", "two"), [((1, 1), (3, 1)), ((3, 1), (1, 1))])
+@pytest.mark.parametrize(("one", "two"), [((1, 1), (3, 1)), pytest.param((3, 1), (1, 1), marks=pytest.mark.slow)])
 async def test_the_node_lets_nobody_share_with_one_who_does_not(desk, other, monkeypatch, one, two):
     async with desk.running() as mine, other.running() as theirs:
         deafen(theirs, monkeypatch)

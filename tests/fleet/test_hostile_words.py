@@ -179,7 +179,10 @@ def test_what_tab_offers_can_be_typed_and_evaluated(world):
 # ------------------------------------------------------------------------------------------------ the dashboard
 
 
-async def test_the_dashboard_shows_it_as_plain_words(world):
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "ids"), [(1, 2, IDS[2:3]), pytest.param(2, 3, IDS[:3:2], marks=pytest.mark.slow)]
+)
+async def test_the_dashboard_shows_it_as_plain_words(world, gpus, nodes, ids):
     app = Dashboard(Client.found(None))
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
         eyes = Eyes(app, pilot)
@@ -199,22 +202,22 @@ async def test_the_dashboard_shows_it_as_plain_words(world):
         for key in "123456":
             await look(key, see="agentless")
         await look("2", see="[bold]y[/bold]")
-        for _ in range(2):
+        for _ in range(gpus):
             await look("enter", see="[10 min]")
             await look("escape", "down")
         await look("3", see="n2")
-        for _ in range(3):
+        for _ in range(nodes):
             await look("enter", see="Checks")
             await look("escape", "down")
         await look("4", see="evil")
-        keys = {"l": "Search", "K": "Kill (y)"}
-        for task, more in {IDS[0]: {"N": "Variables"}, IDS[2]: {}}.items():
+        for task in ids:
             app.view.table.choose(task)
             await look("enter", see="Summary")
             for number in "23456":
                 await look(number, see="Summary")
             await look("escape")
-            for key, words in (keys | more).items():
+            keys = {"l": "Search", "K": "Kill (y)"} | ({"N": "Variables"} if task == IDS[0] else {})
+            for key, words in keys.items():
                 await look(key, see=words)
                 await look("escape")
 

@@ -103,11 +103,11 @@ async def test_a_task_belongs_to_whom_the_submit_names_or_the_one_who_asks_or_th
         assert labels == {owner for owner, _ in owners}
 
 
-@pytest.mark.parametrize("name", ["", "a b", "-x", "a\nb", "é", "x" * 128])
-async def test_what_is_no_name_is_refused(desk, name):
+async def test_what_is_no_name_is_refused(desk):
     async with desk.running() as controller:
-        with pytest.raises(UsageError, match="--owner"):
-            await submit(controller, name)
+        for name in ("", "a b", "-x", "a\nb", "é", "x" * 128):
+            with pytest.raises(UsageError, match="--owner"):
+                await submit(controller, name)
         assert not controller.tasks.live
 
 

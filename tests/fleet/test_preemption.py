@@ -238,7 +238,7 @@ async def gang(controller, *targets, command=("sleep", "600"), grace=10.0, **ter
     return [start.task.id for start in starts]
 
 
-@pytest.mark.parametrize("ends_now", [False, True])
+@pytest.mark.parametrize("ends_now", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_others_give_way_to_a_gang_on_all_of_its_nodes_or_nobody_does(two, ends_now):
     """Also if the controller dies after the places were written. The gang needs n1 and n2, and each has a victim."""
     async with two.running() as controller:

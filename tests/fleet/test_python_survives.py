@@ -60,7 +60,9 @@ async def test_so_has_one_that_is_followed_without_blocking(cluster):
     assert seen == [str(number) for number in range(1, 201)]
 
 
-@pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize(
+    "after", [0.02, 0.1, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.0, 0.05, 0.2))]
+)
 def test_a_submit_gives_its_task_which_was_started_once(cluster, after):
     """However far it was when the controller died: before the task was on disk, or while its node was asked."""
     name, found = f"once-{after}", list[Task | AgentlessError]()

@@ -283,7 +283,7 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         await until(lambda: link.sampler.every == SAMPLE_EVERY)
 
 
-@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("dry", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("gpus", "exit_code"), [("2x", 0), ("9x", 3)])
 async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(desk, monkeypatch, gpus, exit_code, dry):
     """On a large cluster that takes so long that nobody else would be served meanwhile."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
 
 from tests.fleet.test_owners import ask
 
@@ -13,38 +13,31 @@ def task(**spec):
     return {"spec": {"command": ["true"], **spec}}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        task(terms={"max_parallel": HUGE}),
-        task(memory=HUGE),
-        task(parameters={"lr": "\ud800"}),
-        task(parameters={"\ud800": "1"}),
-        task(command=["echo", "\ud800"]),
-    ],
-)
-@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/explain"])
-async def test_a_task_that_cannot_be_kept_is_refused(desk, path, body):
+NOT_KEPT = [
+    task(terms={"max_parallel": HUGE}),
+    task(memory=HUGE),
+    task(parameters={"lr": "\ud800"}),
+    task(parameters={"\ud800": "1"}),
+    task(command=["echo", "\ud800"]),
+]
+
+
+async def test_a_task_that_cannot_be_kept_is_refused(desk):
     async with desk.running() as controller:
-        status, said = await ask(controller, "POST", path, body=body)
-        assert (status, said["error"]) == (400, "UsageError")
+        for body, path in product(NOT_KEPT, ("/v1/tasks", "/v1/explain")):
+            status, said = await ask(controller, "POST", path, body=body)
+            assert (status, said["error"]) == (400, "UsageError"), (path, body)
 
 
-@pytest.mark.parametrize("number", [2**63, HUGE])
-async def test_numbers_beyond_all_lines_and_events_are_refused(desk, number):
+async def test_numbers_beyond_all_lines_and_events_are_refused_and_a_log_since_no_moment(desk):
     async with desk.running() as controller:
         over = await desk.ended("echo said", "n1::0")
-        for path, query in ((f"/v1/tasks/{over}/logs", {"tail": number}), ("/v1/events", {"after": number})):
-            status, said = await ask(controller, "GET", path, follow="false", **query)
-            assert (status, said["error"]) == (400, "UsageError")
-
-
-@pytest.mark.parametrize("since", ["nan", "inf", "-inf"])
-async def test_a_log_since_no_moment_is_refused(desk, since):
-    async with desk.running() as controller:
-        over = await desk.ended("echo said", "n1::0")
-        status, said = await ask(controller, "GET", f"/v1/tasks/{over}/logs", since=since)
-        assert (status, said["error"]) == (400, "UsageError")
+        asked = [(f"/v1/tasks/{over}/logs", {"tail": number, "follow": "false"}) for number in (2**63, HUGE)]
+        asked += [("/v1/events", {"after": number, "follow": "false"}) for number in (2**63, HUGE)]
+        asked += [(f"/v1/tasks/{over}/logs", {"since": since}) for since in ("nan", "inf", "-inf")]
+        for path, query in asked:
+            status, said = await ask(controller, "GET", path, **query)
+            assert (status, said["error"]) == (400, "UsageError"), (path, query)
 
 
 async def test_a_request_that_is_too_large_is_refused(desk):

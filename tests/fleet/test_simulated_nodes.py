@@ -184,7 +184,10 @@ async def start_demo(root: Path) -> asyncio.subprocess.Process:
     return process
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, None])
+@pytest.mark.parametrize(
+    "end",
+    [signal.SIGTERM, signal.SIGKILL, *(pytest.param(end, marks=pytest.mark.slow) for end in (signal.SIGINT, None))],
+)
 async def test_a_demo_leaves_no_process_however_it_ends(tmp_path: Path, end: signal.Signals | None):
     process = await start_demo(tmp_path / "demo")
     port = int((tmp_path / "demo" / "known_hosts").read_text().split("]:")[1].split()[0])

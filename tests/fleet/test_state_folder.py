@@ -18,7 +18,7 @@ from tests.real.cli import until
 root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 
 
-@pytest.fixture(params=[0o022, 0o000, 0o077], ids=oct)
+@pytest.fixture(params=[0o000, *(pytest.param(each, marks=pytest.mark.slow) for each in (0o022, 0o077))], ids=oct)
 def umask(request):
     before = os.umask(request.param)
     yield request.param

@@ -40,7 +40,7 @@ async def test_a_single_try_is_shown_with_its_own_history(agentless):
     assert histories[""] == histories["-3"]
 
 
-@pytest.mark.parametrize("words", [["{task}"], ["--batch", "{task}"]])
+@pytest.mark.parametrize("words", [["{task}"], pytest.param(["--batch", "{task}"], marks=pytest.mark.slow)])
 async def test_a_task_is_removed_with_all_its_tries(agentless, words):
     out, _ = await typed(agentless, "submit", *FAILS_TWICE)
     task = out.strip()

@@ -72,7 +72,11 @@ async def test_the_connection_ends_with_the_app(visitor):
         await ended(websocket)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP))],
+    ids=lambda number: number.name,
+)
 async def test_a_signal_ends_the_server_and_all_apps(served, visitor, number):
     async with visitor.connect() as websocket:
         await shown(websocket, "counted")

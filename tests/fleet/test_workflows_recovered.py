@@ -455,7 +455,7 @@ async def test_a_waiting_job_is_stopped_only_once_that_is_recorded(desk, full):
         assert await recovered(controller) == []
 
 
-@pytest.mark.parametrize(("grace", "decision"), [(600, "ask"), (0, "goes_on")])
+@pytest.mark.parametrize(("grace", "decision"), [(0, "goes_on"), pytest.param(600, "ask", marks=pytest.mark.slow)])
 async def test_a_job_that_gives_way_lets_others_go_on_only_once_it_runs_again(desk, grace, decision):
     """Its container may end with 0 because of the signal. That is not the end of the job."""
     text = (

@@ -244,6 +244,7 @@ def test_close_leaves_nothing() -> None:
     lab.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(requirements(podman=True)), reason="no podman")
 def test_close_leaves_nothing_of_podman() -> None:
     """Neither what runs nor what is paused, nor the file that offers GPUs."""
@@ -262,6 +263,7 @@ def test_close_leaves_nothing_of_podman() -> None:
     assert not list(Path("/etc/cdi").glob(f"{network}-*"))
 
 
+@pytest.mark.slow
 def test_close_leaves_nothing_of_engines_beside_the_nodes_own() -> None:
     """A user's own runs in namespaces of hers."""
     root = Path(tempfile.mkdtemp(prefix="agl-"))

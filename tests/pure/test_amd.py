@@ -166,11 +166,24 @@ def test_processes_that_amd_smi_does_not_show_whole_are_unknown(answer: Any, exp
     assert (None if found is None else [astuple(each) for each in found]) == expected
 
 
-@given(
-    st.text(),
-    st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)),
-)
+TREES = st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+
+
+@settings(max_examples=15)
+@given(st.text(), TREES)
 def test_no_answer_of_a_tool_raises(text: str, tree: Any) -> None:
+    no_answer_raises(text, tree)
+
+
+@pytest.mark.slow
+@settings(max_examples=400)
+@given(st.text(), TREES)
+def test_no_answer_of_a_tool_ever_raises(text: str, tree: Any) -> None:
+    no_answer_raises(text, tree)
+
+
+def no_answer_raises(text: str, tree: Any) -> None:
+    """Whatever a tool prints is read, or passed over."""
     for said in (text, json.dumps(tree), json.dumps([{"gpu": 0, "bdf": "0000:83:00.0", "asic": tree, "usage": tree}])):
         amd_smi.cards(said, said, said)
         amd_smi.processes(said, said)

@@ -69,14 +69,14 @@ async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is(
 
 async def test_a_name_comes_before_commands_that_only_have_its_letters():
     async with over(tasks({**RUNS, "id": "2mz9", "name": "finetune-bert"})) as eyes:
-        await eyes.press("colon", *"bert")
+        await eyes.press("colon", "bert")
         await eyes.see(lambda: "finetune-bert" in eyes.text and "Colors: " in eyes.text)
         assert eyes.text.index("finetune-bert") < eyes.text.index("Colors: ")
 
 
 async def test_marks_are_cleared_before_the_filter():
     async with acting(tasks(*SOME)) as (eyes, _):
-        await eyes.press("4", "slash", *"run-1", "enter", "space")
+        await eyes.press("4", "slash", "run-1", "enter", "space")
         await eyes.see("1 row marked")
         await eyes.press("escape")
         await eyes.see(lambda: "marked" not in eyes.text and "2mz3" not in eyes.text)
@@ -92,6 +92,7 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
         await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
 
 
+@pytest.mark.slow
 async def test_marked_tasks_can_be_stopped_wherever_the_cursor_is():
     ended = {**SOME[0], "state": "failed", "ended_at": RUNS["started_at"]}
     async with acting(tasks(*SOME[1:], ended)) as (eyes, _):
@@ -103,7 +104,7 @@ async def test_the_search_names_the_marked_tasks_that_a_command_is_for():
     async with acting(tasks(*SOME)) as (eyes, done):
         await eyes.press("4", "space", "space", "end", "colon")
         await eyes.pilot.pause()
-        await eyes.press(*"Pause")
+        await eyes.press("Pause")
         await eyes.see("Key p · 2 marked tasks")
         assert not done
 
@@ -118,7 +119,7 @@ async def test_with_marks_an_action_applies_to_no_row_without_one():
         assert not done
 
 
-@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("json", marks=pytest.mark.slow)])
 async def test_the_rows_that_are_shown_can_be_written_to_a_file(tmp_path, kind):
     file = tmp_path / f"tasks.{kind}"
     async with acting(tasks(*SOME)) as (eyes, _):
@@ -150,11 +151,11 @@ async def test_everything_is_found_by_its_words():
     async with over(RECORDED) as eyes:
         await eyes.press("slash")
         await eyes.pilot.pause()
-        await eyes.press(*"ann pretrain-b")
+        await eyes.press("ann pretrain-b")
         await eyes.see("pretrain-b")
         await eyes.press("down", "enter")
         await eyes.see(lambda: isinstance(eyes.app.screen, TaskDetails) and "pretrain-b" in eyes.text)
-        await eyes.press("escape", "slash", *"node, drained", "down", "enter")
+        await eyes.press("escape", "slash", "node, drained", "down", "enter")
         await eyes.see(lambda: isinstance(eyes.app.screen, NodeDetails) and "node3" in eyes.text)
 
 
@@ -163,9 +164,9 @@ async def test_what_others_wrote_is_no_markup_where_it_is_found():
     async with over(tasks(hostile)) as eyes:
         await eyes.press("4", "colon")
         await eyes.pilot.pause()
-        await eyes.press(*"evil")
+        await eyes.press("evil")
         await eyes.see("[@click=app.quit]evil[/]", "[bold]mallory[/]")
-        await eyes.press("ctrl+u", *"Stop")
+        await eyes.press("ctrl+u", "Stop")
         await eyes.see("[@click=app.quit]evil[/]")
 
 

@@ -86,7 +86,7 @@ async def test_news_that_do_not_fit_are_counted():
         await eyes.see(" more lines (press ])")
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [60, *(pytest.param(width, marks=pytest.mark.slow) for width in (80, 200))])
 async def test_all_views_and_the_key_of_the_help_are_seen_at_any_width(width):
     text = await drawn(RECORDED, "4", size=(width, 20))
     assert "7 VPS" in text.splitlines()[0]
@@ -131,39 +131,32 @@ async def test_which_lines_are_in_view_is_told_beside_how_many_there_are():
         await eyes.see("500 lines", "only stderr (press 2 for both)", "line 999", lambda: "line 998" not in eyes.text)
 
 
-async def test_wrapped_rows_are_not_counted_as_lines():
-    async with over(tasks(RUNS), (90, 20)) as eyes:
-        await eyes.press("4", "l")
-        spooled(eyes, (1, b"x" * 100))
-        await eyes.press("w")
-        await eyes.see("1 line ", "wrapped")
-
-
-async def test_a_line_that_is_cut_at_the_edge_says_so():
+async def test_a_line_that_is_cut_at_the_edge_says_so_and_wrapped_rows_are_not_counted_as_lines():
     async with over(tasks(RUNS), (90, 20)) as eyes:
         await eyes.press("4", "l")
         spooled(eyes, (1, b"x" * 100 + b"\nshort\n"))
         await eyes.see("xxx…", "short")
         await eyes.press("w")
-        await eyes.see(lambda: "…" not in eyes.text)
+        await eyes.see(lambda: "…" not in eyes.text, "2 lines ", "wrapped")
 
 
-async def test_a_line_or_a_percentage_can_be_gone_to():
+@pytest.mark.parametrize(
+    "places",
+    [
+        [("40%", 399), ("5000", 999)],
+        pytest.param([("1", 0), ("0%", 0), ("100%", 999), ("1,000", 999)], marks=pytest.mark.slow),
+    ],
+)
+async def test_a_line_or_a_percentage_can_be_gone_to_and_without_times_no_time(places):
     async with over(tasks(RUNS), (120, 20)) as eyes:
         await eyes.press("4", "l")
         pane = spooled(eyes, (1, b"".join(b"line %d.\n" % at for at in range(1000))))
-        for typed, line in (("1", 0), ("40%", 399), ("0%", 0), ("100%", 999), ("1,000", 999), ("5000", 999)):
+        for typed, line in places:
             await eyes.press("J", "ctrl+u", typed, "enter")
             await eyes.see(f"line {line}.")
             assert not pane.log_lines.follows
-
-
-async def test_a_log_without_times_says_what_can_be_gone_to_instead():
-    async with over(tasks(RUNS), (120, 20)) as eyes:
-        await eyes.press("4", "l")
-        spooled(eyes, (1, b"line\n"))
         eyes.app.notify = lambda words, **_: eyes.notes.append(words)
-        await eyes.press("J", "10min", "enter")
+        await eyes.press("J", "ctrl+u", "10min", "enter")
         assert eyes.notes == ["This log has no times; go to a line such as 1200, or a percentage such as 40%"]
 
 
@@ -225,13 +218,15 @@ async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front(
 # ----------------------------------------------------------------------------- dialogs
 
 
-@pytest.mark.parametrize("key", ["T", "K"])
+@pytest.mark.parametrize("key", ["T", pytest.param("K", marks=pytest.mark.slow)])
 async def test_what_ends_a_task_names_it_and_says_what_it_does(key):
     async with over(tasks({**RUNS, "command": ["python", "train.py"]})) as eyes:
         await eyes.press("4", key)
         verb, signal = {"T": ("Stop", "SIGTERM now, and SIGKILL"), "K": ("Kill", "SIGKILL immediately")}[key]
         await eyes.see(f"{verb} task {RUNS['id']} ({RUNS['name']})?", f"running on {RUNS['node']}::", RUNS["owner"])
         await eyes.see("python train.py", signal, f"{verb} (y)", "Cancel (n)")
+        await eyes.press("n")
+        await eyes.see(lambda: "Cancel (n)" not in eyes.text)
 
 
 @pytest.mark.parametrize("act", [act for act in ACTIONS if act.effect], ids=lambda act: act.name)
@@ -251,9 +246,13 @@ def test_a_node_is_drained_with_its_tasks_in_view():
 # ---------------------------------------------------------------------------- commands
 
 
-async def test_the_list_of_commands_has_each_once_in_words():
+@pytest.mark.parametrize(
+    "places", [("7", "4d"), pytest.param((*"1234568", "4l", "n", "7n"), marks=pytest.mark.slow)], ids=" ".join
+)
+async def test_the_list_of_commands_has_each_once_in_words(places):
+    """And no view, on a screen on top."""
     async with over(RECORDED) as eyes:
-        for place in ("1", "2", "3", "4", "5", "6", "7", "8", "4l", "4d", "n", "7n"):
+        for place in places:
             await eyes.press(*place)
             await eyes.pilot.pause()
             commands = list(eyes.app.get_system_commands(eyes.app.screen))
@@ -264,6 +263,8 @@ async def test_the_list_of_commands_has_each_once_in_words():
                 key for c in commands if c.help.startswith("Key ") for key in c.help[4:].split(" · ")[0].split(", ")
             ]
             assert len(set(keys)) == len(keys), place
+            on_top = len(eyes.app.screen_stack) > 1
+            assert on_top != any("show this view" in title for title in titles), place
             while len(eyes.app.screen_stack) > 1:
                 await eyes.press("escape")
 
@@ -272,13 +273,6 @@ async def test_a_command_names_what_it_acts_on():
     async with over(tasks(RUNS)) as eyes:
         await eyes.press("4", ":", "stop")
         await eyes.see("Stop: stop the task", f"task {RUNS['id']} ({RUNS['name']})")
-
-
-async def test_views_are_no_commands_of_a_screen_on_top():
-    async with over(RECORDED) as eyes:
-        await eyes.press("4", "d")
-        await eyes.pilot.pause()
-        assert not [c for c in eyes.app.get_system_commands(eyes.app.screen) if "show this view" in c.title]
 
 
 async def test_the_help_has_a_line_for_each_key_on_80_columns():

@@ -7,7 +7,6 @@ import json
 import textwrap
 import time
 from collections.abc import AsyncIterator
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -67,7 +66,8 @@ async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), **mor
 HOSTILE = "one\ntwo\rthree\x1b[2Jfour\x07"
 
 
-async def test_what_others_chose_stays_in_its_line():
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 50), marks=pytest.mark.slow)])
+async def test_what_others_chose_stays_in_its_line(size):
     line = json.loads(json.dumps(RECORDED))
     for node in line["nodes"]:
         node.update(state="degraded", reason=HOSTILE)
@@ -75,9 +75,8 @@ async def test_what_others_chose_stays_in_its_line():
         gpu.update(reason=HOSTILE)
     for task in line["tasks"]:
         task.update(owner=HOSTILE, name=HOSTILE, command=[HOSTILE], reason=HOSTILE)
-    async with over(line) as eyes:
-        for size, view in product(((80, 24), (160, 50)), "12345"):
-            await eyes.pilot.resize_terminal(*size)
+    async with over(line, size) as eyes:
+        for view in "12345":
             await eyes.press(view)
             await eyes.pilot.pause()
             assert len(eyes.text.split("\n")) == size[1]
@@ -114,14 +113,11 @@ async def test_the_reason_is_seen_where_there_is_little_room():
     assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
 
 
-@pytest.mark.parametrize("reason", ["stopping", "stopping: enough", "killing", "stopping at its time limit"])
-async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts(reason):
-    text = await drawn(tasks({**RUNS, "reason": reason}), "4", size=(80, 24))
-    assert "stopping" in text.split(RUNS["id"])[1].split()[:1]
-
-
-async def test_a_task_that_is_idle_runs():
-    assert "running" in await drawn(tasks({**RUNS, "reason": "idle for 45m 0s, stops in 1h 15m"}), "4")
+async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts_and_who_is_idle_runs():
+    reasons = ["stopping", "stopping: enough", "killing", "stopping at its time limit", "idle for 45m, stops in 1h 15m"]
+    text = await drawn(tasks(*({**RUNS, "id": f"t{at}", "reason": why} for at, why in enumerate(reasons))), "4")
+    seen = {words[0]: words[1] for words in map(str.split, text.splitlines()) if words and words[0][0] == "t"}
+    assert seen == {**dict.fromkeys(("t0", "t1", "t2", "t3"), "stopping"), "t4": "running"}
 
 
 def test_tasks_are_sorted_by_the_time_that_is_shown():
@@ -138,7 +134,7 @@ def test_tasks_are_sorted_by_the_time_that_is_shown():
     assert [row["id"] for row in _sorted(rows, column, reverse=False)] == ["in 5m", "1m", "1h", "2h", "-"]
 
 
-@pytest.mark.parametrize("at", [0, 39])
+@pytest.mark.parametrize("at", [39, pytest.param(0, marks=pytest.mark.slow)])
 async def test_the_row_that_is_chosen_before_the_view_was_ever_shown_is_on_the_screen(at):
     rows = [{**FAILED, "id": f"task{n}", "ended_at": f"2026-11-22T00:00:{59 - n}.000Z"} for n in range(40)]
     async with over(tasks(*rows)) as eyes:
@@ -167,15 +163,17 @@ def unplugged() -> dict:
     return {**RECORDED, "nodes": nodes, "gpus": gpus}
 
 
-async def test_old_numbers_are_not_shown_as_if_they_were_new():
-    async with over(unplugged()) as eyes:
-        for size, view in product([(80, 24), (160, 24), (160, 50)], "12"):
-            await eyes.pilot.resize_terminal(*size)
+@pytest.mark.parametrize(
+    "size", [(80, 24), *(pytest.param(size, marks=pytest.mark.slow) for size in ((160, 24), (160, 50)))]
+)
+async def test_old_numbers_are_not_shown_as_if_they_were_new(size):
+    async with over(unplugged(), size) as eyes:
+        for view in "12":
             await eyes.press(view)
             await eyes.pilot.pause()
-            assert "node2" in eyes.text, (size, view)
-            assert "77%" not in eyes.text, (size, view)
-            assert "66C" not in eyes.text, (size, view)
+            assert "node2" in eyes.text, view
+            assert "77%" not in eyes.text, view
+            assert "66C" not in eyes.text, view
 
 
 async def test_the_trend_of_a_node_that_does_not_answer_has_a_gap():
@@ -296,5 +294,8 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
 
 
 async def test_a_task_has_its_name_also_where_there_is_no_room_for_the_column():
-    assert "pretrain-a: python train.py" in await drawn(RECORDED, "4", size=(80, 24))
-    assert "pretrain-a: " not in await drawn(RECORDED, "4", size=(160, 24))
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press("4")
+        await eyes.see("pretrain-a: python train.py")
+        await eyes.pilot.resize_terminal(160, 24)
+        await eyes.see("pretrain-a", lambda: "pretrain-a: " not in eyes.text)

@@ -105,8 +105,8 @@ async def test_many_tasks_are_one_row_until_it_is_opened():
         await eyes.see(lambda: "✗   lr=3" not in eyes.text)
 
 
-async def test_names_of_others_stay_in_their_lines():
-    sizes = [(60, 20), (80, 24), (120, 40), (200, 60)]
+@pytest.mark.parametrize("sizes", [[(60, 20), (200, 60)], pytest.param([(80, 24), (120, 40)], marks=pytest.mark.slow)])
+async def test_names_of_others_stay_in_their_lines(sizes):
     workflow = copy(WORKFLOW)
     workflow.update(name=HOSTILE, owner=HOSTILE)
     for job in workflow["jobs"]:

@@ -71,11 +71,13 @@ async def test_a_gang_is_seen_as_one_in_tasks_queue_and_details():
     for task in waits:
         task["gang"] = {**task["gang"], "id": "2n0"}
     line = tasks(member(1), {**RUNS, "id": "2mx"}, member(2), member(0), *waits)
-    text = await drawn(line, "4")
-    assert [row.split()[0] for row in text.splitlines()[3:9]] == ["2mx", "2ma", "2mb", "2mc", "2n0", "2n1"]
-    assert "└ 2/3" in text
-    assert "└ 2/3" in await drawn(line, "5")
     async with over(line, (120, 36)) as eyes:
-        await eyes.press("4", "down", "enter")
+        await eyes.press("5")
+        await eyes.see("REASON", "└ 2/3")
+        await eyes.press("4")
+        await eyes.see("COMMAND", "└ 2/3")
+        rows = [row.split()[0] for row in eyes.text.splitlines()[3:9]]
+        assert rows == ["2mx", "2ma", "2mb", "2mc", "2n0", "2n1"]
+        await eyes.press("down", "enter")
         await eyes.see("rank 1: 2mb, ")
     assert "RANK" not in await drawn(RECORDED, "4")

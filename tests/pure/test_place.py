@@ -130,9 +130,17 @@ async def test_a_terminal_is_told_nothing(monkeypatch):
         await eyes.press("3", "enter", "escape")
 
 
-async def test_the_app_goes_to_each_place_from_anywhere(told):
-    paths = ["/nodes/node2", "/gpus/node2/0", "/queue", f"/tasks/{RUNS['id']}", f"/tasks/{RUNS['id']}/log", "/",
-             f"/workflows/{WORKFLOW['id']}"]  # fmt: skip
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("/gpus/node2/0", f"/tasks/{RUNS['id']}/log", "/"),
+        pytest.param(
+            ("/nodes/node2", "/queue", f"/tasks/{RUNS['id']}", f"/workflows/{WORKFLOW['id']}"), marks=pytest.mark.slow
+        ),
+    ],
+    ids=" ".join,
+)
+async def test_the_app_goes_to_each_place_from_anywhere(told, paths):
     async with over({**RECORDED, "workflows": [WORKFLOW]}) as eyes:
         await eyes.press("4", "enter")
         for path in paths:
@@ -164,15 +172,15 @@ async def test_back_from_a_log_is_the_screen_that_it_was_opened_on(told):
         assert eyes.app.screen is details
 
 
-async def test_a_place_that_is_not_there_is_the_overview_with_a_sentence(told):
+@pytest.mark.parametrize(
+    "path", ["/tasks/\x1b[2J", *(pytest.param(path, marks=pytest.mark.slow) for path in ("/nowhere", "/gpus/node1/99"))]
+)
+async def test_a_place_that_is_not_there_is_the_overview_with_a_sentence(told, path):
     async with over(RECORDED) as eyes:
-        for path in ("/nowhere", "/gpus/node1/99", "/tasks/\x1b[2J"):
-            await eyes.press("4", "enter")
-            eyes.app.go_to(path)
-            await until_told(eyes, told, "/")
-            await eyes.see(lambda: re.fullmatch("Not found: /.*; showing the overview", notified(eyes)))
-            eyes.app.clear_notifications()
-            await eyes.pilot.pause()
+        await eyes.press("4", "enter")
+        eyes.app.go_to(path)
+        await until_told(eyes, told, "/")
+        await eyes.see(lambda: re.fullmatch("Not found: /.*; showing the overview", notified(eyes)))
 
 
 async def test_a_task_that_ended_long_ago_is_asked_for(told, monkeypatch, nobody):

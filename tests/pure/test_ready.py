@@ -19,7 +19,14 @@ def environment(tmp_path):
     return {**os.environ, "HOME": str(tmp_path), "AGENTLESS_INVENTORY": str(tmp_path / "nowhere.yaml")}
 
 
-@pytest.mark.parametrize("words", [("--version",), ("submit", "--help"), ("sbumit",), ("inventory", "check")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("submit", "--help"),
+        ("inventory", "check"),
+        *(pytest.param(words, marks=pytest.mark.slow) for words in (("--version",), ("sbumit",))),
+    ],
+)
 def test_it_answers_and_ends_as_the_program_does(environment, tmp_path, words):
     own = subprocess.run(
         ["agentless", *words], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False

@@ -696,8 +696,22 @@ def fake() -> Any:
 @shells
 @pytest.mark.parametrize("name", SCRIPTS)
 @given(data=st.data())
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
+    is_read(shell, name, data)
+
+
+@pytest.mark.slow
+@shells
+@pytest.mark.parametrize("name", SCRIPTS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_every_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
+    is_read(shell, name, data)
+
+
+def is_read(shell: list[str], name: str, data: st.DataObject) -> None:
+    """Have the shell read such a script, and run nothing."""
     drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
     # Each begins with a program: a list that begins with `fi` would be a word of the shell's.
     commands: dict[str, Any] = {

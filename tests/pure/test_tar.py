@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import resource
 import subprocess
@@ -284,10 +285,16 @@ def test_bits_to_write_that_the_umask_forbids_do_not_come(inside: Path) -> None:
 # ------------------------------------------------------------------ sparse files
 
 
+SPARSE = [
+    *itertools.product(["--format=gnu", *(f"--sparse-version={each}" for each in ("0.0", "0.1", "1.0"))], [0, 1, 5, 70])
+]
+QUICK = {SPARSE[at] for at in (0, 3, 5, 10, 15)}
+"""Each format and each number of pieces once, and many of GNU's, which go on in further headers."""
+
+
 @pytest.mark.parametrize(
-    "version", ["--format=gnu", "--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0"]
+    ("version", "pieces"), [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in SPARSE]
 )
-@pytest.mark.parametrize("pieces", [0, 1, 5, 70])
 def test_a_sparse_file_comes_as_it_was_and_stays_sparse(tmp_path: Path, version: str, pieces: int) -> None:
     source = tmp_path / "r"
     source.mkdir()

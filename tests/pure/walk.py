@@ -18,7 +18,7 @@ from agentless.tui.data.incoming import Incoming
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
-from agentless.tui.screens.keys import Keys
+from agentless.tui.screens.keys import Keys, keys_of
 from agentless.tui.screens.logs.pane import LogPane
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.reports.envs import EnvReport
@@ -45,7 +45,7 @@ OPENED: dict[str, Callable[[Dashboard], Screen]] = {
     "envs": lambda app: EnvReport(app.cluster),
     "submit": lambda app: SubmitForm(app.cluster, app.client, {"target": "1x", "command": "python train.py --lr 0.1"}),
     "workflow": lambda app: WorkflowScreen(app.cluster, BOARD["workflow"]["id"]),
-    "help": lambda _: Keys(),
+    "help": lambda app: Keys(keys_of(app.screen), app.places.title),
 }
 """What is opened on top of the views."""
 TABS = {"task-log": "2", "task-gpus": "3", "task-events": "4", "task-files": "5", "task-script": "6", "task-why": "2"}

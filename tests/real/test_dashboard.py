@@ -42,6 +42,7 @@ def hostname(node, task) -> str:
     return node.sh(f"docker inspect -f '{{{{.Config.Hostname}}}}' agentless-{task['id']}").stdout.strip()
 
 
+@pytest.mark.slow
 @needs_tmux
 def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(agentless, node, tmux):
     tmux.agentless("dashboard")
@@ -146,6 +147,7 @@ def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless
         assert tab.complaints == []
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_in_a_browser_there_is_nothing_without_the_token(link):
     with chromium() as browser:

@@ -143,11 +143,12 @@ def test_a_container_that_somebody_removes(agentless, node):
     agentless.settle()
 
 
-def test_a_user_who_may_have_too_few_processes(user, with_keys, node):
+@pytest.mark.parametrize("numbers", [(5, 31), pytest.param((2, 12, 16), marks=pytest.mark.slow)])
+def test_a_user_who_may_have_too_few_processes(user, with_keys, node, numbers):
     """With some a shell starts and with some more a sample comes: doctor has what to do in each case."""
     cli = with_keys(f"user: {user('member', docker_group=True)}")
     try:
-        for few in (2, 5, 12, 16, 31):
+        for few in numbers:
             (node.dir / "home/.bashrc").write_text(f"ulimit -u {few}\n")
             node.kill_connections()
             words = f"limits the login to {few} processes, but agentless needs at least 32; raise ulimit -u"
@@ -183,6 +184,7 @@ def hookless(agentless, node):
     agentless("nodes", "resume", "node1")
 
 
+@pytest.mark.slow
 def test_a_node_that_cannot_hand_out_gpus_keeps_no_task(agentless, node, hookless):
     """It is degraded by the first launch that fails, and all tasks run on the other one in their first try."""
     assert all(check["ok"] for check in agentless.json("doctor"))

@@ -7,6 +7,7 @@ import pytest
 from tests.real.cli import until
 
 
+@pytest.mark.slow
 def test_a_container_with_megabytes_of_labels_is_shown_holds_its_gpu_and_can_be_killed(agentless, node, tmp_path):
     """Its labels stay where they are, and the node's other container is seen as it is."""
     task = agentless.submit("node1::1", "--", "sleep", "300")

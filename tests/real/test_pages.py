@@ -117,12 +117,14 @@ def reader(lab, images):
     cli.close()
 
 
-SLOW = "docs/how-to/work/notebook.md"
-"""Its commands are tests of their own."""
+SLOW = {
+    f"docs/how-to/{name}.md" for name in ("work/notebook", "work/vps", "nodes/doctor", "files/copy", "files/upload")
+}
+"""Their commands are tests of their own: in files with such names here, and in `test_workspace.py`."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=pytest.mark.slow if each == SLOW else ()) for each in sorted(ON_ENGINES)]
+    "name", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in sorted(ON_ENGINES)]
 )
 def test_a_page_can_be_typed_from_top_to_bottom(name, reader):
     if wrong := reader.read((ROOT / name).read_text(), HELP.get(name, {}), ()):

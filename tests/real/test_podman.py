@@ -243,6 +243,7 @@ def test_files_that_go_elsewhere_need_no_folder_to_work_in(agentless, tmp_path):
     agentless("submit", "pod", "--upload", f"{tmp_path}/a:/data/a", "--wait", "--", "cat", "/data/a")
 
 
+@pytest.mark.slow
 def test_a_volume_keeps_what_a_task_has_written(agentless):
     agentless("submit", "pod", "--volume", "kept:/data", "--wait", "--", "sh", "-c", "echo 1 > /data/x")
     agentless("submit", "pod", "--volume", "kept:/data", "--wait", "--", "grep", "1", "/data/x")
@@ -251,6 +252,7 @@ def test_a_volume_keeps_what_a_task_has_written(agentless):
     agentless("volume", "rm", "kept", "--on", "pod", "--force")
 
 
+@pytest.mark.slow
 def test_a_vps_that_was_stopped_runs_again_with_its_files(agentless, node):
     task = agentless.json("vps", "create", "box", "pod::0")["id"]
     agentless("vps", "ssh", "box", "--", "echo kept >/file")

@@ -39,6 +39,7 @@ def test_ten_tasks_on_four_gpus_run_four_at_a_time_and_in_their_order(agentless,
     assert [agentless("wait", task).code for task in tasks] == [0] * 10
 
 
+@pytest.mark.slow
 def test_explain_names_the_four_holders_and_when_it_starts(agentless):
     holders = [agentless.submit("1x", "--time-limit", "1h", "--", "sleep", "60") for _ in range(4)]
     fifth = agentless.submit("1x", "--name", "fifth", "--", "true")

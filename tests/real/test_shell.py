@@ -86,7 +86,10 @@ def test_every_byte_passes_both_ways(agentless, task):
     assert ran.stdout == data
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGHUP))],
+)
 def test_with_the_command_the_program_ends(agentless, node, task, number):
     with at(agentless, task, "--", "sh", "-c", BEGUN) as keyboard:
         keyboard.sees(b"begun")

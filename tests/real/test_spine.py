@@ -197,6 +197,7 @@ def _everything(agentless):
     return agentless.get("/v1/tasks", ended=True), gpus, agentless("logs", "t", code=None)
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_while_no_controller_lives_is_not_lost(agentless):
     """Its exit code and its log are there when somebody asks again."""
     task = agentless.submit("node1::0", "--", "sh", "-c", "sleep 1; echo end; exit 5")

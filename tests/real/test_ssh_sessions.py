@@ -61,9 +61,8 @@ class Follower(threading.Thread):
                 self.lines += [f"{fd} {line}" for line in data.decode().splitlines()]
 
 
-@pytest.mark.parametrize(
-    "library", [LIBRARIES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in LIBRARIES[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_24_who_follow_logs_and_8_runs_and_a_shell_on_a_stock_sshd(agentless, node):
     task = agentless.submit("few", "--", "sh", "-c", LINES)
     followers = [Follower(agentless, task, tail=1000 + n) for n in range(24)]

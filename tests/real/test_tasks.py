@@ -79,7 +79,7 @@ def test_follow_shows_lines_as_they_come_until_the_end(agentless, node):
     assert (done.code, done.out) == (0, "last\n")
 
 
-@pytest.mark.parametrize("words", ["logs -f", "wait"])
+@pytest.mark.parametrize("words", ["logs -f", pytest.param("wait", marks=pytest.mark.slow)])
 def test_ctrl_c_does_not_end_the_task(agentless, words):
     """And says how to."""
     task = ready(agentless, STUBBORN)
@@ -139,6 +139,7 @@ def test_a_paused_task_can_be_stopped(agentless):
     assert agentless("stop", task).out == f"{task}  stopped (7)\n"
 
 
+@pytest.mark.slow
 def test_a_paused_task_can_be_killed(agentless):
     task = ready(agentless, POLITE)
     agentless("pause", task)

@@ -63,6 +63,7 @@ def test_who_has_its_gpu_meanwhile_is_told_and_nothing_is_given_twice(agentless,
     agentless("vps", "start", "box")
 
 
+@pytest.mark.slow
 def test_a_gpu_that_another_controller_has_given_is_refused_by_the_node(lab, agentless, node):
     create(agentless)
     agentless("vps", "stop", "box", "--grace", "2")

@@ -74,6 +74,7 @@ def test_stopping_takes_a_snapshot_and_keeps_the_last_ones(agentless):
     assert snapshots(agentless, "third") == ["third:1", "third:3", "third:4"]
 
 
+@pytest.mark.slow
 def test_start_anywhere_takes_other_gpus_if_its_own_are_taken(agentless, node):
     create(agentless)
     ssh(agentless, "box", "echo kept >/file")
@@ -111,6 +112,7 @@ def test_a_vps_that_was_lost_with_its_node_starts_elsewhere_and_keeps_its_name_w
     assert containers(node) == []
 
 
+@pytest.mark.slow
 def test_restore_keeps_the_snapshot_that_it_needs(agentless):
     create(agentless, "kept", "node1::0", "--snapshot-on-stop", "1")
     ssh(agentless, "kept", "echo one >/file")

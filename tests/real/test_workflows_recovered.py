@@ -61,6 +61,7 @@ def by_hand(node, name, labels, *command):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_with_the_key_a_workflow_goes_on_by_itself(ann, lab, tmp_path):
     workflow = begin(ann, tmp_path)
     lose(ann)

@@ -16,12 +16,21 @@ from tests.real.transports.sshd import PROGRAM, Sshd
 SECOND = {"test_addresses", "test_certificates", "test_proxies", "test_security_keys", "test_two_jumps"}
 """Files of ways that are the same code for each library, but for its edge: the second library is slow there."""
 
+LARGE = {
+    "test_100_mb",
+    "test_100_mb_of_stdin",
+    "test_the_death_of_the_controller_ends_its_pipes",
+    "test_the_death_of_the_controller_ends_its_streams",
+    "test_after_the_death_of_the_controller_a_command_still_ends_in_its_time",
+}
+"""Tests that send much, or start a controller of their own: likewise."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The quick run tries them with the first library."""
     for item in items:
-        if item.path.stem in SECOND and LIBRARIES[1] in item.name:
+        if LIBRARIES[1] in item.name and (item.path.stem in SECOND or item.name.partition("[")[0] in LARGE):
             item.add_marker(pytest.mark.slow)
 
 
