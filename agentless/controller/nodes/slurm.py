@@ -55,7 +55,7 @@ class SlurmConfig:
                 machines[name] = machine
             else:
                 silent[name] = naming(name, machine)
-        made = slurm_files(list(machines.values()), self._wanted(), silent)
+        made = slurm_files(list(machines.values()), self._wanted(), silent.values())
         said = {name: look for name, look in looks.items() if isinstance(look, Look)}
         return SlurmView(
             made.texts,

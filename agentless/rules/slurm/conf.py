@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentless.model.moment import format_moment
-from agentless.model.nodes.node import naming
 from agentless.model.scheduling.reservation import Reservation
 from agentless.rules.slurm.lines import Names, comment, entry, word
 from agentless.rules.slurm.machine import Machine
@@ -40,9 +39,9 @@ def memory_of(machine: Machine) -> int:
 
 
 def slurm_conf(
-    machines: Sequence[tuple[str, Machine]], types: Types, wanted: Wanted, silent: Mapping[str, str], *, fabric: bool
+    machines: Sequence[tuple[str, Machine]], types: Types, wanted: Wanted, silent: Iterable[str], *, fabric: bool
 ) -> Iterator[str]:
-    """The lines for these nodes, by their names in Slurm. `silent` are nodes that are left out, with the reason."""
+    """The lines for these nodes, by their names in Slurm. `silent` says which nodes are left out, and why."""
     yield from _daemons(wanted)
     yield from _choice(machines, wanted, fabric=fabric)
     yield from _priorities(wanted)
@@ -93,7 +92,7 @@ def _choice(machines: Sequence[tuple[str, Machine]], wanted: Wanted, *, fabric: 
 
 def _priorities(wanted: Wanted) -> Iterator[str]:
     yield ""
-    yield comment("Whoever has used less lately comes first, then who waits longer. Fair share needs accounting.")
+    yield comment("Whoever has used less lately comes first, then who waits longer. Without accounting: first come, first.")
     yield comment("From queue: half_life: in the inventory:")
     yield entry(PriorityType="priority/multifactor")
     yield entry(PriorityDecayHalfLife=_time(wanted.half_life))
@@ -112,7 +111,7 @@ def _time(seconds: float) -> str:
     return f"{hours // 24}-{hours % 24:02}:{minutes:02}:{rest:02}"
 
 
-def _nodes(machines: Sequence[tuple[str, Machine]], types: Types, silent: Mapping[str, str]) -> Iterator[str]:
+def _nodes(machines: Sequence[tuple[str, Machine]], types: Types, silent: Iterable[str]) -> Iterator[str]:
     yield ""
     if any(machine.gpus for _, machine in machines):
         yield entry(GresTypes="gpu")
@@ -121,11 +120,9 @@ def _nodes(machines: Sequence[tuple[str, Machine]], types: Types, silent: Mappin
     for name, machine in machines:
         if machine.layout is None:
             yield comment(f"{machine.name}: sockets and threads are unknown, or not all alike.")
-        for words in machine.left_out:
-            yield comment(f"{machine.name}, left out: {words}")
         yield node_line(name, machine, types)
-    for node, why in silent.items():
-        yield comment(f"Left out, since it is not known what it has: {naming(node, why)}")
+    for why in silent:
+        yield comment(f"Left out, since nobody knows what it has: {why}")
 
 
 def node_line(name: str, machine: Machine, types: Types) -> str:
@@ -156,7 +153,7 @@ def _feature(label: tuple[str, str]) -> str:
 def _partitions(machines: Sequence[tuple[str, Machine]], wanted: Wanted) -> Iterator[str]:
     if not machines:
         return
-    names = Names(dict(machines))
+    names = Names()
     tier = {"PriorityTier": _OFTEN, "PreemptMode": "OFF"} if wanted.preemptible else {}
     kinds = {
         "gpu": [name for name, machine in machines if machine.gpus],

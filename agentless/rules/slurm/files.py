@@ -31,8 +31,8 @@ def is_customized(text: str) -> bool:
     return bool(_CUSTOMIZED.search(text))
 
 
-def slurm_files(machines: Sequence[Machine], wanted: Wanted, silent: Mapping[str, str]) -> SlurmFiles:
-    """The files for these machines. `silent` are nodes that are left out, with the reason."""
+def slurm_files(machines: Sequence[Machine], wanted: Wanted, silent: Iterable[str]) -> SlurmFiles:
+    """The files for these machines. `silent` says which nodes are left out, and why."""
     names, types = Names(), types_of(machines)
     named = [(names.give(word(machine.name, "A-Za-z0-9_.-", "node")), machine) for machine in machines]
     fabric = list(topology_conf(named))

@@ -15,9 +15,8 @@ _ENVIRONMENT = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env"}
 def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator[str]:
     """The lines for these nodes, by their names in Slurm."""
     for name, machine in machines:
-        if not machine.gpus:
-            continue
-        yield ""
+        if machine.gpus or machine.left_out:
+            yield ""
         for words in machine.left_out:
             yield comment(f"{machine.name}, left out: {words}")
         if why := machine.automatic:

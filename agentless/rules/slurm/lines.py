@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from agentless.model.text import cut, printable
 
@@ -43,8 +42,8 @@ def word(text: str, allowed: str = r"a-z0-9_", otherwise: str = "x") -> str:
 class Names:
     """Names that are each given once: another one that would be the same gets a number."""
 
-    def __init__(self, taken: Mapping[str, object] | None = None) -> None:
-        self._given = {*_RESERVED, *map(str.lower, taken or ())}
+    def __init__(self) -> None:
+        self._given = set(_RESERVED)
 
     def give(self, wanted: str) -> str:
         """This name, or the first of `wanted_2`, `wanted_3`, … that is not given yet. Capitals make no difference."""
