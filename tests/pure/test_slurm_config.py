@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.cli.slurm import written
 from agentless.errors import Refused
 from agentless.model.command import Result
-from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.cluster import Gpu, Observation
 from agentless.model.nodes.gpu import GpuReading, GpuTopology
 from agentless.model.nodes.node import HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.reservation import Reservation
@@ -140,6 +140,15 @@ def test_nodes_without_gpus_and_without_a_network_need_fewer_files() -> None:
     assert "PartitionName=cpu Nodes=n1 Default=YES State=UP" in made.texts["slurm.conf"]
 
 
+def test_a_gpu_that_has_vanished_is_left_out() -> None:
+    gone = gpu("n1", 1, "Tesla T4")
+    now = watched("n1", (gpu("n1", 0, "Tesla T4"),))
+    node = survey({"n1": NodeConfig("n1", "n1")}, {"n1": now}, (), NOW).nodes["n1"]
+    machine = machine_of(replace(node, gpus=(*node.gpus, Gpu(gone, "unhealthy"))), Look())
+    assert isinstance(machine, Machine)
+    assert ([each.number for each in machine.gpus], machine.left_out) == (["0"], ("GPU 1: the driver no longer lists it",))
+
+
 def kinds(*models: str) -> list[str]:
     """The types of GPUs of these models, each in a node of its own."""
     machines = [
@@ -198,6 +207,7 @@ booked = st.lists(
 )
 
 
+@settings(max_examples=20)
 @given(machines, st.lists(names, max_size=2), names, booked)
 def test_no_name_from_outside_makes_a_line_of_its_own(
     found: list[Machine], silent: list[str], controller: str, reservations: list[Reservation]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -88,7 +88,9 @@ def machine_of(node: Node, look: Look) -> Machine | str:
     if host is None or not host.cores or not host.memory_mib:
         return "its cores or its memory could not be read"
     gpus = [gpu for gpu in node.gpus if gpu.home is None and not gpu.reading.in_parts]
-    known = [gpu for gpu in gpus if not _why_not(node.config, gpu)]
+    listed = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
+    why_not = {gpu.reading.number: _why_not(node.config, gpu, listed) for gpu in gpus}
+    known = [gpu for gpu in gpus if not why_not[gpu.reading.number]]
     order = _core_order(look)
     return Machine(
         name=node.name,
@@ -100,11 +102,13 @@ def machine_of(node: Node, look: Look) -> Machine | str:
         labels=node.config.labels,
         fabric=node.config.fabric or "",
         gpus=tuple(_gpu(gpu, known, look, host, seen.topology, order) for gpu in known),
-        left_out=tuple(f"GPU {gpu.reading.number}: {why}" for gpu in gpus if (why := _why_not(node.config, gpu))),
+        left_out=tuple(f"GPU {number}: {why}" for number, why in why_not.items() if why),
     )
 
 
-def _why_not(config: NodeConfig, gpu: Gpu) -> str:
+def _why_not(config: NodeConfig, gpu: Gpu, listed: Collection[str]) -> str:
+    if gpu.reading.uuid not in listed:
+        return "the driver no longer lists it"
     if gpu.reading.index in config.exclude_gpus:
         return "exclude_gpus in the inventory"
     if gpu.reading.vendor not in AUTO_DETECT:
