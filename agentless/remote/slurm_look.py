@@ -1,14 +1,16 @@
-"""What Slurm has to know of a node, see `slurm-look.sh.j2`. Output, line by line:
+"""What Slurm has to know of a node, see `slurm-look.sh.j2`.
 
-    host gpu1.lab                                     its host name
-    ssh 192.0.2.1 40000 192.0.2.7 22                  $SSH_CONNECTION
-    cpu0/topology/physical_package_id:0               the socket of a CPU
-    cpu0/topology/thread_siblings_list:0,32           the CPUs of its core
-    nvidia 0000:3b:00.0 0                             the minor number of a GPU: /dev/nvidia0
-    render 0000:83:00.0 renderD128                    the render node of a GPU: /dev/dri/renderD128
-    slurmd NodeName=gpu1 CPUs=64 …                    slurmd -C
-    scontrol NodeName=gpu1 … Gres=gpu:a100:2          scontrol -o show node
-    sinfo gpu1 gpu:a100:2                             sinfo -o '%N %G'
+Output, line by line:
+
+host gpu1.lab                                     its host name
+ssh 192.0.2.1 40000 192.0.2.7 22                  $SSH_CONNECTION
+cpu0/topology/physical_package_id:0               the socket of a CPU
+cpu0/topology/thread_siblings_list:0,32           the CPUs of its core
+nvidia 0000:3b:00.0 0                             the minor number of a GPU: /dev/nvidia0
+render 0000:83:00.0 renderD128                    the render node of a GPU: /dev/dri/renderD128
+slurmd NodeName=gpu1 CPUs=64 …                    slurmd -C
+scontrol NodeName=gpu1 … Gres=gpu:a100:2          scontrol -o show node
+sinfo gpu1 gpu:a100:2                             sinfo -o '%N %G'
 """
 
 from __future__ import annotations

@@ -38,15 +38,16 @@ class WrittenSlurm(Slurm):
 
     def _write(self) -> None:
         super()._write()
-        at = self._folder
-        for name, text in self._texts.items():
-            if name == "slurm.conf":
-                text = self._adapted(text)
-            elif name == "gres.conf":
-                text = re.sub(r"File=(\S+)", lambda match: f"File={self._device(match[1])}", text)
-            elif name == "cgroup.conf":
-                text = f"CgroupPlugin=cgroup/v1\n{text}"
-            at.joinpath(name).write_text(text)
+        adapted = {
+            **self._texts,
+            "slurm.conf": self._adapted(self._texts["slurm.conf"]),
+            "gres.conf": re.sub(
+                r"File=(\S+)", lambda match: f"File={self._device(match[1])}", self._texts["gres.conf"]
+            ),
+            "cgroup.conf": f"CgroupPlugin=cgroup/v1\n{self._texts['cgroup.conf']}",
+        }
+        for name, text in adapted.items():
+            self._folder.joinpath(name).write_text(text)
 
     def _adapted(self, text: str) -> str:
         at, host = self._folder, socket.gethostname().partition(".")[0]
@@ -63,15 +64,11 @@ class WrittenSlurm(Slurm):
             "SlurmdLogFile": f"{at}/logs/%n",
         }
         lines = [line for line in text.splitlines() if line.partition("=")[0] not in here]
-        where = "NodeHostname={} NodeAddr=127.0.0.1 Port={}"
-        return "\n".join([
-            *(f"{key}={value}" for key, value in here.items()),
-            *(
-                f"{_ELSEWHERE.sub('', line)} {where.format(host, self._port())}" if line.startswith("NodeName") else line
-                for line in lines
-            ),
-            "",
-        ])  # fmt: skip
+        for number, line in enumerate(lines):
+            if line.startswith("NodeName="):
+                here_too = f"NodeHostname={host} NodeAddr=127.0.0.1 Port={self._port()}"
+                lines[number] = f"{_ELSEWHERE.sub('', line)} {here_too}"
+        return "\n".join([*(f"{key}={value}" for key, value in here.items()), *lines, ""])
 
     def _device(self, path: str) -> Path:
         """A device of the same name, that is none of a GPU: Slurm sets the variables of a job by its number."""

@@ -1,4 +1,4 @@
-"""The files of Slurm that are made from nodes. Those in `data/slurm` are of a mixed inventory, with a node of each kind.
+"""The files of Slurm that are made from nodes. Those in `data/slurm` are of a mixed inventory.
 
 `AGENTLESS_WRITE=1 pytest tests/pure/test_slurm_config.py` writes them.
 """
@@ -103,7 +103,8 @@ def mixed(wanted: Wanted = WANTED) -> SlurmFiles:
         "Default": replace(look("box"), cores={}),
     }
     made = {
-        name: machine_of(node, looks.get(name, look(name))) for name, node in survey(configs, nodes, (), NOW).nodes.items()
+        name: machine_of(node, looks.get(name, look(name)))
+        for name, node in survey(configs, nodes, (), NOW).nodes.items()
     }
     machines = [each for each in made.values() if isinstance(each, Machine)]
     return slurm_files(machines, wanted, [f"{name}: {why}" for name, why in made.items() if isinstance(why, str)])
@@ -121,7 +122,9 @@ def mixed(wanted: Wanted = WANTED) -> SlurmFiles:
     ],
 )
 def test_the_files_of_a_mixed_inventory(file: str, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentless.rules.slurm.conf.format_moment", lambda seconds: f"2027-01-15 {8 + (seconds - NOW) // 3600:02.0f}:00")
+    monkeypatch.setattr(
+        "agentless.rules.slurm.conf.format_moment", lambda seconds: f"2027-01-15 {8 + (seconds - NOW) // 3600:02.0f}:00"
+    )
     text = mixed(wanted).texts[file.replace("-preemptible", "")]
     if os.environ.get("AGENTLESS_WRITE"):
         DATA.joinpath(file).write_text(text)
@@ -146,7 +149,10 @@ def test_a_gpu_that_has_vanished_is_left_out() -> None:
     node = survey({"n1": NodeConfig("n1", "n1")}, {"n1": now}, (), NOW).nodes["n1"]
     machine = machine_of(replace(node, gpus=(*node.gpus, Gpu(gone, "unhealthy"))), Look())
     assert isinstance(machine, Machine)
-    assert ([each.number for each in machine.gpus], machine.left_out) == (["0"], ("GPU 1: the driver no longer lists it",))
+    assert ([each.number for each in machine.gpus], machine.left_out) == (
+        ["0"],
+        ("GPU 1: the driver no longer lists it",),
+    )
 
 
 def kinds(*models: str) -> list[str]:
@@ -250,7 +256,9 @@ def test_what_a_node_says_is_read() -> None:
 
 
 def test_nonsense_of_a_node_is_left_out() -> None:
-    text = b"host a b\nhost x;y\nssh a b c d\ncpu0/topology/core:1\nnvidia x 0\nnvidia 0000:3b:00.0 ../x\n\xff\nrender x\n"
+    text = (
+        b"host a b\nhost x;y\nssh a b c d\ncpu0/topology/core:1\nnvidia x 0\nnvidia 0000:3b:00.0 ../x\n\xff\nrender x\n"
+    )
     assert slurm_look.parse(Result(0, text * 9000)) == Look()
 
 

@@ -26,10 +26,12 @@ nodes:
 
 @pytest.fixture
 def agentless(lab):
-    if missing := slurm.missing():
+    if missing := slurm.missing(faketime=False):
         pytest.skip(f"no Slurm on this machine: {'; '.join(missing)}")
     (node,) = lab.add_nodes({"slurmamd": 0})
-    AmdCards(node).set(AmdCard("0000:83:00.0", "79ccd55167a2124a", 128), AmdCard("0000:a3:00.0", "04edfb117a17a07d", 129))
+    AmdCards(node).set(
+        AmdCard("0000:83:00.0", "79ccd55167a2124a", 128), AmdCard("0000:a3:00.0", "04edfb117a17a07d", 129)
+    )
     lab.nodes["node1"].set_gpus([A100, A100])
     cli = Cli(lab, "slurm", INVENTORY.format(lab=lab, nodes=lab.nodes, port=lab.add_closing_server()[1]))
     until(lambda: len(cli.get("/v1/gpus")) == 6)

@@ -58,7 +58,7 @@ class SlurmConfig:
         made = slurm_files(list(machines.values()), self._wanted(), silent.values())
         said = {name: look for name, look in looks.items() if isinstance(look, Look)}
         return SlurmView(
-            made.texts,
+            dict(made.texts),
             tuple(
                 SlurmNodeView(name, line, said[name].slurmd, said[name].slurmctld, said[name].sinfo)
                 for name, line in made.lines.items()

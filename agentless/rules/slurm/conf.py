@@ -92,7 +92,9 @@ def _choice(machines: Sequence[tuple[str, Machine]], wanted: Wanted, *, fabric: 
 
 def _priorities(wanted: Wanted) -> Iterator[str]:
     yield ""
-    yield comment("Whoever has used less lately comes first, then who waits longer. Without accounting: first come, first.")
+    yield comment(
+        "Whoever has used less lately comes first, then who waits longer. Without accounting: first come, first."
+    )
     yield comment("From queue: half_life: in the inventory:")
     yield entry(PriorityType="priority/multifactor")
     yield entry(PriorityDecayHalfLife=_time(wanted.half_life))
@@ -115,7 +117,9 @@ def _nodes(machines: Sequence[tuple[str, Machine]], types: Types, silent: Iterab
     yield ""
     if any(machine.gpus for _, machine in machines):
         yield entry(GresTypes="gpu")
-    yield comment("Addresses are those at which SSH has reached a node, or fabric_address: of the inventory. Features are")
+    yield comment(
+        "Addresses are those at which SSH has reached a node, or fabric_address: of the inventory. Features are"
+    )
     yield comment(f"labels. RealMemory is {100 * _USABLE:g} % of the memory, since another kernel may leave less.")
     for name, machine in machines:
         if machine.layout is None:

@@ -35,6 +35,4 @@ def topology_conf(machines: Sequence[tuple[str, Machine]]) -> Iterator[str]:
             own = names.give(f"{switches[path]}_{_ELSEWHERE}")
             yield entry(SwitchName=own, Nodes=",".join(nodes[path]))
             parts.append(own)
-        yield entry(
-            SwitchName=switches[path], Nodes=None if parts else ",".join(nodes[path]), Switches=",".join(parts)
-        )
+        yield entry(SwitchName=switches[path], Nodes=None if parts else ",".join(nodes[path]), Switches=",".join(parts))

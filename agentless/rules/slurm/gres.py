@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agentless.rules.slurm.lines import comment, entry
-from agentless.rules.slurm.machine import AUTO_DETECT, Machine
+from agentless.rules.slurm.machine import Machine
 from agentless.rules.slurm.types import Types
-
-_ENVIRONMENT = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env"}
-"""By vendor, which variables Slurm sets in a job."""
+from agentless.rules.slurm.vendors import VENDORS
 
 
 def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator[str]:
@@ -23,7 +21,9 @@ def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator
             yield from _automatic(name, machine, why)
             continue
         if any(gpu.guessed for gpu in machine.gpus):
-            yield comment(f"{machine.name}: the driver did not tell the device files. They are by number in nvidia-smi.")
+            yield comment(
+                f"{machine.name}: the driver did not tell the device files. They are by number in nvidia-smi."
+            )
         for gpu in machine.gpus:
             yield entry(
                 NodeName=name,
@@ -32,13 +32,13 @@ def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator
                 File=gpu.file,
                 Cores=gpu.cores,
                 Links=",".join(map(str, gpu.links)),
-                Flags=_ENVIRONMENT[gpu.vendor],
+                Flags=VENDORS[gpu.vendor].flag,
             )
 
 
 def _automatic(name: str, machine: Machine, why: str) -> Iterator[str]:
     vendors = sorted({gpu.vendor for gpu in machine.gpus})
     yield comment(f"{machine.name}: Slurm finds the GPUs by itself, because {why}.")
-    yield comment(f"This needs a Slurm with {' and '.join(AUTO_DETECT[each] for each in vendors)}.")
+    yield comment(f"This needs a Slurm with {' and '.join(VENDORS[each].library for each in vendors)}.")
     for vendor in vendors:
-        yield entry(NodeName=name, AutoDetect=AUTO_DETECT[vendor])
+        yield entry(NodeName=name, AutoDetect=VENDORS[vendor].library)

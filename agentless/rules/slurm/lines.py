@@ -1,4 +1,4 @@
-"""Lines of Slurm's files. Whatever a name from a node or the inventory has in it, a line stays one line with its keys."""
+"""Lines of Slurm's files: whatever a name from outside has in it, a line stays one line with its keys."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ from ipaddress import ip_address
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import GpuTopology
 from agentless.model.nodes.node import HostFacts, NodeConfig
-
-AUTO_DETECT = {"nvidia": "nvml", "amd": "rsmi"}
-"""By vendor the library with which Slurm finds GPUs by itself."""
+from agentless.rules.slurm.vendors import VENDORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def _why_not(config: NodeConfig, gpu: Gpu, listed: Collection[str]) -> str:
         return "the driver no longer lists it"
     if gpu.reading.index in config.exclude_gpus:
         return "exclude_gpus in the inventory"
-    if gpu.reading.vendor not in AUTO_DETECT:
+    if gpu.reading.vendor not in VENDORS:
         return f"Slurm does not know GPUs of {gpu.reading.vendor or 'an unknown vendor'}"
     return ""
 
@@ -144,26 +142,24 @@ def _gpu(
     gpu: Gpu, known: Sequence[Gpu], look: Look, host: HostFacts, topology: GpuTopology | None, order: Mapping[int, int]
 ) -> SlurmGpu:
     reading = gpu.reading
-    bus = reading.pci_bus_id or ""
+    bus, vendor = reading.pci_bus_id or "", VENDORS[reading.vendor]
     file = look.devices.get(bus, "")
-    file = file if file.startswith("/dev/nvidia") == (reading.vendor == "nvidia") else ""
-    guessed = not file and reading.vendor == "nvidia"
+    file = file if file.startswith(vendor.device) else ""
+    guessed = not file and vendor.numbered
     return SlurmGpu(
         number=str(reading.number),
         vendor=reading.vendor,
         model=reading.name or "",
         memory_mib=reading.memory_total_mib,
         profile=reading.profile or ("part" if reading.parent else ""),
-        file=f"/dev/nvidia{reading.index}" if guessed else file,
+        file=f"{vendor.device}{reading.index}" if guessed else file,
         guessed=guessed,
         cores=_near(bus, reading.index, host, topology, order),
         links=_links(reading.index, known, topology),
     )
 
 
-def _near(
-    bus: str, index: int, host: HostFacts, topology: GpuTopology | None, order: Mapping[int, int]
-) -> str:
+def _near(bus: str, index: int, host: HostFacts, topology: GpuTopology | None, order: Mapping[int, int]) -> str:
     """The cores of its NUMA node, as ranges; empty if all cores are near it."""
     by_driver = topology.numa.get(index) if topology else None
     numa = next((each for each in host.numa if bus in each.gpus), None)
