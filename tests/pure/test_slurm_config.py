@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agentless.cli.slurm import written
 from agentless.errors import Refused
 from agentless.model.command import Result
-from agentless.model.nodes.cluster import Gpu, Observation
+from agentless.model.nodes.cluster import Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuReading, GpuTopology
 from agentless.model.nodes.node import HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.reservation import Reservation
@@ -143,16 +143,24 @@ def test_nodes_without_gpus_and_without_a_network_need_fewer_files() -> None:
     assert "PartitionName=cpu Nodes=n1 Default=YES State=UP" in made.texts["slurm.conf"]
 
 
-def test_a_gpu_that_has_vanished_is_left_out() -> None:
-    gone = gpu("n1", 1, "Tesla T4")
+def test_a_gpu_that_has_vanished_is_left_out_and_the_one_in_its_place_is_not() -> None:
+    found = machine_of(vanished(), Look())
+    assert isinstance(found, Machine)
+    assert [each.model for each in found.gpus] == ["Tesla T4"]
+    assert found.left_out == ("GPU 0: the driver no longer lists it",)
+
+
+def test_a_node_whose_driver_does_not_answer_is_left_out() -> None:
+    assert machine_of(vanished(error="nvidia-smi: hangs"), Look()) == "its GPUs could not be read: nvidia-smi: hangs"
+
+
+def vanished(**changes: object) -> Node:
+    """A node with a GPU in the place of another one."""
     now = watched("n1", (gpu("n1", 0, "Tesla T4"),))
+    assert now.sample
+    now = replace(now, sample=replace(now.sample, **changes))  # type: ignore[arg-type]
     node = survey({"n1": NodeConfig("n1", "n1")}, {"n1": now}, (), NOW).nodes["n1"]
-    machine = machine_of(replace(node, gpus=(*node.gpus, Gpu(gone, "unhealthy"))), Look())
-    assert isinstance(machine, Machine)
-    assert ([each.number for each in machine.gpus], machine.left_out) == (
-        ["0"],
-        ("GPU 1: the driver no longer lists it",),
-    )
+    return replace(node, gpus=(*node.gpus, Gpu(gpu("gone", 0, "Tesla P4"), "unhealthy")))
 
 
 def kinds(*models: str) -> list[str]:

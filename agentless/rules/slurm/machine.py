@@ -86,9 +86,11 @@ def machine_of(node: Node, look: Look) -> Machine | str:
     if host is None or not host.cores or not host.memory_mib:
         return "its cores or its memory could not be read"
     gpus = [gpu for gpu in node.gpus if gpu.home is None and not gpu.reading.in_parts]
+    if gpus and seen.sample and seen.sample.error:
+        return f"its GPUs could not be read: {seen.sample.error}"
     listed = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
-    why_not = {gpu.reading.number: _why_not(node.config, gpu, listed) for gpu in gpus}
-    known = [gpu for gpu in gpus if not why_not[gpu.reading.number]]
+    why_not = [(gpu, _why_not(node.config, gpu, listed)) for gpu in gpus]
+    known = [gpu for gpu, why in why_not if not why]
     order = _core_order(look)
     return Machine(
         name=node.name,
@@ -100,7 +102,7 @@ def machine_of(node: Node, look: Look) -> Machine | str:
         labels=node.config.labels,
         fabric=node.config.fabric or "",
         gpus=tuple(_gpu(gpu, known, look, host, seen.topology, order) for gpu in known),
-        left_out=tuple(f"GPU {number}: {why}" for number, why in why_not.items() if why),
+        left_out=tuple(f"GPU {gpu.reading.number}: {why}" for gpu, why in why_not if why),
     )
 
 
