@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.cli.slurm import written
+from agentless.cli.slurm import check, written
 from agentless.errors import Refused
 from agentless.model.command import Result
 from agentless.model.nodes.cluster import Gpu, Node, Observation
@@ -151,7 +151,7 @@ def test_a_gpu_that_has_vanished_is_left_out_and_the_one_in_its_place_is_not() -
 
 
 def test_a_node_whose_driver_does_not_answer_is_left_out() -> None:
-    assert machine_of(vanished(error="nvidia-smi: hangs"), Look()) == "its GPUs could not be read: nvidia-smi: hangs"
+    assert machine_of(vanished(error="nvidia-smi: hangs"), Look()) == "its GPUs cannot be read: nvidia-smi: hangs"
 
 
 def vanished(**changes: object) -> Node:
@@ -312,6 +312,50 @@ def test_daemons_that_disagree_are_told_key_by_key() -> None:
 def test_whatever_the_daemons_say_is_compared(line: str, said: str) -> None:
     for compared in (by_slurmd, by_slurmctld, by_sinfo):
         list(compared("n1", line, said))
+
+
+def node(**said: str) -> dict[str, str]:
+    return {"node": "n1", "line": WRITTEN, "slurmd": "", "slurmctld": "", "sinfo": "", **said}
+
+
+@pytest.fixture
+def _no_slurm_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_no_slurm_here")
+def test_a_check_shows_what_differs_and_who_did_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.compare([node(slurmd=SLURMD.format(7700)), {**node(), "node": "n2"}])
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1].split() == ["n1", "RealMemory", "7800", "7700", "slurmd", "-C"]
+    assert printed.err.splitlines() == [
+        "No answer from slurmd -C on n2",
+        "slurmctld does not answer, or does not have n1, n2",
+    ]
+
+
+@pytest.mark.usefixtures("_no_slurm_here")
+def test_a_check_without_differences_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = node(slurmctld=SCONTROL.format(8, "gpu:a100:2"), sinfo="n1 gpu:a100:2", slurmd=SLURMD.format(7800))
+    assert not check.compare([said])
+    assert capsys.readouterr() == ("No differences\n", "")
+
+
+@pytest.mark.usefixtures("_no_slurm_here")
+def test_a_check_without_any_slurm_is_refused() -> None:
+    with pytest.raises(Refused, match="no slurmd on the nodes"):
+        check.compare([node()])
+
+
+def test_slurm_on_this_machine_is_asked_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, said in (("scontrol", SCONTROL.format(8, "gpu:a100:2")), ("sinfo", "n1 gpu:a100:1")):
+        tmp_path.joinpath(name).write_text(f"#!/bin/sh\necho '{said}'\n")
+        tmp_path.joinpath(name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert check.compare([node(sinfo="n1 gpu:a100:2")])
+    assert "gpu:a100:1" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------ files that are there

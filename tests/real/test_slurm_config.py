@@ -45,8 +45,10 @@ def test_the_written_files_start_a_slurm_that_gives_out_the_gpus(agentless, tmp_
     done = agentless("slurm", "config", "--out", str(out), code=4)
     files = ["cgroup.conf", "gres.conf", "slurm.conf", "slurmdbd.conf.example", "topology.conf"]
     assert sorted(path.name for path in out.iterdir()) == files
-    assert re.search("^Left out: away.*", done.err, re.MULTILINE)
+    assert re.search("^Not included: away.*", done.err, re.MULTILINE)
     texts = {path.name: path.read_text() for path in out.iterdir()}
+    printed = agentless("slurm", "config", code=4).out
+    assert printed.startswith(f"##### slurm.conf\n{texts['slurm.conf']}\n##### gres.conf\n{texts['gres.conf']}\n")
     folder = agentless.lab.root / "slurm"  # munge wants one that everybody may enter
     folder.mkdir()
     with WrittenSlurm(folder, texts) as daemons:

@@ -35,8 +35,8 @@ def config(
 ) -> int:
     """Write slurm.conf, gres.conf and the other files of Slurm for all nodes.
 
-    A file with the line `# USER_CUSTOMIZED=true` is kept. Exits with code 4 if a node is left out because it does not
-    answer; with --check, with 1 if something differs.
+    A file with the line `# USER_CUSTOMIZED=true` is kept. Exits with code 4 if a node does not answer, and is not
+    included; with --check, with 1 if something differs.
     """
     served = client(context)
     with progress("Asking nodes"):
@@ -50,7 +50,7 @@ def config(
     for note in found["notes"]:
         say(note)
     for why in found["silent"].values():
-        say(f"Left out: {why}")
+        say(f"Not included: {why}")
     if check:
         from agentless.cli.slurm.check import compare
 

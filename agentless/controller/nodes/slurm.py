@@ -49,7 +49,7 @@ class SlurmConfig:
         machines: dict[str, Machine] = {}
         silent: dict[str, str] = {}
         for name, node in self._nodes.cluster().nodes.items():
-            look = looks.get(name, "it has just been added to the inventory")
+            look = looks.get(name, "just added to the inventory; run the command again")
             machine = machine_of(node, look) if isinstance(look, Look) else look
             if isinstance(machine, Machine):
                 machines[name] = machine
@@ -64,7 +64,7 @@ class SlurmConfig:
                 for name, line in made.lines.items()
             ),
             silent,
-            tuple(f"{name}, left out: {words}" for name, each in machines.items() for words in each.left_out),
+            tuple(f"{name}, not included: {words}" for name, each in machines.items() for words in each.left_out),
         )
 
     async def _look(self, link: NodeLink, *, check: bool) -> Look | str:

@@ -52,11 +52,11 @@ def slurm_conf(
 
 def _daemons(wanted: Wanted) -> Iterator[str]:
     yield entry(ClusterName="agentless")
-    yield comment("The machine of agentless's controller. Change it if slurmctld runs elsewhere.")
+    yield comment("This is the machine of agentless's controller. Change it if slurmctld runs on another one.")
     yield entry(SlurmctldHost=word(wanted.host.partition(".")[0], "A-Za-z0-9_-", "localhost"))
     yield entry(SlurmUser="slurm")
     yield entry(AuthType="auth/munge")
-    yield comment("Folders that must exist: the first belongs to SlurmUser, the second to root.")
+    yield comment("Create both folders: the first one belongs to SlurmUser, the second one to root.")
     yield entry(StateSaveLocation="/var/lib/slurm/slurmctld")
     yield entry(SlurmdSpoolDir="/var/lib/slurm/slurmd")
     yield entry(SlurmctldLogFile="/var/log/slurm/slurmctld.log")
@@ -67,8 +67,8 @@ def _daemons(wanted: Wanted) -> Iterator[str]:
     yield comment("A node that comes back is used again, as in agentless.")
     yield entry(ReturnToService=2)
     yield ""
-    yield comment("Accounting: sacct, sreport and fair share. First start slurmdbd, see slurmdbd.conf.example: without")
-    yield comment("it, slurmctld does not start with these lines.")
+    yield comment("Accounting, for sacct, sreport and fair share. Set up slurmdbd first (see slurmdbd.conf.example):")
+    yield comment("with these lines, slurmctld does not start without it.")
     yield comment("AccountingStorageType=accounting_storage/slurmdbd")
     yield comment("AccountingStorageHost=localhost")
     yield comment("AccountingStorageTRES=gres/gpu")
@@ -77,31 +77,31 @@ def _daemons(wanted: Wanted) -> Iterator[str]:
 
 def _choice(machines: Sequence[tuple[str, Machine]], wanted: Wanted, *, fabric: bool) -> Iterator[str]:
     yield ""
-    yield comment(f"Cores, memory and GPUs are given one by one. queue: policy: is {wanted.policy} in the inventory.")
+    yield comment(
+        f"Jobs get single cores, memory and GPUs. Placement: queue: policy: {wanted.policy} in the inventory."
+    )
     yield entry(SchedulerType="sched/backfill")
     yield entry(SelectType="select/cons_tres")
     spread = ",CR_LLN" if wanted.policy in _SPREADS else ""
     yield entry(SelectTypeParameters=f"CR_Core_Memory{spread}")
     if machines:
-        yield comment("A job that asks for no memory gets this much per core; without it, all of the node's.")
+        yield comment("MiB per CPU of a job that asks for no memory. Unset, it would get all memory of the node.")
         yield entry(DefMemPerCPU=max(1, min(memory_of(machine) // machine.cpus for _, machine in machines)))
     if fabric:
-        yield comment("From fabric: in the inventory; see topology.conf.")
+        yield comment("Switches: fabric: in the inventory, see topology.conf.")
         yield entry(TopologyPlugin="topology/tree")
 
 
 def _priorities(wanted: Wanted) -> Iterator[str]:
     yield ""
-    yield comment(
-        "Whoever has used less lately comes first, then who waits longer. Without accounting: first come, first."
-    )
-    yield comment("From queue: half_life: in the inventory:")
+    yield comment("Order: fair share, then waiting time. Without accounting, jobs start in the order of submission.")
+    yield comment("Half-life of use: queue: half_life: in the inventory.")
     yield entry(PriorityType="priority/multifactor")
     yield entry(PriorityDecayHalfLife=_time(wanted.half_life))
     yield entry(PriorityWeightFairshare=100000)
     yield entry(PriorityWeightAge=1000)
     if wanted.preemptible:
-        yield comment("There are preemptible tasks: jobs of the partition preemptible give way, and are queued again.")
+        yield comment("Preemptible tasks are in use: jobs of the partition preemptible are requeued for other jobs.")
         yield entry(PreemptType="preempt/partition_prio")
         yield entry(PreemptMode="REQUEUE")
 
@@ -117,16 +117,14 @@ def _nodes(machines: Sequence[tuple[str, Machine]], types: Types, silent: Iterab
     yield ""
     if any(machine.gpus for _, machine in machines):
         yield entry(GresTypes="gpu")
-    yield comment(
-        "Addresses are those at which SSH has reached a node, or fabric_address: of the inventory. Features are"
-    )
-    yield comment(f"labels. RealMemory is {100 * _USABLE:g} % of the memory, since another kernel may leave less.")
+    yield comment("NodeAddr: the address that SSH used, or fabric_address: in the inventory. Feature: labels.")
+    yield comment(f"RealMemory: {100 * _USABLE:g} % of the memory, since another kernel may leave less.")
     for name, machine in machines:
         if machine.layout is None:
-            yield comment(f"{machine.name}: sockets and threads are unknown, or not all alike.")
+            yield comment(f"{machine.name}: number of sockets and threads unknown, or not the same for all cores.")
         yield node_line(name, machine, types)
     for why in silent:
-        yield comment(f"Left out, since nobody knows what it has: {why}")
+        yield comment(f"Not included: {why}")
 
 
 def node_line(name: str, machine: Machine, types: Types) -> str:
@@ -175,7 +173,7 @@ def _partitions(machines: Sequence[tuple[str, Machine]], wanted: Wanted) -> Iter
         yield entry(PartitionName=names.give("preemptible"), Nodes="ALL", State="UP", **low)
     some = {label: nodes for label, nodes in _labelled(machines).items() if len(nodes) < len(machines)}
     if some:
-        yield comment("One for each label that only some nodes have. sbatch --constraint=LABEL does the same.")
+        yield comment("A partition for each label that only some nodes have. --constraint=LABEL does the same.")
     for label, nodes in some.items():
         yield entry(PartitionName=names.give(label), Nodes=",".join(nodes), State="UP", **tier)
 
@@ -195,7 +193,7 @@ def _reservations(machines: Sequence[tuple[str, Machine]], reservations: Sequenc
     if not known:
         return
     yield ""
-    yield comment("Reservations. Slurm takes them by command, for users of the machine; it reserves whole nodes:")
+    yield comment("Reservations are made by command, for users of the cluster. Slurm reserves whole nodes:")
     for each in known:
         user = word((each.owner or "").partition("@")[0], "A-Za-z0-9_.-", "root")
         yield comment(

@@ -63,7 +63,9 @@ def _cgroup_conf() -> Iterable[str]:
 
 
 def _slurmdbd_conf() -> Iterable[str]:
-    yield comment("For accounting. Copy it to slurmdbd.conf, readable for SlurmUser alone, and set the password of the")
+    yield comment(
+        "For accounting. Copy this file to slurmdbd.conf, readable by SlurmUser only. Set the password of the"
+    )
     yield comment("database. Start slurmdbd, then remove the # from the lines for accounting in slurm.conf.")
     yield entry(AuthType="auth/munge")
     yield entry(DbdHost="localhost")

@@ -16,13 +16,13 @@ def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator
         if machine.gpus or machine.left_out:
             yield ""
         for words in machine.left_out:
-            yield comment(f"{machine.name}, left out: {words}")
+            yield comment(f"{machine.name}, not included: {words}")
         if why := machine.automatic:
             yield from _automatic(name, machine, why)
             continue
         if any(gpu.guessed for gpu in machine.gpus):
             yield comment(
-                f"{machine.name}: the driver did not tell the device files. They are by number in nvidia-smi."
+                f"{machine.name}: device files by the numbers in nvidia-smi, since the driver does not list them."
             )
         for gpu in machine.gpus:
             yield entry(
@@ -38,7 +38,7 @@ def gres_conf(machines: Sequence[tuple[str, Machine]], types: Types) -> Iterator
 
 def _automatic(name: str, machine: Machine, why: str) -> Iterator[str]:
     vendors = sorted({gpu.vendor for gpu in machine.gpus})
-    yield comment(f"{machine.name}: Slurm finds the GPUs by itself, because {why}.")
-    yield comment(f"This needs a Slurm with {' and '.join(VENDORS[each].library for each in vendors)}.")
+    yield comment(f"{machine.name}: AutoDetect, since {why}.")
+    yield comment(f"slurmd there needs to be built with {' and '.join(VENDORS[each].library for each in vendors)}.")
     for vendor in vendors:
         yield entry(NodeName=name, AutoDetect=VENDORS[vendor].library)

@@ -72,9 +72,9 @@ class Machine:
     def automatic(self) -> str:
         """Why Slurm has to find the GPUs by itself, empty if all are known."""
         if any(gpu.profile for gpu in self.gpus):
-            return "parts of GPUs have numbers that only the driver knows"
+            return "only the driver knows the device files of slices and partitions"
         if any(not gpu.file for gpu in self.gpus):
-            return "the device files of its GPUs could not be read"
+            return "the device files of its GPUs cannot be read"
         return ""
 
 
@@ -84,10 +84,10 @@ def machine_of(node: Node, look: Look) -> Machine | str:
     if seen.error is not None:
         return seen.error
     if host is None or not host.cores or not host.memory_mib:
-        return "its cores or its memory could not be read"
+        return "its cores or memory cannot be read"
     gpus = [gpu for gpu in node.gpus if gpu.home is None and not gpu.reading.in_parts]
     if gpus and seen.sample and seen.sample.error:
-        return f"its GPUs could not be read: {seen.sample.error}"
+        return f"its GPUs cannot be read: {seen.sample.error}"
     listed = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
     why_not = [(gpu, _why_not(node.config, gpu, listed)) for gpu in gpus]
     known = [gpu for gpu, why in why_not if not why]
