@@ -32,7 +32,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CPU = re.compile(r"cpu([0-9]{1,6})/topology/(physical_package_id|thread_siblings_list):(-?[0-9]{1,6})[0-9,-]*")
 _MINOR = re.compile(r"[0-9]{1,4}")
 _RENDER = re.compile(r"renderD[0-9]{1,4}")
-_MOST = 1 << 20
+_MOST = 1 << 21
 
 
 def look(renderer: Renderer, daemons: str = "") -> Command:
