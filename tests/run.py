@@ -36,6 +36,8 @@ PACKAGES = (
     "tcsh",
     "dropbear-bin",
     "tinysshd",
+    "slurm-wlm",
+    "munge",
 )
 PROGRAMS = (
     "sshd",
@@ -53,6 +55,8 @@ PROGRAMS = (
     "dropbear",
     "tinysshd",
     "tcsh",
+    "slurmctld",
+    "slurmd",
 )
 PYTHON = ("agentless", "tests", "docs")
 BROWSER = "chromium"

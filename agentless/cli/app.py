@@ -78,6 +78,7 @@ PANELS = {
         "notify": "setup.notify",
         "recover": "tasks.recover",
         "demo": "setup.demo",
+        "slurm": "slurm.config",
     },
 }
 """The commands in the order of the help, each with its file: only that of the wanted one is imported."""

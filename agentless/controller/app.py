@@ -40,6 +40,7 @@ from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.nodes.slurm import SlurmConfig
 from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
 from agentless.controller.notify.notifier import Notifier
@@ -217,6 +218,7 @@ class Controller:
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
         self.trials = Trials(nodes, self._vendors, self._renderer, clock)
         self.between = Between(nodes, self.tasks, self._renderer)
+        self.slurm_config = SlurmConfig(nodes, tasks, self.reservation_book, self.inventory, self._renderer, clock)
         self.doctor = Doctor(nodes, ledger, self._vendors, self._renderer, self._ssh_files, clock)
 
     def _build_files(self, state: Path, store: TaskStore) -> None:

@@ -358,6 +358,34 @@ class CheckView:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmNodeView:
+    """A node of a Slurm configuration: the `line` of slurm.conf, and what Slurm's programs say of it, if asked.
+
+    `slurmd` is the first line of `slurmd -C` on the node, `slurmctld` that of `scontrol -o show node`, and `sinfo` that
+    of `sinfo -o '%N %G'`. They are empty where there is no such program or no answer.
+    """
+
+    node: str
+    line: str
+    slurmd: str
+    slurmctld: str
+    sinfo: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """The configuration of a Slurm cluster with these nodes: the texts of `files` by name.
+
+    `silent` are the nodes that are left out, each with the reason. `notes` say what else is not as on the nodes.
+    """
+
+    files: dict[str, str]
+    nodes: tuple[SlurmNodeView, ...]
+    silent: dict[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ImageView:
     """An image that a node has. `entrypoint` is what it runs in front of a command, empty if nothing."""
 

@@ -48,6 +48,7 @@ NOT_TYPED = {
     "systemctl --user disable --now agentless": "needs a login session",
     "systemctl --user restart agentless": "needs a login session",
     "loginctl enable-linger": "needs a login session",
+    "agentless slurm config --check": "tests/real/test_slurm_config.py",
     "agentless recover --yes --go-on WORKFLOW@DIGEST": "tests/real/test_workflows_recovered.py",
     "agentless explain --nodes 3 --gpus 2": "tests/fleet/test_gangs.py",
     "agentless env create torch --from pytorch/pytorch --on node1": "tests/real/test_workflows.py",

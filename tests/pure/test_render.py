@@ -357,6 +357,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "at_once": st.just(32),
     },
     "gang-look.sh.j2": {"first": st.just(29500)},
+    "slurm-look.sh.j2": {"daemons": values},
     "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "image-drop.sh.j2": {"file": values},
     "image-forget.sh.j2": {"docker": lists, "label": values},

@@ -28,6 +28,7 @@ from agentless.controller.http.routes import (
     logs,
     nodes,
     queue,
+    slurm,
     tasks,
     terminal,
     uploads,
@@ -58,6 +59,7 @@ class Services(
     figures.FigureServices,
     events.EventServices,
     workflows.WorkflowServices,
+    slurm.SlurmServices,
     Protocol,
 ):
     """The parts of the controller that requests use: those of all routes, and of what every request goes through."""
@@ -143,6 +145,7 @@ def make(services: Services) -> FastAPI:
         envs,
         vps,
         queue,
+        slurm,
         nodes,
         watch,
         figures,

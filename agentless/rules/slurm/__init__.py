@@ -1,0 +1,1 @@
+"""Configuration files of Slurm, made from what is known of the nodes."""
