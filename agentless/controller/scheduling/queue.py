@@ -15,7 +15,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Blocked, Ended, Pending, Scheduled, Task
+from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -93,12 +93,14 @@ class Queue:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
+        handed, waiting, others = self._handed_over(waiting, others)
         cluster = self._nodes.cluster(asking=asking)
         self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
         queue = order([*waiting, *self._blocked(), *others], self._used, self._lent)
         placed = self._tasks.live.values()
-        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
+        planned = plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
+        return replace(planned, starts={**handed, **planned.starts}) if handed else planned
 
     def look_again(self) -> Plan:
         """Plan as of now, and keep the plan."""
@@ -321,6 +323,20 @@ class Queue:
         """The blocked tasks that may be promised a place."""
         blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
         return foreseeable(blocked, self._last_live, PROMISES)
+
+    def _handed_over(
+        self, waiting: Sequence[Task], others: Sequence[Task]
+    ) -> tuple[dict[str, Placement], list[Task], list[Task]]:
+        """The tasks that go to clusters which answer, and those that are planned here."""
+        handed = dict[str, Placement]()
+        for task in (*waiting, *others):
+            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
+                handed[task.id] = Placement(place.node.name)
+
+        def here(some: Sequence[Task]) -> list[Task]:
+            return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
+
+        return handed, here(waiting), here(others)
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)

@@ -93,9 +93,9 @@ class Removal:
         there: dict[str, list[Task]] = {}
         for task in tasks:
             for each in (*self._earlier(task), task):
-                if each.container and each.node in self._nodes.links and task not in there.get(each.node, ()):
+                if each.container and each.node in self._nodes.every and task not in there.get(each.node, ()):
                     there.setdefault(each.node, []).append(task)
-        links = [self._nodes.links[name] for name in there]
+        links = [self._nodes.every[name] for name in there]
         await asyncio.gather(*(link.ready() for link in links), return_exceptions=True)
         return {link.node.name: there[link.node.name] for link in links if link.silence is not None}
 
@@ -112,7 +112,7 @@ class Removal:
     async def _remove(self, task: Task, by: Caller, *, force: bool) -> TaskView:
         """Remove one try; returns it as it was published last."""
         if task.live:
-            if task.placement and task.node not in self._nodes.links:
+            if task.placement and task.node not in self._nodes.every:
                 return self._forget(task, f"agentless rm --force, by {by}; {task.node} is not in the inventory")
             try:
                 await self._stops.ask(task, "kill", by=by)
@@ -123,8 +123,8 @@ class Removal:
                     raise
                 return self._forget(task, f"agentless rm --force, by {by}; {task.node} does not show its container")
             task = self._lookup.task(task.id)
-        if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
-            link = self._nodes.links[task.node]
+        if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.every:
+            link = self._nodes.every[task.node]
             await link.ready()
             # Not by force unless it was asked for: somebody may have started it again meanwhile.
             runtime = link.runtime_of(task)
@@ -136,7 +136,7 @@ class Removal:
 
     def _is_hidden(self, task: Task) -> bool:
         """Whether its engine answers, keeps containers elsewhere than before, and does not show this one."""
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         return (
             is_hidden(self._lookup.task(task.id))
             and link is not None
