@@ -92,7 +92,7 @@ class Inventory:
     learn: bool
     metrics: Address | None
     notify: Mapping[str, NotifyTarget]
-    clusters: Mapping[str, NodeConfig] = MappingProxyType({})
+    clusters: Mapping[str, NodeConfig]
 
 
 def load(path: Path) -> Inventory:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Unreachable
-from agentless.model.command import Command, join_sections, split_sections
+from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import NodeConfig, with_node
@@ -20,6 +21,8 @@ from agentless.remote.session import Session
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a cluster on which tasks are live, if it answers at once."""
+SOON = 0.3
+"""Seconds from a command to the next look."""
 IDLE_EVERY = 30.0
 """Seconds between two looks at one that has nothing of ours."""
 RESTS = 10.0
@@ -50,6 +53,13 @@ class ClusterLink(Link):
         del task
         return self.runtime
 
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
+        """Run a short command, and look soon at what it has changed."""
+        try:
+            return await super().run(command, heard)
+        finally:
+            self._wake.set()
+
     def pace(self, who: object, every: float | None) -> None:
         """Nothing: no GPU of it is sampled."""
 
@@ -64,7 +74,6 @@ class ClusterLink(Link):
             found = self.runtime.parse_containers(result, self.cache.clock_ahead)
             self.cache.listed()
             self.cache.saw(task, found, asked)
-        self._wake.set()
 
     async def refresh(self) -> None:
         """Ask for all our jobs in one round trip."""
@@ -88,14 +97,13 @@ class ClusterLink(Link):
     async def _attend(self) -> None:
         time, took = asyncio.get_running_loop().time, 0.0
         while True:
-            self._wake.clear()
             every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(every, RESTS * took)):
                     await self._wake.wait()
-                await asyncio.sleep(max(LOOK_EVERY, RESTS * took))
-            except TimeoutError:
-                pass
+            if self._wake.is_set():
+                self._wake.clear()
+                await asyncio.sleep(max(SOON, RESTS * took))
             began = time()
             await self.refresh()
             took = time() - began

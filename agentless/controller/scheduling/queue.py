@@ -15,7 +15,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Task
+from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -25,7 +25,7 @@ from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
-from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
+from agentless.rules.explain.waits import coming, in_brackets, progress, submitted_words, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
@@ -178,6 +178,8 @@ class Queue:
                 words = f"{words}; to see its output, run: agentless logs {task.id}"
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
+        if isinstance(task.status, Submitted):
+            return ExplainView(task.id, submitted_words(task, task.status), timestamp(task.status.expected), (), {})
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})

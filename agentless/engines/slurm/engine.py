@@ -118,6 +118,7 @@ class Slurm:
         launch_script.check_secrets_are_there(spec, one.secrets)
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
+        variables = launch_script.variables(task, placement, self._node, whole, ())
         comment = f"agentless {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         job = self._script(
@@ -127,7 +128,7 @@ class Slurm:
             labels=base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode(),
             secret_env=spec.secret_env,
             requeue=False,
-            env=launch_script.variables(task, placement, self._node, whole, ()),
+            env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
             workdir=spec.workdir or ".",
             srun=srun_options(spec, self._cluster),
             command=spec.command,
@@ -223,13 +224,13 @@ class Slurm:
             name=job.name,
             state=state,
             labels=labels,
-            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over else None,
+            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over and job.started else None,
             oom_killed=job.state == "OUT_OF_MEMORY",
             error=words,
             outcome=_OUTCOMES.get(job.state),
             created_at=job.submitted,
-            started_at=None if job.waits else job.start,
-            finished_at=job.end if job.over else None,
+            started_at=job.start if job.started else None,
+            finished_at=job.end if job.over and job.started else None,
             expected_at=job.start if job.waits else None,
             signed=self._signer.has_signed(labels, self._node.name),
         )
@@ -246,7 +247,7 @@ def _ended_job(line: str) -> Job | None:
         return None
     name, number, code, began, ended, comment = match.groups()
     state = "FAILED" if int(code) else "COMPLETED"
-    return Job(number, state, "", int(code), 0, None, float(began), float(ended), "", 0, name, comment)
+    return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:
@@ -257,4 +258,6 @@ def _state(job: Job) -> tuple[ContainerState, str]:
         return "paused", ""
     if job.runs:
         return "running", ""
+    if not job.started and job.state == "FAILED":
+        return "exited", reason_words(job.reason, job.id)
     return "exited", _ENDS.get(job.state, "")

@@ -61,6 +61,11 @@ class Job:
         return self.state in _RUNS
 
     @property
+    def started(self) -> bool:
+        """Whether it ever had nodes."""
+        return not self.waits and bool(self.nodes)
+
+    @property
     def is_paused(self) -> bool:
         """Whether it is suspended."""
         return self.state in _PAUSED

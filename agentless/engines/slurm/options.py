@@ -20,7 +20,7 @@ def sbatch_options(task: Task, cluster: SlurmConfig, comment: str) -> list[str]:
         "partition": cluster.partition,
         "account": cluster.account,
         "qos": cluster.qos,
-        "output": f"{task.container_name}/out",
+        "output": f"{task.container_name}/said",
         "open-mode": "append",
         "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,

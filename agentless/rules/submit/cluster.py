@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
 from agentless.errors import UsageError
 from agentless.model.tasks.spec import TaskSpec
+
+
+def joined(specs: Sequence[TaskSpec], clusters: Container[str]) -> tuple[TaskSpec, ...]:
+    """Specs by target, where a cluster and the GPUs behind it are one target: `hpc 2xA100`."""
+    found, cluster = list[TaskSpec](), None
+    for spec in specs:
+        if cluster and not spec.needs.nodes:
+            found[-1] = replace(spec, needs=replace(spec.needs, nodes=(cluster,)))
+            cluster = None
+            continue
+        found.append(spec)
+        cluster = spec.needs.node if spec.needs.node in clusters and not spec.needs.indices else None
+    return tuple(found)
 
 
 def check_for_cluster(spec: TaskSpec, cluster: str) -> None:

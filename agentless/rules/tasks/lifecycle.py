@@ -125,7 +125,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason=reason):
+        case (Assigning() | Submitted() | Lost()) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):

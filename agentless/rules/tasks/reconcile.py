@@ -33,6 +33,7 @@ HIDDEN = (
 
 _NO_RECORD = NodeRecord()
 
+_UNSTARTED = "its job ended before it started"
 SAME_START = 60.0
 """Seconds by which a cluster may move an expected start without an event."""
 REAP_AFTER = 300.0
@@ -88,8 +89,8 @@ def reconcile(
         return _unstarted(task, now)
     if container.state == "queued":
         return _queued(status, container)
-    if isinstance(status, Submitted) and container.over and container.started_at is None:
-        return (LaunchFailed(container.error or "its job ended before it started"),)
+    if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
+        return (LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED),)
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
@@ -104,14 +105,19 @@ def reconcile(
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again
     if container.over and task.spec.traits.ends_with_process:
-        events.append(
-            Exited(container.exit_code, container.oom_killed, container.ran, container.error, container.outcome)
-        )
+        why = "" if task.stop and container.outcome else container.error  # it ended as it was asked to
+        ended = container.exit_code, container.oom_killed, container.ran, why, container.outcome
+        events.append(Exited(*ended))
     elif container.state == "paused" and not paused:
         events.append(Froze())
     elif container.state == "running" and paused:
         events.append(Thawed())
     return tuple(events)
+
+
+def _never_ran(container: Container) -> bool:
+    """Whether a cluster has ended a job that it had not started."""
+    return container.over and container.started_at is None and container.exit_code is None
 
 
 def _queued(status: TaskStatus, job: Container) -> tuple[TaskEvent, ...]:
@@ -143,7 +149,7 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     if container is None or container.state == "created" or status.placement is None:
         return False
     if status.container is None:
-        return container.signed
+        return container.signed and not _never_ran(container)
     if container.id != status.container:
         return False
     if status.exit_code is None and (container.live or container.exit_code is not None):

@@ -139,7 +139,7 @@ def _reason(task: Task) -> str | None:
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Submitted(container=job, reason=reason) if not task.stop:
-            return f"job {job}" + (f": {reason}" if reason else "")
+            return f"job {job.partition(':')[0]}" + (f": {reason}" if reason else "")
         case Assigning(step=step) if step and not task.stop:
             return step
         case Ended(reason=ended):
