@@ -272,6 +272,18 @@ class NumaView:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster with a queue of its own. `reason` is why it is not `online`, `tasks` how many are live there."""
+
+    name: str
+    engine: str
+    state: str
+    reason: str
+    address: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node. `gpus`, `gpus_free` and `tasks` (live, of all owners) are counts; `tasks` is None if unknown.
 

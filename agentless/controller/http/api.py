@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.http.bounded import BoundedRoute, TooLarge
 from agentless.controller.http.routes import (
+    clusters,
     controller,
     envs,
     events,
@@ -53,6 +54,7 @@ class Services(
     envs.EnvServices,
     vps.VpsServices,
     queue.QueueServices,
+    clusters.ClusterServices,
     nodes.NodeServices,
     watch.WatchServices,
     figures.FigureServices,
@@ -143,6 +145,7 @@ def make(services: Services) -> FastAPI:
         envs,
         vps,
         queue,
+        clusters,
         nodes,
         watch,
         figures,

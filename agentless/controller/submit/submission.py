@@ -18,7 +18,6 @@ from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
 from agentless.rules.explain.obstacles import never, refusal
-from agentless.rules.submit.cluster import joined
 
 
 class Submission:
@@ -50,7 +49,6 @@ class Submission:
         if not request.specs:
             raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
-        request = replace(request, specs=joined(request.specs, self._nodes.clusters))
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered
         if request.whole and any(wrong := await self._builder.problems(request.specs)):

@@ -129,7 +129,7 @@ class Slurm:
             secret_env=spec.secret_env,
             requeue=False,
             env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
-            workdir=spec.workdir or ".",
+            workdir=spec.workdir,
             srun=srun_options(spec, self._cluster),
             command=spec.command,
         )

@@ -1,7 +1,8 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
 `pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped | preempted`,
-`blocked → scheduled → pending`, on a cluster with a queue of its own `assigning → submitted ⇄ running`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back.
+`blocked → scheduled → pending`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back. On a
+cluster with a queue of its own it is `assigning → submitted ⇄ running`.
 Transitions are in `rules/tasks/lifecycle`.
 """
 

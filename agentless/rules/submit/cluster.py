@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import replace
+from itertools import pairwise
 
 from agentless.errors import UsageError
+from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.spec import TaskSpec
 
 
-def joined(specs: Sequence[TaskSpec], clusters: Container[str]) -> tuple[TaskSpec, ...]:
-    """Specs by target, where a cluster and the GPUs behind it are one target: `hpc 2xA100`."""
-    found, cluster = list[TaskSpec](), None
-    for spec in specs:
-        if cluster and not spec.needs.nodes:
-            found[-1] = replace(spec, needs=replace(spec.needs, nodes=(cluster,)))
-            cluster = None
-            continue
-        found.append(spec)
-        cluster = spec.needs.node if spec.needs.node in clusters and not spec.needs.indices else None
+def is_place_alone(target: str) -> bool:
+    """Whether a target is the name of a node or a cluster, without GPUs."""
+    return NODE_NAME.fullmatch(target) is not None and not is_counted(target)
+
+
+def may_be_joined(targets: Sequence[str]) -> bool:
+    """Whether some of these targets could be a cluster and the GPUs there: `hpc` and `2xA100`."""
+    return any(is_place_alone(one) and is_counted(other) for one, other in pairwise(targets))
+
+
+def joined(targets: Sequence[str], clusters: Container[str]) -> tuple[str, ...]:
+    """The targets, where a cluster and the GPUs behind it are one."""
+    found = list[str]()
+    for target in targets:
+        if found and found[-1] in clusters and is_counted(target):
+            found[-1] += f" {target}"
+        else:
+            found.append(target)
     return tuple(found)
 
 

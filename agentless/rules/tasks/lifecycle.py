@@ -70,6 +70,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(Assigning(placement, now))
         case Assigning(), NotStarted(was=was, reason=reason) if task.spec.traits.comes_back:
             return task.afresh(replace(was, reason=reason))
+        case Ended(placement=Placement() as placement, container=str()), JobQueued() as event:
+            return task.afresh(Submitted(placement, event.container, now, event.reason, event.expected))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case status, StopAsked(how=how) if isinstance(status, Waiting) and how != "preempt":
@@ -125,7 +127,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost()) as status, LaunchFailed(reason=reason):
+        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):

@@ -90,7 +90,8 @@ def reconcile(
     if container.state == "queued":
         return _queued(status, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
-        return (LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED),)
+        known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
+        return (*known, LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
@@ -152,6 +153,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
         return container.signed and not _never_ran(container)
     if container.id != status.container:
         return False
+    if container.state == "queued":
+        return True
     if status.exit_code is None and (container.live or container.exit_code is not None):
         return True
     return container.live and container.started_at not in (None, status.run)
