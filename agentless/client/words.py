@@ -246,7 +246,7 @@ _HAPPENED = {
     "blocked-by": "Waits for other tasks", "delayed": "Delayed", "queued": "Queued",
     "moved": "Moved in the queue", "gave-up": "Gave up waiting",
     "assigned": "Assigned", "met": "Reachable by each other",
-    "step": "Starting", "launched": "Started", "launch-failed": "Start failed",
+    "step": "Starting", "job-queued": "In the queue of the cluster", "launched": "Started", "launch-failed": "Start failed",
     "refused": "Refused", "unplaced": "Queued again", "stop-asked": "Stop requested", "froze": "Paused",
     "thawed": "Resumed", "exited": "Exited", "restarted": "Restarted", "vanished": "Container gone",
     "adopted": "Container found", "lost-contact": "Node unreachable", "recalled": "Restored", "retried": "Retried",
