@@ -516,7 +516,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         **FOLDER,
         "labels": st.just("eNo="),
         "comment": values,
-        "secret_env": st.just([]),
+        "secret_env": st.just(["TOKEN"]),
         "requeue": st.booleans(),
         "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
         "workdir": maybe,
@@ -532,6 +532,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
     "slurm-logs.sh.j2": {**FOLDER, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
+    "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-shell.sh.j2": {

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.engines.slurm.jobs import MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.nodes import parse_nodes
 from agentless.engines.slurm.reasons import reason_words
 
 RECORDED = (Path(__file__).parent / "data" / "slurm" / "squeue-22.05.txt").read_text()
@@ -77,3 +78,26 @@ def test_no_answer_is_too_odd_to_be_read(text: str) -> None:
 def test_an_answer_without_end_is_read_to_a_bound() -> None:
     line = RECORDED.splitlines()[0]
     assert sum(1 for _ in parse_jobs("\n".join([line] * (MAX_JOBS + 5)))) == MAX_JOBS
+
+
+SINFO = """\
+c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c2|drained|gpu:2|gpu:0|0/0/16/16|1|0|fan | broken|
+c3|idle|(null)|gpu:0|0/8/0/8|2000|0|none|
+nonsense
+"""
+
+
+def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
+    first, second, third = parse_nodes(SINFO)
+    assert (first.gpus, first.gpus_used, first.cores_used, first.cores) == ((("a100", 4), ("h100", 2)), 3, 8, 32)
+    assert (first.memory_mib, first.memory_used_mib, first.reason) == (64000, 16000, "")
+    assert (second.state, second.gpus, second.reason) == ("drained", (("", 2),), "fan | broken")
+    assert third.gpus == ()
+
+
+@given(st.text() | st.lists(st.text(), min_size=7, max_size=9).map("|".join))
+def test_no_list_of_nodes_is_too_odd_to_be_read(text: str) -> None:
+    for node in parse_nodes(text):
+        assert (node.name + node.state + node.reason).isprintable()

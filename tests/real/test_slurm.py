@@ -121,3 +121,12 @@ def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cl
     slurm.run("scontrol", "release", number)
     cli("kill", task)
     assert state(cli, task) in ("killed", "cancelled")
+
+
+def test_its_nodes_are_listed_as_slurm_has_them(cli: Cli, slurm: Slurm) -> None:
+    slurm.run("scontrol", "update", "nodename=c2", "state=drain", "reason=fan broken")
+    rows = {row["name"]: row for row in cli.json("gpus", "hpc")}
+    assert {name: row["gpus"] for name, row in rows.items()} == {"c1": {"": 2}, "c2": {"": 2}, "c3": {"": 4}}
+    assert (rows["c2"]["state"], rows["c2"]["reason"]) == ("idle+drain", "fan broken")
+    assert "hpc      online  slurm" in cli("nodes").out
+    slurm.run("scontrol", "update", "nodename=c2", "state=resume")

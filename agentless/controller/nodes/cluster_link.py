@@ -13,10 +13,11 @@ from agentless.errors import Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import NodeConfig, with_node
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
-from agentless.ports import Clock, Engine
+from agentless.ports import Clock, ClusterEngine, Engine
 from agentless.remote.session import Session
 
 LOOK_EVERY = 2.0
@@ -34,7 +35,7 @@ class ClusterLink(Link):
     """The login node of a cluster: it is asked for all our jobs at once, again and again."""
 
     def __init__(
-        self, node: NodeConfig, session: Session, runtime: Engine, clock: Clock, listener: LinkListener
+        self, node: NodeConfig, session: Session, runtime: ClusterEngine, clock: Clock, listener: LinkListener
     ) -> None:
         super().__init__(node, session, clock, listener)
         self.runtime = runtime
@@ -62,6 +63,10 @@ class ClusterLink(Link):
 
     def pace(self, who: object, every: float | None) -> None:
         """Nothing: no GPU of it is sampled."""
+
+    async def nodes(self) -> tuple[ClusterNode, ...]:
+        """Ask for its compute nodes."""
+        return self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
 
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""

@@ -73,6 +73,12 @@ class Nodes:
         """The link to a node or a cluster; raises NotFound with the nearest name."""
         return self.clusters[name] if name in self.clusters else self.link(name)
 
+    def cluster_link(self, name: str) -> ClusterLink:
+        """The link to a cluster; raises NotFound with the nearest name."""
+        if name not in self.clusters:
+            raise NotFound(f"no cluster {name!r} in the inventory{nearest(name, self.clusters)}")
+        return self.clusters[name]
+
     def cluster_of(self, needs: Needs) -> ClusterLink | None:
         """The cluster to which a task with these needs is handed over; None for one that nodes run."""
         return self.clusters.get(needs.node or "")

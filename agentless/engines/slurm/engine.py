@@ -17,11 +17,13 @@ import orjson
 from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.terminal import SlurmTerminal
 from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result, Section
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmConfig
 from agentless.model.tasks.claim import CONTROLLER, TASK, labels_of
@@ -94,6 +96,15 @@ class Slurm:
         """The jobs in an answer."""
         del clock
         return self._jobs_in(result)
+
+    def nodes(self) -> Command:
+        """List the compute nodes of the partition, or all of them."""
+        return self._command("slurm-nodes.sh.j2", partition=self._cluster.partition, format=NODE_FORMAT)
+
+    def parse_nodes(self, result: Result) -> tuple[ClusterNode, ...]:
+        """The nodes in the answer; raises RuntimeFailed."""
+        self.check(result)
+        return tuple(parse_nodes(result.out))
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """Print what the job has written."""
