@@ -17,11 +17,15 @@ def nodes_of(served: Client, name: str) -> list[dict[str, Any]] | None:
     return list(served.get(f"/v1/clusters/{name}/nodes"))
 
 
+def _free(node: dict[str, Any]) -> str:
+    every = sum(node["gpus"].values())
+    return f"{every - node['gpus_used']}/{every}"
+
+
 def _types(node: dict[str, Any]) -> str:
     return ",".join(f"{count}x{kind}" if kind else f"{count}x" for kind, count in node["gpus"].items()) or "-"
 
 
-CLUSTERS = Kind("view.ClusterView", lambda cluster: str(cluster["name"]))
 CLUSTER_COLUMNS = [
     Column("CLUSTER", lambda cluster: cluster["name"]),
     Column("STATE", lambda cluster: cluster["state"]),
@@ -34,11 +38,7 @@ CLUSTER_NODES = Kind("view.ClusterNodeView", lambda node: str(node["name"]))
 CLUSTER_NODE_COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["state"]),
-    Column(
-        "FREE",
-        lambda node: f"{sum(node['gpus'].values()) - node['gpus_used']}/{sum(node['gpus'].values())}",
-        right=True,
-    ),
+    Column("FREE", _free, right=True),
     Column("GPUS", _types),
     Column("CORES", lambda node: f"{node['cores_used']}/{node['cores']}", right=True),
     Column("MEMORY", lambda node: in_use(node["memory_used_mib"], node["memory_mib"]), right=True),
