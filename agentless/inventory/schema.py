@@ -481,7 +481,7 @@ class Node(_Keys):
 
 
 class Cluster(BaseModel):
-    """A cluster with a queue of its own, which tasks that name it are handed over to."""
+    """A cluster with a queue of its own, which takes the tasks that have it as their target."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

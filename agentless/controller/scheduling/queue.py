@@ -123,8 +123,8 @@ class Queue:
         if isinstance(task.status, Blocked):
             reason = task.status.reason or self._waits_for(task, task.status)
             return Outlook(None, reason, self.plan.promises.get(task.id))
-        if place := self._nodes.cluster_of(task.spec.needs):
-            return Outlook(None, unreachable(place.node.name, place.silence) if place.silence else "")
+        if away := self._nodes.cluster_of(task.spec.needs):
+            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else "")
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -186,9 +186,9 @@ class Queue:
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
-        if place := self._nodes.cluster_of(task.spec.needs):
-            words = f"task {task.id} goes to {place.node.name} as soon as that answers"
-            return ExplainView(task.id, f"{words}: {place.silence or 'about to start'}", None, (), {})
+        if away := self._nodes.cluster_of(task.spec.needs):
+            words = f"task {task.id} goes to {away.node.name} as soon as that answers"
+            return ExplainView(task.id, f"{words}: {away.silence or 'about to start'}", None, (), {})
         cluster = self._nodes.cluster()
         mates = self._mates(task)
         task = mates[0]
@@ -207,9 +207,9 @@ class Queue:
 
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
-        if place := self._nodes.cluster_of(spec.needs):
-            words = f"{spec.needs} would be a job of {place.node.name}, which decides when it starts"
-            words = unreachable(place.node.name, place.silence) if place.silence else words
+        if away := self._nodes.cluster_of(spec.needs):
+            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts"
+            words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
