@@ -28,6 +28,7 @@ from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
 from agentless.controller.nodes.between import Between
+from agentless.controller.nodes.cluster_link import ClusterLink
 from agentless.controller.nodes.doctor import Doctor
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.health.gpu_health import GpuHealth
@@ -102,12 +103,14 @@ from agentless.controller.workflows.workflows import Workflows
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.dialect import PODMAN
+from agentless.engines.slurm.engine import Slurm
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.signature import Signer
 from agentless.ports import Clock, GpuVendor
 from agentless.remote.node_files import NodeFiles
@@ -389,15 +392,22 @@ class Controller:
             self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)
-        await self.nodes.follow(inventory, self._link)
+        await self.nodes.follow(inventory, self._link, self._cluster_link)
         await self.port.on_inventory(inventory)
 
-    def _link(self, node: NodeConfig) -> NodeLink:
+    def _session(self, node: NodeConfig, *programs: str) -> Session:
         transport = plugins.load("remote.transports", node.connection).make(node, self._ssh_files)
+        return Session(transport, node.name, programs)
+
+    def _cluster_link(self, node: NodeConfig) -> ClusterLink:
+        engine = Slurm(node, node.slurm or SlurmCluster(), self._renderer, self._signer)
+        return ClusterLink(node, self._session(node, "sbatch", "squeue"), engine, self.clock, self.nodes)
+
+    def _link(self, node: NodeConfig) -> NodeLink:
         parts = node, self._renderer, self._signer, self._vendors, PODMAN if node.has_podman else DOCKER
         return NodeLink(
             node,
-            Session(transport, node.name, ("docker", *self._vendors.programs)),
+            self._session(node, "docker", *self._vendors.programs),
             self._vendors,
             NodeEngines(DockerEngine(*parts), Systemd(*parts)),
             self._renderer,

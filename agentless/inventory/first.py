@@ -55,6 +55,10 @@ defaults:
 # notify:
 #   phone: {{ntfy: https://ntfy.sh/my-topic, events: [end, fail]}}
 
+# Slurm clusters by name: `agentless submit hpc 2xA100 -- python train.py` is a job there.
+# clusters:
+#   hpc: {{host: login1, engine: slurm, partition: gpu}}
+
 # Nodes by name: `agentless submit NAME::0 -- nvidia-smi` runs on GPU 0 of node NAME.
 # Delete the machines that must not run tasks.
 nodes:

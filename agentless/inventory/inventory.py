@@ -24,6 +24,7 @@ from agentless.errors import InventoryError
 from agentless.formats.marked_yaml import MAX_MISTAKES, BrokenYaml, Marked, Mistake, Where, lines_of, read_yaml, shown
 from agentless.inventory.schema import (
     Amd,
+    Cluster,
     Cuda,
     Defaults,
     Foreign,
@@ -41,6 +42,7 @@ from agentless.model.address import Address
 from agentless.model.files.posix_path import within
 from agentless.model.nodes.node import DESKTOP_BELOW, DESKTOP_PROGRAMS, ForeignPolicy, NodeConfig
 from agentless.model.nodes.node_record import HealthPolicy
+from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.notify import KINDS, NotifyTarget
 from agentless.model.tasks.retention import Keep
 from agentless.model.usage.idle import IdlePolicy
@@ -90,6 +92,7 @@ class Inventory:
     learn: bool
     metrics: Address | None
     notify: Mapping[str, NotifyTarget]
+    clusters: Mapping[str, NodeConfig]
 
 
 def load(path: Path) -> Inventory:
@@ -126,6 +129,7 @@ def load(path: Path) -> Inventory:
         learn=queue.learn or False,
         metrics=file.metrics,
         notify=MappingProxyType({name: _target(name, each, path) for name, each in (file.notify or {}).items()}),
+        clusters=MappingProxyType({name: _cluster(name, each, path) for name, each in (file.clusters or {}).items()}),
     )
 
 
@@ -165,6 +169,17 @@ def _text(path: Path) -> tuple[str, FileStamp]:
             "regular file"
         )
     raise InventoryError(f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}; is this the right file?")
+
+
+def _cluster(name: str, keys: Cluster, path: Path) -> NodeConfig:
+    """The login node of a cluster, and how to submit there."""
+    ssh = {key: getattr(keys, key) for key in ("host", "user", "port", "jump", "connection")}
+    known = {key: value for key, value in ssh.items() if value is not None}
+    if keys.identity_file:
+        known["identity_file"] = _located(keys.identity_file, path)
+    slurm = {key: getattr(keys, key) for key in ("partition", "account", "qos", "folder")}
+    config = SlurmCluster(**{key: value for key, value in slurm.items() if value is not None})
+    return NodeConfig(name=name, slurm=config, **{"host": name, **known})
 
 
 def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:

@@ -480,6 +480,30 @@ class Node(_Keys):
     )
 
 
+class Cluster(BaseModel):
+    """A cluster with a queue of its own, which takes the tasks that have it as their target."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: Annotated[str, AfterValidator(_host)] | None = Field(
+        default=None, description="Name, address or ~/.ssh/config alias of a login node. Default: the cluster's name."
+    )
+    user: _Word | None = Field(default=None, description="User on the login node.")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, description="SSH port of the login node.")
+    identity_file: Annotated[str, AfterValidator(_path)] | None = Field(default=None, description="Private key file.")
+    jump: _Word | None = Field(default=None, description="Jump host, as for ssh -J.")
+    connection: TransportName | None = Field(default=None, description="How to reach the login node.")
+    engine: Literal["slurm"] = Field(description="What runs the queue of the cluster: slurm.")
+    partition: _Word | None = Field(default=None, description="Slurm partition of its tasks. Default: Slurm's.")
+    account: _Word | None = Field(default=None, description="Slurm account of its tasks. Default: yours.")
+    qos: _Word | None = Field(default=None, description="Slurm quality of service of its tasks. Default: Slurm's.")
+    folder: Annotated[str, AfterValidator(_path)] | None = Field(
+        default=None,
+        description="Folder for scripts and output of jobs, on a disk that the login node and its compute nodes share; "
+        "below your home folder unless it begins with /. Default: .agentless/slurm.",
+    )
+
+
 class Kept(BaseModel):
     """How long agentless keeps containers and logs of ended tasks."""
 
@@ -641,6 +665,11 @@ class InventoryFile(BaseModel):
         default=None,
         description="Where to serve /metrics for Prometheus: a port of this machine, like 9400, or an address and a "
         "port, like 192.0.2.1:9400. Default: no port.",
+    )
+    clusters: dict[Annotated[str, AfterValidator(_node_name)], Cluster] | None = Field(
+        default=None,
+        description="Slurm clusters by name. Targets use the name, like hpc or hpc 2xA100.",
+        json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by name. Targets use the name, like node1 in node1::0.",

@@ -274,6 +274,36 @@ class NumaView:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster with a queue of its own. `reason` is why it is not `online`, `tasks` how many are live there."""
+
+    name: str
+    engine: str
+    state: str
+    reason: str
+    address: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNodeView:
+    """A compute node of a cluster, as the cluster has it. `gpus` are numbers by type, an empty one where it has none.
+
+    `reason` is why an administrator has taken it out. Memory is in MiB.
+    """
+
+    name: str
+    state: str
+    reason: str
+    gpus: dict[str, int]
+    gpus_used: int
+    cores: int
+    cores_used: int
+    memory_mib: int
+    memory_used_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node. `gpus`, `gpus_free` and `tasks` (live, of all owners) are counts; `tasks` is None if unknown.
 

@@ -1,7 +1,7 @@
 """The Protocols between layers: what the controller needs from engines, GPU vendors, transports and the clock."""
 
 from agentless.ports.clock import Clock
-from agentless.ports.engine import ContainerEngine, Engine, HostEngine
+from agentless.ports.engine import ClusterEngine, ContainerEngine, Engine, HostEngine
 from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
@@ -15,6 +15,7 @@ from agentless.ports.transport import Duplex, Shell, Terminal, Transport
 
 __all__ = [
     "Clock",
+    "ClusterEngine",
     "ContainerEngine",
     "Duplex",
     "Engine",

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
 from agentless.model.nodes.checkup import EngineCheckup
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.container import Container
@@ -186,6 +187,16 @@ class ContainerEngine(Engine, Protocol):
 
     def undo(self, launch: Launch, *, force: bool = False) -> Command:
         """Remove what this launch has created and not started; with `force`, also if it was started."""
+
+
+class ClusterEngine(Engine, Protocol):
+    """An engine that chooses nodes and times itself: it has a queue of its own."""
+
+    def nodes(self) -> Command:
+        """List its compute nodes."""
+
+    def parse_nodes(self, result: Result) -> tuple[ClusterNode, ...]:
+        """The nodes in the answer; raises RuntimeFailed."""
 
 
 class HostEngine(Engine, Protocol):

@@ -28,6 +28,7 @@ from agentless.model.tasks.task import (
     Placement,
     Running,
     Scheduled,
+    Submitted,
     Task,
     TaskStatus,
 )
@@ -100,6 +101,7 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
         "scheduled": Scheduled(NOW + 60),
         "pending": Pending(),
         "assigning": Assigning(at, NOW - 60),
+        "submitted": Submitted(at, CID, NOW - 60),
         "running": Running(at, CID, NOW - 60),
         "paused": Paused(at, CID, NOW - 60),
         "lost": Lost(at, NOW - 60, "cut off", CID, NOW - 90),
@@ -113,12 +115,15 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
     return replace(made, spec=replace(made.spec, needs=parse_target(target)))
 
 
-STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended", "scheduled", "blocked")
+STATES = (
+    "pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended", "scheduled", "blocked",
+    "submitted",
+)  # fmt: skip
 
 
 def container(of: Task, state: Any = "running", **changes: Any) -> Container:
     """The container that `of` would have on its node."""
-    began = None if state == "created" else NOW - 60
+    began = None if state in ("created", "queued") else NOW - 60
     ended = NOW - 10 if state in ("exited", "dead") else None
     plain = Container(
         CID, of.container_name, state, labels_of(of, placement(str(of.spec.needs)), "c1"), 0 if ended else None,

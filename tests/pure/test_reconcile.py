@@ -34,6 +34,7 @@ CONTAINER_STATES = get_args(ContainerState)
 AFTERWARDS: dict[str, dict[str, str]] = {
     "assigning": {
         "created": "assigning",
+        "queued": "submitted",
         "running": "running",
         "paused": "paused",
         "restarting": "running",
@@ -43,6 +44,7 @@ AFTERWARDS: dict[str, dict[str, str]] = {
     },
     "running": {
         "created": "running",
+        "queued": "submitted",
         "running": "running",
         "paused": "paused",
         "restarting": "running",
@@ -52,6 +54,7 @@ AFTERWARDS: dict[str, dict[str, str]] = {
     },
     "paused": {
         "created": "paused",
+        "queued": "submitted",
         "running": "running",
         "paused": "paused",
         "restarting": "paused",
@@ -61,6 +64,7 @@ AFTERWARDS: dict[str, dict[str, str]] = {
     },
     "lost": {
         "created": "lost",
+        "queued": "submitted",
         "running": "running",
         "paused": "paused",
         "restarting": "running",
@@ -72,7 +76,17 @@ AFTERWARDS: dict[str, dict[str, str]] = {
     "scheduled": dict.fromkeys(CONTAINER_STATES, "scheduled"),
     "pending": dict.fromkeys(CONTAINER_STATES, "pending"),
     "ended": dict.fromkeys(CONTAINER_STATES, "completed")
-    | {"running": "running", "restarting": "running", "paused": "paused"},
+    | {"queued": "submitted", "running": "running", "restarting": "running", "paused": "paused"},
+    "submitted": {
+        "created": "submitted",
+        "queued": "submitted",
+        "running": "running",
+        "paused": "paused",
+        "restarting": "running",
+        "removing": "running",
+        "exited": "completed",
+        "dead": "completed",
+    },
 }
 AFTERWARDS["lost before an answer"] = AFTERWARDS["lost"]
 

@@ -220,6 +220,7 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "sharing": st.just(Sharing(3, 8 << 30)),
     "gpu_total": st.just(16 << 30),
 }
+FOLDER = {"folder": values, "name": values}
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {
     "mark": values,
@@ -511,6 +512,38 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-resume.sh.j2": UNIT,
     "systemd-rights.sh.j2": UNIT,
     "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
+    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values},
+    "slurm-job.sh.j2": {
+        **FOLDER,
+        "labels": st.just("eNo="),
+        "comment": values,
+        "secret_env": st.just(["TOKEN"]),
+        "requeue": st.booleans(),
+        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
+        "workdir": maybe,
+        "srun": some,
+        "command": some,
+    },
+    "slurm-launch.sh.j2": {
+        **FOLDER,
+        "secret_env": st.just([]),
+        "lock_wait": st.just(60),
+        "script": values,
+        "options": some,
+    },
+    "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
+    "slurm-logs.sh.j2": {**FOLDER, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
+    "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
+    "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
+    "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
+    "slurm-shell.sh.j2": {
+        "job": values,
+        "mark": values,
+        "terminal": st.booleans(),
+        "variables": lists,
+        "command": some,
+    },
+    "slurm-signal.sh.j2": {"job": values, "name": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},
     "systemd-task.sh.j2": {

@@ -10,6 +10,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.formats import Format, Kind, Output
+from agentless.cli.nodes.clusters import CLUSTER_NODE_COLUMNS, CLUSTER_NODES, nodes_of
 from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
@@ -66,6 +67,10 @@ def gpus(
     if since and not plot:
         raise UsageError("--since is for --plot; add --plot")
     served, wanted = client(context), list(map(_parsed, targets or ()))
+    if len(wanted) == 1 and not wanted[0].indices and (inside := nodes_of(served, wanted[0].node or "")) is not None:
+        having = [node for node in inside if node["gpus"]]
+        CLUSTER_NODES.format(as_json, output).show(having, CLUSTER_NODE_COLUMNS, "No GPUs")
+        return
     if watch:
         _watch_gpus(served, wanted, free=free)
     found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]

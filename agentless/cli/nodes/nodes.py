@@ -10,6 +10,7 @@ import typer
 from agentless.cli.arguments import Json, ManyNodes, NodeArgument
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
+from agentless.cli.nodes.clusters import CLUSTER_COLUMNS, CLUSTER_NODE_COLUMNS, CLUSTER_NODES, nodes_of
 from agentless.cli.nodes.drain import drain, resume
 from agentless.cli.nodes.gpus import GPU_COLUMNS
 from agentless.cli.nodes.host_keys import trust
@@ -60,8 +61,14 @@ def show_list(context: typer.Context, nodes: ManyNodes = None, as_json: Json = F
 def _list(context: typer.Context, nodes: Sequence[str], as_json: bool, output: str | None) -> None:
     style = _NODES.format(as_json, output)
     served = client(context)
+    if len(nodes) == 1 and (inside := nodes_of(served, nodes[0])) is not None:
+        CLUSTER_NODES.format(as_json, output).show(inside, CLUSTER_NODE_COLUMNS, f"{nodes[0]} has no nodes")
+        return
     found = [served.get(f"/v1/nodes/{node}") for node in nodes] or served.get("/v1/nodes")
     style.show(found, _COLUMNS, "No nodes in the inventory")
+    if style.is_table and not nodes and (clusters := served.get("/v1/clusters")):
+        print_line("")
+        show(CLUSTER_COLUMNS, clusters)
 
 
 def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False, output: Output = None) -> None:

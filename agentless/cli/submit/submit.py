@@ -26,6 +26,7 @@ from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.tasks.task_id import first_try
 from agentless.paths import current_dir
+from agentless.rules.submit.cluster import joined, may_be_joined
 from agentless.rules.submit.options import OUTPUT, WHERE, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 
@@ -104,6 +105,9 @@ def submit(
     """
     all_targets = [*(targets or []), *(more_targets or [])]
     check_targets(context, all_targets)
+    if may_be_joined(all_targets):
+        clusters = client(context).get("/v1/clusters")
+        all_targets = [*joined(all_targets, {each["name"] for each in clusters})]
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     if file is None:
         asked = task_request(command_of(context), all_targets, options, outside)

@@ -29,11 +29,11 @@ class MemberNodes:
 
     async def ready(self, members: Sequence[Task]) -> None:
         """Wait until their nodes have answered, or are known not to."""
-        await asyncio.gather(*(self._nodes.link_of(task).ready() for task in members))
+        await asyncio.gather(*(self._nodes.link(task.node or "").ready() for task in members))
 
     async def look(self, task: Task) -> Surroundings:
         """How others reach the node of a member. Raises NoAnswer, or NodeBroken if the node answers other things."""
-        link = self._nodes.link_of(task)
+        link = self._nodes.link(task.node or "")
         try:
             return gang_look.parse(await link.run(gang_look.look(self._renderer)))
         except NoAnswer as error:
@@ -71,7 +71,7 @@ class MemberNodes:
         """Remove what was created of a member, and with `force` what was started. Raises NoAnswer."""
         if task.placement is None:
             return
-        link = self._nodes.link_of(task)
+        link = self._nodes.link(task.node or "")
         launch = link.launch(task, task.placement, {})
         result = await link.run(link.runtime.undo(launch, force=force))
         if not result.ok:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.http.bounded import BoundedRoute, TooLarge
 from agentless.controller.http.routes import (
+    clusters,
     controller,
     envs,
     events,
@@ -54,6 +55,7 @@ class Services(
     envs.EnvServices,
     vps.VpsServices,
     queue.QueueServices,
+    clusters.ClusterServices,
     nodes.NodeServices,
     watch.WatchServices,
     figures.FigureServices,
@@ -146,6 +148,7 @@ def make(services: Services) -> FastAPI:
         vps,
         queue,
         slurm,
+        clusters,
         nodes,
         watch,
         figures,

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Protocol
+from collections.abc import Mapping
 
 from agentless.controller.nodes.link.breakdowns import Breakdowns
-from agentless.controller.nodes.link.cache import NodeCache
-from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
+from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.link.sampler import Sampler
-from agentless.controller.nodes.link.shared_streams import Reader, SharedStreams
 from agentless.controller.nodes.link.watcher import Watcher
-from agentless.errors import AgentlessError, RuntimeFailed, TooMuch
-from agentless.model.command import Command, Result
+from agentless.errors import RuntimeFailed
 from agentless.model.files.file_spec import Prepared
-from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.text import Excerpt
 from agentless.ports import Clock, Engine, Probe
 from agentless.remote.session import Session
-from agentless.remote.streams import Stream
 from agentless.render import Renderer
 
 STREAMED = 4
@@ -39,17 +29,7 @@ RELAYED = 2.0
 """Seconds between two looks at whether they may have theirs."""
 
 
-class LinkListener(Protocol):
-    """Hears of everything that a node says."""
-
-    def node_changed(self, link: NodeLink) -> None:
-        """Something new is known of the node, were it only fresh numbers."""
-
-    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
-        """The node has named containers."""
-
-
-class NodeLink:
+class NodeLink(Link):
     """Puts the parts of a link together, and decides which of them may have a session of their own on the node.
 
     The properties read the cache: they never wait for the node.
@@ -65,39 +45,20 @@ class NodeLink:
         clock: Clock,
         listener: LinkListener,
     ) -> None:
-        self.node = node
-        self.session = session
+        super().__init__(node, session, clock, listener)
         self.engines = engines
         self.runtime = engines.runtime
-        changed, sighted = partial(listener.node_changed, self), partial(listener.sighted, self)
-        self.cache = NodeCache(node.name, clock, changed, sighted)
         self.breakdowns = Breakdowns(self.cache)
-        self.connection = NodeConnection(session, self.cache)
-        self.answered = self.connection.answered
         self.sampler = Sampler(session, probe, engines, renderer, self.cache)
         self.inspector = Inspector(session, engines, self.cache, self.sampler, self.breakdowns)
         self.watcher = Watcher(session, engines, self.cache, self.inspector, self.breakdowns)
         self.image_ids: Mapping[str, str] = {}
-        self._shared = SharedStreams(self.stream)
-        self._keeping: asyncio.Task[None] | None = None
 
     def id_here(self, image: str) -> str:
         """What the node calls the image of an env that has this id elsewhere; its image store may be another one."""
         return self.image_ids.get(image, image)
 
     # ------------------------------------------------------------ life cycle
-
-    def start(self) -> None:
-        """Begin to connect, and stay connected."""
-        keeping = self.connection.keep(self._greet, self._attend)
-        self._keeping = asyncio.create_task(keeping, name=f"link {self.node.name}")
-
-    async def close(self) -> None:
-        """End the loops and the connection."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
-        await self.session.close()
 
     async def _greet(self) -> None:
         await self.inspector.refresh()
@@ -143,33 +104,6 @@ class NodeLink:
         """What runs this task here."""
         return self.engines.runtime_of(task)
 
-    async def ready(self, *, within: float = 20.0) -> None:
-        """Wait until the node has answered or is known not to; a node in back-off is tried at once."""
-        await self.connection.ready(within=within)
-
-    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
-        """Run a short command on the node; raises NoAnswer. `heard` is as in `Session.run`."""
-        self.cache.check_online()
-        return await self.session.run(command, heard)
-
-    async def collect(self, command: Command) -> Result:
-        """Run a command that may take long, and that ends with us; both its streams. Raises TooMuch."""
-        said = {1: b"", 2: b""}
-        async with self.stream(command) as stream:
-            async for fd, data in stream:
-                said[fd] += data
-                if len(said[1]) + len(said[2]) > command.most:
-                    raise TooMuch(f"{self.node.name} sent more than {command.most >> 20} MiB; ignored the rest")
-        return Result(stream.exit_code or 0, said[1], said[2])
-
-    def stream(self, command: Command, *, own: bool = False) -> AbstractAsyncContextManager[Stream]:
-        """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
-        return self.session.stream(command, own=own)
-
-    def followed(self, command: Command, tail: int | None) -> AbstractAsyncContextManager[Reader]:
-        """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
-        return self._shared.stream(command, tail)
-
     async def pull(self, image: str, *, missing: bool = True) -> None:
         """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
         said = Excerpt()
@@ -199,41 +133,6 @@ class NodeLink:
         self.sampler.pace(who, every)
 
     @property
-    def observation(self) -> Observation:
-        """The last that was heard of it."""
-        return self.cache.observation
-
-    @property
-    def containers(self) -> tuple[Container, ...]:
-        """The containers of ours that it has named last."""
-        return self.cache.containers
-
-    @property
-    def online(self) -> bool:
-        """Whether it answers now."""
-        return self.cache.online
-
-    @property
     def has_stranger(self) -> bool:
         """Whether a process outside all containers uses one of its GPUs."""
         return self.cache.has_stranger
-
-    @property
-    def silence(self) -> str | None:
-        """Why it does not say which containers of ours it has, None when it does."""
-        return self.cache.silence
-
-    @property
-    def known_until(self) -> float | None:
-        """Up to when (Unix seconds) its containers are known, while it does not say; None: it has never said."""
-        return self.cache.known_until
-
-    @property
-    def failure(self) -> AgentlessError | None:
-        """Why it cannot be reached now, None while it can."""
-        return self.connection.failure
-
-    @property
-    def offline_since(self) -> float | None:
-        """From when on (Unix seconds) it has not been reached, None while it is."""
-        return self.connection.offline_since

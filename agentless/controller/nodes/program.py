@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.endings import Endings
-from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, RuntimeFailed, Timeout, Unreachable
 from agentless.model.command import Command, escaped
 from agentless.model.nodes.node import unreachable
@@ -31,7 +31,7 @@ BEGIN_WITHIN = 20.0
 class Place:
     """Where programs run: a container, or a unit, of an engine of a node. `variables` are set for all of them."""
 
-    link: NodeLink
+    link: TaskLink
     engine: Engine
     container: str
     endings: Endings

@@ -44,7 +44,7 @@ class Reconciler:
         self._ledger.flush()
         if self._behind:
             self._behind = False
-            for name, link in self._nodes.links.items():
+            for name, link in self._nodes.every.items():
                 if link.online:
                     with guarded_item(f"{name}: reading its containers"):
                         self._seen(self._nodes.seen(link, Sighting(link.containers, asked_at=0.0)))
@@ -52,7 +52,7 @@ class Reconciler:
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
         task = self._tasks.live.get(task_id)
-        link = self._nodes.links.get(task.node or "") if task else None
+        link = self._nodes.every.get(task.node or "") if task else None
         container = container_of(task, link.containers) if task and link else None
         if task and container:
             self._reconcile(task, container)
@@ -112,7 +112,7 @@ class Reconciler:
             self._ledger.apply(ended.id, event, _cause(node, event))
 
     def _lose_if_silent(self, task: Task, node: str) -> None:
-        link = self._nodes.links.get(node)
+        link = self._nodes.every.get(node)
         if link is None:
             self._ledger.apply(task.id, LostContact(f"{node} is no longer in the inventory"), "inventory change")
         elif link.offline_since is not None and self._clock.now() - link.offline_since >= LOST_AFTER:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from agentless.controller.guarded import guarded
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.health.homes import Homes
 from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.node_link import NodeLink
@@ -18,6 +20,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.node import NodeConfig, naming
 from agentless.model.nodes.sighting import Sighting
+from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.claim import Claim
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Paused, Running, Task
@@ -28,12 +31,17 @@ from agentless.rules.tasks.identity import called
 from agentless.rules.usage.idle import lent_by
 from agentless.rules.views.nearest import nearest
 
+L = TypeVar("L", NodeLink, ClusterLink)
+
 FIRST_ANSWER = 8.0
 """Seconds that a request waits for nodes that have not answered since the start."""
 
 
 class Nodes:
-    """The `links` to the nodes. What they hear goes on the bus: `NodeObserved` and `ContainersSeen`."""
+    """The `links` to nodes, and those to `clusters`, which have queues of their own.
+
+    What they hear goes on the bus: `NodeObserved` and `ContainersSeen`. `every` has both, for what is about tasks.
+    """
 
     def __init__(
         self,
@@ -45,6 +53,8 @@ class Nodes:
         clock: Clock,
     ) -> None:
         self.links: dict[str, NodeLink] = {}
+        self.clusters: dict[str, ClusterLink] = {}
+        self.every: dict[str, TaskLink] = {}
         self._tasks = tasks
         self._records = records
         self._reservations = reservations
@@ -59,21 +69,35 @@ class Nodes:
             raise NotFound(f"no node {node!r} in the inventory{hint}; to list nodes, run: agentless nodes")
         return self.links[node]
 
+    def place(self, name: str) -> TaskLink:
+        """The link to a node or a cluster; raises NotFound with the nearest name."""
+        return self.clusters[name] if name in self.clusters else self.link(name)
+
+    def cluster_link(self, name: str) -> ClusterLink:
+        """The link to a cluster; raises NotFound with the nearest name."""
+        if name not in self.clusters:
+            raise NotFound(f"no cluster {name!r} in the inventory{nearest(name, self.clusters)}")
+        return self.clusters[name]
+
+    def cluster_of(self, needs: Needs) -> ClusterLink | None:
+        """The cluster to which a task with these needs is handed over; None for one that nodes run."""
+        return self.clusters.get(needs.node or "")
+
     def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once, or to all if none is named; raises NotFound."""
         return list(dict.fromkeys(map(self.link, nodes))) or list(self.links.values())
 
-    def link_of(self, task: Task) -> NodeLink:
-        """The link to a task's node; raises Refused if the task has none, Unreachable if the inventory lacks it."""
+    def link_of(self, task: Task) -> TaskLink:
+        """The link to where a task is. Raises Refused if that is nowhere, Unreachable if the inventory lacks it."""
         if task.node is None:
             raise Refused(f"task {task.id} is {task.state} and has no node yet")
-        if task.node not in self.links:
+        if task.node not in self.every:
             raise Unreachable(f"{task.node} is no longer in the inventory; add it again to reach its tasks")
-        return self.links[task.node]
+        return self.every[task.node]
 
-    def _has(self, link: NodeLink) -> bool:
+    def _has(self, link: TaskLink) -> bool:
         """Whether this link is still in use: the inventory may have changed."""
-        return self.links.get(link.node.name) is link
+        return self.every.get(link.node.name) is link
 
     async def heard(self, nodes: Iterable[str] | None = None) -> None:
         """Wait, at most `FIRST_ANSWER` seconds, until these nodes (None: all) have answered or failed to.
@@ -116,11 +140,11 @@ class Nodes:
 
     def silent(self) -> dict[str, str]:
         """The nodes whose containers are unknown, and why."""
-        return {name: link.silence for name, link in self.links.items() if link.silence is not None}
+        return {name: link.silence for name, link in self.every.items() if link.silence is not None}
 
     def stale(self, task: Task) -> str | None:
         """Since when a task's state is not current, and why its node does not report it; None if it is current."""
-        link = self.links.get(task.node or "")
+        link = self.every.get(task.node or "")
         if link is None or link.silence is None or not isinstance(task.status, (Running, Paused)):
             return None
         since = link.known_until
@@ -133,34 +157,41 @@ class Nodes:
 
     # -------------------------------------------------------------- life cycle
 
-    async def follow(self, inventory: Inventory, connect: Callable[[NodeConfig], NodeLink]) -> None:
-        """Connect new nodes of the inventory, reconnect changed ones, disconnect removed ones."""
-        before = self.links
-        kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
-        self.links = {name: kept.get(name) or connect(node) for name, node in inventory.nodes.items()}
-        for name in self.links.keys() - kept.keys():
-            self.links[name].start()
-        await _close(link for name, link in before.items() if name not in kept)
+    async def follow(
+        self,
+        inventory: Inventory,
+        connect: Callable[[NodeConfig], NodeLink],
+        connect_cluster: Callable[[NodeConfig], ClusterLink],
+    ) -> None:
+        """Connect new nodes and clusters of the inventory, reconnect changed ones, disconnect removed ones."""
+        before = self.every
+        self.links = _kept(self.links, inventory.nodes, connect)
+        self.clusters = _kept(self.clusters, inventory.clusters, connect_cluster)
+        self.every = {**self.links, **self.clusters}
+        for name, link in self.every.items():
+            if before.get(name) is not link:
+                link.start()
+        await _close(link for name, link in before.items() if self.every.get(name) is not link)
 
     async def close(self) -> None:
         """Disconnect all nodes; tasks keep running."""
-        await _close(self.links.values())
+        await _close(self.every.values())
 
     # ------------------------------------------------------------------ from links
 
-    def node_changed(self, link: NodeLink) -> None:
+    def node_changed(self, link: TaskLink) -> None:
         """A node has a new observation."""
-        if self._has(link):
+        if self._has(link) and isinstance(link, NodeLink):
             self._homes.settle(link.node.name, link.observation, self._observation)
             self._bus.emit(NodeObserved(link.node.name, link.observation))
 
-    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
+    def sighted(self, link: TaskLink, sighting: Sighting) -> None:
         """A node has reported containers."""
         if self._has(link):
             self._records.note_engine(link.node.name, link.observation.engine, sighting.asked_at)
             self._bus.emit(self.seen(link, sighting))
 
-    def seen(self, link: NodeLink, sighting: Sighting) -> ContainersSeen:
+    def seen(self, link: TaskLink, sighting: Sighting) -> ContainersSeen:
         """What a node has reported, with what may have hidden containers before."""
         name = link.node.name
         return ContainersSeen(name, sighting, link.cache.booted_at, self._records.of(name))
@@ -175,8 +206,16 @@ class Nodes:
         return called(container, claim, self._tasks.controller, self._tasks.remembered(claim.task))
 
 
-async def _close(links: Iterable[NodeLink]) -> None:
-    async def close(link: NodeLink) -> None:
+def _kept(
+    before: Mapping[str, L], wanted: Mapping[str, NodeConfig], connect: Callable[[NodeConfig], L]
+) -> dict[str, L]:
+    """The links that are wanted: those that there are, unless their configuration has changed, and new ones."""
+    kept = {name: link for name, link in before.items() if wanted.get(name) == link.node}
+    return {name: kept.get(name) or connect(node) for name, node in wanted.items()}
+
+
+async def _close(links: Iterable[TaskLink]) -> None:
+    async def close(link: TaskLink) -> None:
         with guarded(f"closing {link.node.name}"):
             await link.close()
 

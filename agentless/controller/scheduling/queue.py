@@ -13,9 +13,10 @@ from agentless.controller.state.tasks import Tasks
 from agentless.errors import Unreachable
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Blocked, Ended, Pending, Scheduled, Task
+from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -25,7 +26,7 @@ from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
-from agentless.rules.explain.waits import coming, in_brackets, progress, waits_for
+from agentless.rules.explain.waits import coming, in_brackets, progress, submitted_words, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
@@ -93,12 +94,14 @@ class Queue:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
+        handed, waiting, others = self._handed_over(waiting, others)
         cluster = self._nodes.cluster(asking=asking)
         self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
         queue = order([*waiting, *self._blocked(), *others], self._used, self._lent)
         placed = self._tasks.live.values()
-        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
+        planned = plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
+        return replace(planned, starts={**handed, **planned.starts}) if handed else planned
 
     def look_again(self) -> Plan:
         """Plan as of now, and keep the plan."""
@@ -120,6 +123,8 @@ class Queue:
         if isinstance(task.status, Blocked):
             reason = task.status.reason or self._waits_for(task, task.status)
             return Outlook(None, reason, self.plan.promises.get(task.id))
+        if away := self._nodes.cluster_of(task.spec.needs):
+            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else "")
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -176,9 +181,14 @@ class Queue:
                 words = f"{words}; to see its output, run: agentless logs {task.id}"
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
+        if isinstance(task.status, Submitted):
+            return ExplainView(task.id, submitted_words(task, task.status), timestamp(task.status.expected), (), {})
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
+        if away := self._nodes.cluster_of(task.spec.needs):
+            words = f"task {task.id} goes to {away.node.name} as soon as that answers"
+            return ExplainView(task.id, f"{words}: {away.silence or 'about to start'}", None, (), {})
         cluster = self._nodes.cluster()
         mates = self._mates(task)
         task = mates[0]
@@ -197,6 +207,10 @@ class Queue:
 
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
+        if away := self._nodes.cluster_of(spec.needs):
+            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts"
+            words = unreachable(away.node.name, away.silence) if away.silence else words
+            return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
@@ -321,6 +335,20 @@ class Queue:
         """The blocked tasks that may be promised a place."""
         blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
         return foreseeable(blocked, self._last_live, PROMISES)
+
+    def _handed_over(
+        self, waiting: Sequence[Task], others: Sequence[Task]
+    ) -> tuple[dict[str, Placement], list[Task], list[Task]]:
+        """The tasks that go to clusters which answer, and those that are planned here."""
+        handed = dict[str, Placement]()
+        for task in (*waiting, *others):
+            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
+                handed[task.id] = Placement(place.node.name)
+
+        def here(some: Sequence[Task]) -> list[Task]:
+            return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
+
+        return handed, here(waiting), here(others)
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)

@@ -13,6 +13,7 @@ from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_event import Assigned, Delayed, GaveUp, Queued, TaskEvent
 from agentless.model.view import StartView
@@ -94,7 +95,7 @@ class Admission:
         target = str(task.spec.needs)
         if isinstance(found, tuple):
             return StartView(target, None, *found)
-        link = self._nodes.link(found.node)
+        link = self._nodes.place(found.node)
         command = link.runtime_of(task).launches([link.launch(task, found, secrets)])
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
@@ -141,6 +142,9 @@ class Admission:
 
     def _turned_away(self, cluster: Cluster, task: Task, is_blocked: bool) -> AgentlessError | None:
         """Why a task that does not start now is not queued either, None if it is."""
+        if place := self._nodes.cluster_of(task.spec.needs):
+            away = Unreachable(unreachable(place.node.name, place.silence)) if place.silence else None
+            return None if is_blocked or self._is_for_later(task) else away
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if is_blocked or self._is_for_later(task):

@@ -26,6 +26,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
+from agentless.rules.submit.cluster import check_for_cluster
 from agentless.rules.tasks.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
@@ -92,7 +93,9 @@ class TaskBuilder:
             hint = nearest(spec.needs.policy, POLICIES)
             raise UsageError(f"no policy {spec.needs.policy!r}{hint}; available: {', '.join(POLICIES)}")
         for name in (*spec.needs.nodes, *spec.needs.exclude):
-            self._nodes.link(name)
+            self._nodes.place(name)
+        if named := [name for name in spec.needs.nodes if name in self._nodes.clusters]:
+            check_for_cluster(spec, named[0])
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 
@@ -165,15 +168,18 @@ class TaskBuilder:
         return meant
 
     def _env_of(self, spec: TaskSpec) -> str | None:
+        if self._nodes.cluster_of(spec.needs):
+            return spec.container
         return spec.container or (self._container if spec.image is None else None)
 
     def _built(self, request: Submit) -> list[Task]:
         tasks = list[Task]()
         owner = request.by.name if request.owner is None else check_owner(request.owner, "--owner")
         for number, spec in enumerate(request.specs):
-            node = self._nodes.link(spec.needs.node).node if spec.needs.node else None
-            image = spec.image or (node.image if node else self._image)
-            if image is None and not spec.on_node_itself:
+            is_job = self._nodes.cluster_of(spec.needs) is not None
+            node = self._nodes.place(spec.needs.node).node if spec.needs.node else None
+            image = None if is_job else spec.image or (node.image if node else self._image)
+            if image is None and not (spec.on_node_itself or is_job):
                 raise UsageError(
                     f"no image for {spec.needs}; add --image, or set image: under defaults: in the inventory"
                 )
@@ -182,7 +188,7 @@ class TaskBuilder:
                 self._last_id = new_task_id(now, self._last_id)
             task_id = request.ids[number] if request.ids else self._last_id
             batch = request.batch or (tasks[0].id if tasks else task_id)
-            whole = spec if spec.on_node_itself else with_shared(replace(spec, image=image), self._shared_dir)
+            whole = spec if spec.on_node_itself or is_job else with_shared(replace(spec, image=image), self._shared_dir)
             if whole.job is not None:
                 count = whole.job.tasks if request.ids else len(request.specs)
                 whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))

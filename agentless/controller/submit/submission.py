@@ -110,7 +110,7 @@ class Submission:
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""
         if task.spec.needs.nodes:
-            await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))
+            await asyncio.gather(*(self._nodes.place(node).ready() for node in task.spec.needs.nodes))
         else:
             await self._nodes.heard()
 

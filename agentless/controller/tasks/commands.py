@@ -55,7 +55,7 @@ class TaskCommands:
             )
         if not self._tasks.knows(task.id):
             raise Refused(f"task {task.id} is foreign: this controller did not write its script")
-        link = self._nodes.link(task.placement.node)
+        link = self._nodes.place(task.placement.node)
         launch = link.launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
         command = link.runtime_of(task).launches([launch])
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -19,7 +19,7 @@ class Containers:
         self._ledger = ledger
         self._lookup = lookup
 
-    async def do(self, link: NodeLink, task: Task, command: Command) -> None:
+    async def do(self, link: TaskLink, task: Task, command: Command) -> None:
         """Run an engine command, then look: what the node reports afterwards decides."""
         await link.ready()
         result = await link.run(command)
@@ -30,7 +30,7 @@ class Containers:
     def is_over(self, task_id: str) -> bool:
         """Whether a task has ended, even if the end cannot be written yet."""
         task = self._lookup.task(task_id)
-        if not task.live or not self._ledger.stores.trouble or task.node not in self._nodes.links:
+        if not task.live or not self._ledger.stores.trouble or task.node not in self._nodes.every:
             return not task.live
-        container = container_of(task, self._nodes.links[task.node].containers)
+        container = container_of(task, self._nodes.every[task.node].containers)
         return container is not None and container.over

@@ -87,7 +87,7 @@ class KeptLogs:
 
     def _is_on_node(self, task: Task) -> bool:
         """Whether its container, and with it the whole log, can be read now."""
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         engine = link.observation.engine if link and link.online else None
         return (
             engine is not None and engine.containers is not None and container_of(task, engine.containers) is not None

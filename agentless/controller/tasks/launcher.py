@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
@@ -31,8 +32,9 @@ from agentless.errors import (
     TemplateError,
     Unseen,
 )
+from agentless.model.files.file_spec import Prepared
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
-from agentless.model.tasks.task_event import Launched, LaunchFailed, TaskEvent, Unplaced
+from agentless.model.tasks.task_event import JobQueued, Launched, LaunchFailed, TaskEvent, Unplaced
 from agentless.ports import Clock, Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
@@ -82,7 +84,7 @@ class Launcher:
     async def await_outcome(self, task_id: str) -> None:
         """Wait until the node has reported the outcome of a launch, at most ANSWER_WITHIN seconds."""
         task = self._tasks.live.get(task_id)
-        link = self._nodes.links.get(task.node or "") if task else None
+        link = self._nodes.every.get(task.node or "") if task else None
         if task is None or link is None:
             return
 
@@ -94,23 +96,31 @@ class Launcher:
         if not is_settled():
             look.cancel()
 
-    async def place(self, task: Task, *, held: bool = False, created: str = "") -> tuple[NodeLink, str]:
+    async def place(self, task: Task, *, held: bool = False, created: str = "") -> tuple[TaskLink, str]:
         """Start a task on its node, or only create its container if it is `held`; gives its id. Raises what went wrong.
 
         The image is pulled first if the node lacks it. `created` is the container of one that was held just now.
         """
-        link = self._nodes.link(task.node or "")
+        link = self._nodes.place(task.node or "")
+        if isinstance(link, ClusterLink):
+            return link, await self._try(link, task, None)
         try:
             if task.spec.pull == "always" and (held or not task.spec.gang):
                 await self._preparation.pull(link, task, missing=False)
             try:
-                container = await self._try(link, task, held=held, created=created)
+                container = await self._try(
+                    link, task, await self._preparation.files(link, task), held=held, created=created
+                )
             except FilesMissing:
                 self._preparation.forget_files(link)
-                container = await self._try(link, task, held=held, created=created)
+                container = await self._try(
+                    link, task, await self._preparation.files(link, task), held=held, created=created
+                )
             except ImageMissing:
                 await self._preparation.provide(link, task)
-                container = await self._try(link, task, held=held, created=created)
+                container = await self._try(
+                    link, task, await self._preparation.files(link, task), held=held, created=created
+                )
         except NodeBroken as error:
             link.breakdowns.failed(task, error)
             raise
@@ -198,10 +208,11 @@ class Launcher:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
 
-    async def _answered(self, link: NodeLink, task: Task, container: str) -> None:
+    async def _answered(self, link: TaskLink, task: Task, container: str) -> None:
         program = link.runtime_of(task).program
+        event = JobQueued(container) if isinstance(link, ClusterLink) else Launched(container)
         try:
-            await self._commits.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
+            await self._commits.apply(task.id, event, f"{program} on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task.id, error)
@@ -210,10 +221,15 @@ class Launcher:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 
-    async def _try(self, link: NodeLink, task: Task, *, held: bool, created: str) -> str:
+    async def _prepared(self, link: NodeLink, task: Task, *, held: bool, created: str) -> str:
+        prepared = await self._preparation.files(link, task)
+        return await self._try(link, task, prepared, held=held, created=created)
+
+    async def _try(
+        self, link: TaskLink, task: Task, prepared: Prepared | None, *, held: bool = False, created: str = ""
+    ) -> str:
         if task.placement is None:
             raise AssertionError("a task needs a placement before its launch")
-        prepared = await self._preparation.files(link, task)
         runtime = link.runtime_of(task)
         launch = link.launch(task, task.placement, self._ledger.stores.secrets.get(task.id), prepared)
         launch = replace(launch, held=held, created=created, labels=self._preparation.labels(task))
@@ -251,7 +267,7 @@ class Launcher:
         return task
 
 
-async def _look(link: NodeLink, task: str, runtime: Engine) -> None:
+async def _look(link: TaskLink, task: str, runtime: Engine) -> None:
     await link.ready()
     try:
         await link.look(task, runtime)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.ownership import Ownership
 from agentless.errors import Refused
 from agentless.model.command import Command, Result
@@ -28,7 +28,7 @@ _STUCK = "{}: earlier launches have not finished after {:g} s; check why contain
 class _Wanted:
     """A launch that waits, the script of it alone, and where its answer goes."""
 
-    link: NodeLink
+    link: TaskLink
     runtime: Engine
     launch: Launch
     alone: Command
@@ -50,7 +50,7 @@ class Launches:
         self._under_way: set[asyncio.Task[None]] = set()
         self._answered = asyncio.Event()
 
-    async def run(self, link: NodeLink, runtime: Engine, launch: Launch) -> Result:
+    async def run(self, link: TaskLink, runtime: Engine, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())

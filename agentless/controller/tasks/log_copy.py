@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command
 from agentless.model.tasks.log_query import LogQuery
@@ -19,14 +19,14 @@ _COUNT = ("wc", "-c")
 """The program that prints how long a stream is, in bytes."""
 
 
-async def copy_log(link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
+async def copy_log(link: TaskLink, task: Task, log: LogWriter, cap: int) -> None:
     """Write the log of a task, of which at most `cap` bytes are kept: the beginning and the end."""
     await _copy_beginning(link, task, log)
     if log.full:
         await _copy_end(link, task, log, cap)
 
 
-async def _copy_beginning(link: NodeLink, task: Task, log: LogWriter) -> None:
+async def _copy_beginning(link: TaskLink, task: Task, log: LogWriter) -> None:
     tail, runtime = Excerpt(), link.runtime_of(task)
     reading = runtime.reading(LogQuery())
     async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
@@ -41,7 +41,7 @@ async def _copy_beginning(link: NodeLink, task: Task, log: LogWriter) -> None:
         raise RuntimeFailed(runtime.complaint(str(tail)))
 
 
-async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
+async def _copy_end(link: TaskLink, task: Task, log: LogWriter, cap: int) -> None:
     """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
     counts = {1: b"", 2: b""}
 
@@ -68,7 +68,7 @@ async def _copy_end(link: NodeLink, task: Task, log: LogWriter, cap: int) -> Non
         raise RuntimeFailed("its log changed while agentless read it")
 
 
-async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], None]) -> None:
+async def _run(link: TaskLink, command: Command, take: Callable[[int, bytes], None]) -> None:
     async with link.stream(command, own=True) as stream:
         async for fd, data in stream:
             take(fd, data)

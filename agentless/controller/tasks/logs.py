@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.lookup import Lookup
@@ -148,14 +148,14 @@ class TaskLogs:
         if stream.exit_code != 0:
             raise RuntimeFailed(with_node(link.node.name, runtime.complaint(str(tail))))
 
-    def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
+    def _begin(self, link: TaskLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""
         engine = link.observation.engine
         if query.tail != 0 or query.position or not engine or reading.place is None:
             return b""
         return str(LogCursor(task.id, place=LogPosition.at(self._clock.now() + engine.clock))).encode()
 
-    async def _make_sure_of_its_end(self, link: NodeLink, task: Task, *, is_failure: bool) -> None:
+    async def _make_sure_of_its_end(self, link: TaskLink, task: Task, *, is_failure: bool) -> None:
         """Raises NoAnswer when the log of a task has ended, and the task has not: an engine was restarted."""
         live = self._tasks.live
         await self._bus.until(lambda: task.id not in live, END_WITHIN)
@@ -179,7 +179,7 @@ class TaskLogs:
         timed = query.since is not None or query.timestamps or (query.position and query.tail is not None)
         if kept == "whole" and not timed and not query.place:
             return await self._read(task, query)
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         if link:
             await link.ready(within=5.0 if kept else 20.0)
         engine = link.observation.engine if link and link.online else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -156,9 +157,9 @@ class Removal:
         there: dict[str, list[Task]] = {}
         for task in tasks:
             for each in (*self._earlier(task), task):
-                if each.container and each.node in self._nodes.links and task not in there.get(each.node, ()):
+                if each.container and each.node in self._nodes.every and task not in there.get(each.node, ()):
                     there.setdefault(each.node, []).append(task)
-        links = [self._nodes.links[name] for name in there]
+        links = [self._nodes.every[name] for name in there]
         await asyncio.gather(*(link.ready() for link in links), return_exceptions=True)
         return {link.node.name: there[link.node.name] for link in links if link.silence is not None}
 
@@ -178,7 +179,7 @@ class Removal:
         """Remove ended tries: on all nodes at once, on each some at a time, whose records go in one write."""
         here, there = list[Task](), dict[str, list[Task]]()
         for task in tasks.values():
-            with_container = task.container and task.node in self._nodes.links
+            with_container = task.container and task.node in self._nodes.every
             (there.setdefault(task.node or "", []) if with_container else here).append(task)
         found = dict[str, TaskView | AgentlessError]()
 
@@ -196,11 +197,11 @@ class Removal:
         self, node: str, tasks: Sequence[Task], *, force: bool
     ) -> Mapping[str, AgentlessError]:
         """Remove the containers of ended tasks on one node; gives what was refused."""
-        link, removed, errors = self._nodes.links[node], set[str](), dict[str, AgentlessError]()
+        link, removed, errors = self._nodes.every[node], set[str](), dict[str, AgentlessError]()
         try:
             await link.ready()
             together = [task.container_ref for task in tasks if not task.spec.on_node_itself]
-            if len(together) > 1:
+            if isinstance(link, NodeLink) and len(together) > 1:
                 result = await link.run(link.runtime.remove_all(together, force=force))
                 removed = {*result.out.split()}
         except AgentlessError as error:
@@ -226,7 +227,7 @@ class Removal:
 
     async def _remove_container(self, task: Task, *, force: bool) -> None:
         """Remove the container of an ended task."""
-        link = self._nodes.links[task.node or ""]
+        link = self._nodes.every[task.node or ""]
         await link.ready()
         # Not by force unless it was asked for: somebody may have started it again meanwhile.
         runtime = link.runtime_of(task)
@@ -237,7 +238,7 @@ class Removal:
     async def _remove(self, task: Task, by: Caller, *, force: bool) -> TaskView:
         """Remove one try; returns it as it was published last."""
         if task.live:
-            if task.placement and task.node not in self._nodes.links:
+            if task.placement and task.node not in self._nodes.every:
                 return self._forget(task, f"agentless rm --force, by {by}; {task.node} is not in the inventory")
             try:
                 await self._stops.ask(task, "kill", by=by)
@@ -248,14 +249,14 @@ class Removal:
                     raise
                 return self._forget(task, f"agentless rm --force, by {by}; {task.node} does not show its container")
             task = self._lookup.task(task.id)
-        if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
+        if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.every:
             await self._remove_container(task, force=force)
         self._outputs.forget(task)
         return self._forget(task, f"agentless rm, by {by}")
 
     def _is_hidden(self, task: Task) -> bool:
         """Whether its engine answers, keeps containers elsewhere than before, and does not show this one."""
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         return (
             is_hidden(self._lookup.task(task.id))
             and link is not None

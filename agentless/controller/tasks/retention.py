@@ -13,6 +13,7 @@ from typing import Any
 from agentless.controller.files.outputs import Outputs, PutOff
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, News
@@ -79,11 +80,11 @@ class Retention:
         """Start whatever is due."""
         if self._backoff.tick():
             self._idle.clear()
-        there = {container.id for link in self._nodes.links.values() for container in link.containers}
+        there = {container.id for link in self._nodes.every.values() for container in link.containers}
         self._known = {container: task for container, task in self._known.items() if container in there}
         with guarded("marking lost outputs"):
             self._outputs.settle_lost()
-        for link in self._nodes.links.values():
+        for link in self._nodes.every.values():
             with guarded_item(f"{link.node.name}: cleaning up after tasks"):
                 self._begin(link)
 
@@ -121,10 +122,10 @@ class Retention:
         self._idle.pop(task["node"], None)
         if task["ended_at"] is None:
             self._logs.remove(task["id"])
-        elif link := self._nodes.links.get(task["node"]):
+        elif link := self._nodes.every.get(task["node"]):
             self._begin(link)
 
-    def _begin(self, link: NodeLink) -> None:
+    def _begin(self, link: TaskLink) -> None:
         name, now = link.node.name, self._clock.now()
         containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
         if not link.online or (name in self._at_work and not self._outputs.expected.waiting):
@@ -132,7 +133,8 @@ class Retention:
         if containers is link.containers and keep is self.keep and now <= due:
             return
         todo = self._chores(link)
-        self._bring(link, todo.bring)
+        if isinstance(link, NodeLink):
+            self._bring(link, todo.bring)
         if name in self._at_work:
             return
         if todo.fetch or todo.remove or todo.reap:
@@ -140,10 +142,10 @@ class Retention:
         elif not todo.bring:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
-    def _chores(self, link: NodeLink) -> Chores:
+    def _chores(self, link: TaskLink) -> Chores:
         found = [self._ended(container) for container in link.containers if container.over]
         # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
-        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._nodes.links))
+        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._nodes.every))
         ended = {task.id: task for task in own if self._backoff.is_due(task.id)}
         untried = [container for container in link.containers if self._backoff.is_due(container.id)]
         todo = chores(
@@ -162,7 +164,7 @@ class Retention:
 
     # ------------------------------------------------------------------ doing it
 
-    async def _work(self, link: NodeLink, todo: Chores) -> None:
+    async def _work(self, link: TaskLink, todo: Chores) -> None:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
             while todo.fetch or todo.remove or todo.reap:
@@ -183,7 +185,7 @@ class Retention:
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
-    async def _once(self, kind: str, link: NodeLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
+    async def _once(self, kind: str, link: TaskLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Not again within a minute, if it fails."""
         if not await self._backoff.run(kind, link.node.name, task, work, FETCH_WITHIN):
             self._backoff.put_off(task.id)
@@ -218,7 +220,7 @@ class Retention:
         with guarded_item(f"{link.node.name}: cleaning up after tasks"):
             self._begin(link)
 
-    async def _fetch(self, link: NodeLink, task: Task) -> None:
+    async def _fetch(self, link: TaskLink, task: Task) -> None:
         cap = min(self.keep.log, self.keep.logs)
         with self._logs.writer(task.id, cap) as log:
             await copy_log(link, task, log, cap)
@@ -228,7 +230,7 @@ class Retention:
             self._logs.remove(task.id)
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
-    async def _remove(self, link: NodeLink, task: Task) -> None:
+    async def _remove(self, link: TaskLink, task: Task) -> None:
         runtime = link.runtime_of(task)
         result = await link.run(runtime.remove(task.container_ref))
         if not result.ok and "no such container" not in result.err.lower():
@@ -237,8 +239,10 @@ class Retention:
         self._backoff.put_off(task.id)
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
 
-    async def _reap(self, link: NodeLink, container: str) -> None:
+    async def _reap(self, link: TaskLink, container: str) -> None:
         self._backoff.put_off(container)
+        if isinstance(link, ClusterLink):
+            return  # no job is created without being submitted
         result = await link.run(link.runtime.reap(container))
         if result.ok:
             _log.info("%s: removed %s, which never started", link.node.name, container[:12])

@@ -80,7 +80,7 @@ class Resizing:
     async def update(self, task: Task, change: Resize, by: Caller) -> Task:
         """Change them; raises Refused if the node has not as much."""
         spec = change.limited(task.spec)
-        link = self._nodes.link_of(task)
+        link = self._nodes.link(task.node or "")
         self._check_room(task, spec, link.node.name)
         link.runtime.check(await link.run(link.runtime.resize(task.container_ref, spec.cores, spec.memory)))
         memory = None if spec.memory is None else format_size(spec.memory)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentless.model.nodes.engine import ToolkitFacts
+from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import Mount
 
@@ -66,6 +67,7 @@ class NodeConfig:
     keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
     `unconfined` are the vendors of GPUs with which a container has no filter of system calls. `fabric` is the path of
     the node in the network by which nodes reach each other, like `pod1/leaf2`, and `fabric_address` its address there.
+    With `slurm`, it is no machine but the login node of a cluster, which has a queue of its own.
     """
 
     name: str
@@ -94,6 +96,7 @@ class NodeConfig:
     unconfined: tuple[str, ...] = ()
     fabric: str | None = None
     fabric_address: str | None = None
+    slurm: SlurmCluster | None = None
 
     @property
     def has_podman(self) -> bool:

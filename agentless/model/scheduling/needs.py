@@ -90,8 +90,16 @@ class Needs:
         return " ".join(words) or "any node"
 
 
+def is_counted(text: str) -> bool:
+    """Whether a target is a number of GPUs on any node, like `2xA100:40G`."""
+    return _COUNTED.fullmatch(text) is not None
+
+
 def parse_target(text: str) -> Needs:
-    """Parse a target. Raises UsageError that says which part is wrong."""
+    """Parse a target; `hpc 2xA100` is two GPUs there. Raises UsageError that says which part is wrong."""
+    place, blank, request = text.partition(" ")
+    if blank and NODE_NAME.fullmatch(place) and not is_counted(place) and is_counted(request):
+        return replace(parse_target(request), nodes=(place,))
     if match := _COUNTED.fullmatch(text):
         return _counted(text, int(match[1]), match[2])
     place, separator, gpu_text = text.partition("::")

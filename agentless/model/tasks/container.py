@@ -8,22 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-ContainerState = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
+from agentless.model.tasks.task import Outcome
+
+ContainerState = Literal["created", "queued", "running", "paused", "restarting", "removing", "exited", "dead"]
 DATED_LATE = 1.0
 """Seconds by which a start may be dated after the end: an engine notes the time after the start."""
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 DOWN = 255
 """The exit code that Docker gives to a container that ran when its node went down."""
 WENT_DOWN = "the node went down while it ran"
-LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
+LIVE: frozenset[str] = frozenset({"created", "queued", "running", "paused", "restarting"})
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """Id, name, state and labels. Times are Unix seconds by the node's clock, None if it never happened.
 
-    `clock` is by how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a
-    valid signature of this controller, see `model/tasks/signature`. `cores` and `memory` (bytes) are its limits now.
+    One that is `queued` is a job in the queue of its cluster: `error` is why, in words, and `expected_at` when the
+    cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means. `clock` is by
+    how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature
+    of this controller, see `model/tasks/signature`. `cores` and `memory` (bytes) are its limits now.
     """
 
     id: str
@@ -33,9 +37,11 @@ class Container:
     exit_code: int | None = None
     oom_killed: bool = False
     error: str = ""
+    outcome: Outcome | None = None
     created_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    expected_at: float | None = None
     clock: float = 0.0
     signed: bool = False
     cores: float | None = None

@@ -1,7 +1,8 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
 `pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped | preempted`,
-`blocked → scheduled → pending`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back.
+`blocked → scheduled → pending`, and `blocked | scheduled | pending → cancelled`; any live state `→ lost` and back. On a
+cluster with a queue of its own it is `assigning → submitted ⇄ running`.
 Transitions are in `rules/tasks/lifecycle`.
 """
 
@@ -21,7 +22,7 @@ StopKind = Literal["stop", "kill", "timeout", "preempt"]
 
 FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The failed outcomes."""
-LIVE = ("blocked", "scheduled", "pending", "assigning", "running", "paused", "lost")
+LIVE = ("blocked", "scheduled", "pending", "assigning", "submitted", "running", "paused", "lost")
 """The states of a task that has not ended."""
 STATES: tuple[str, ...] = (*LIVE, *get_args(Outcome))
 
@@ -140,6 +141,21 @@ class Assigning:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted:
+    """In the queue of its cluster, as the job `container`. `reason` is the cluster's, in words.
+
+    `expected` is when the cluster expects to start it (Unix seconds), None if it does not say.
+    """
+
+    placement: Placement
+    container: str
+    since: float
+    reason: str = ""
+    expected: float | None = None
+    state: Literal["submitted"] = "submitted"
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """Its container runs. `run` is its start by the engine's clock, which identifies this run."""
 
@@ -191,7 +207,7 @@ class Ended:
 Waiting = Blocked | Scheduled | Pending
 """The states of a task that has no place yet."""
 
-TaskStatus = Blocked | Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
+TaskStatus = Blocked | Scheduled | Pending | Assigning | Submitted | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.task import Ended, KeptPlace, Placement, Rank, StopKind
+from agentless.model.tasks.task import Ended, KeptPlace, Outcome, Placement, Rank, StopKind
 from agentless.model.tasks.terms import Terms
 
 
@@ -101,6 +101,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class JobQueued:
+    """It is in the queue of its cluster, as the job `container`; the other fields are as in `task.Submitted`."""
+
+    container: str
+    reason: str = ""
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Launched:
     """Its container was started, or found running."""
 
@@ -182,12 +191,16 @@ class Thawed:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The container ended. `seconds` is how long it ran by the engine's clock, None if unknown."""
+    """The container ended. `seconds` is how long it ran by the engine's clock, None if unknown.
+
+    `outcome` is what a cluster calls its end, None for what its exit code means.
+    """
 
     exit_code: int | None
     oom_killed: bool = False
     seconds: float | None = None
     error: str = ""
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +235,7 @@ TaskEvent = (
     | Preempts
     | PlaceLost
     | Step
+    | JobQueued
     | Launched
     | StartAsked
     | NotStarted

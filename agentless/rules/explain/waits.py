@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.task import Assigning, Paused, Running, Task
+from agentless.model.tasks.task import Assigning, Paused, Running, Submitted, Task
 from agentless.model.text import enumerated
 from agentless.model.units import format_duration
 from agentless.rules.scheduling.promise import Promise
@@ -92,3 +92,9 @@ def _end(task: Task, promise: Promise | None) -> float | None:
     if isinstance(status, Assigning):
         return status.since + within
     return promise.start + within if promise and promise.firm and promise.start is not None else None
+
+
+def submitted_words(task: Task, status: Submitted) -> str:
+    """Where a task waits that a cluster has in its queue, and why."""
+    job, why = status.container.partition(":")[0], f": {status.reason}" if status.reason else ""
+    return f"task {task.id} is job {job} in the queue of {status.placement.node}{why}"

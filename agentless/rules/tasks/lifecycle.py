@@ -19,6 +19,7 @@ from agentless.model.tasks.task import (
     Running,
     Scheduled,
     StopKind,
+    Submitted,
     Task,
     Waiting,
     outcome_of,
@@ -32,6 +33,7 @@ from agentless.model.tasks.task_event import (
     Exited,
     Froze,
     GaveUp,
+    JobQueued,
     Launched,
     LaunchFailed,
     LostContact,
@@ -68,6 +70,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(Assigning(placement, now))
         case Assigning(), NotStarted(was=was, reason=reason) if task.spec.traits.comes_back:
             return task.afresh(replace(was, reason=reason))
+        case Ended(placement=Placement() as placement, container=str()), JobQueued() as event:
+            return task.afresh(Submitted(placement, event.container, now, event.reason, event.expected))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case status, StopAsked(how=how) if isinstance(status, Waiting) and how != "preempt":
@@ -109,6 +113,13 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, step=text))
         case Lost(container=None) as status, Step(text=text):
             return replace(task, status=Assigning(status.placement, now, text))
+        case Submitted() as status, JobQueued(container=container, reason=reason, expected=expected):
+            return replace(task, status=replace(status, container=container, reason=reason, expected=expected))
+        case (Assigning() | Running() | Paused() | Lost()) as status, JobQueued() as event:
+            waits = Submitted(status.placement, event.container, now, event.reason, event.expected)
+            return replace(task, status=waits)
+        case Submitted(placement=placement), Launched(container=container):
+            return replace(task, status=Running(placement, container, now))
         case (Assigning() | Lost()) as status, Launched(container=container):
             began, run = (status.started_at or now, status.run) if isinstance(status, Lost) else (now, None)
             return replace(task, status=Running(status.placement, container, began, run))
@@ -116,7 +127,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
+        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
@@ -136,6 +147,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case (Running() | Paused()) as status, LostContact(reason=reason):
             lost = Lost(status.placement, now, reason, status.container, status.started_at, status.run)
             return replace(task, status=lost)
+        case Submitted(placement=placement, container=container), LostContact(reason=reason):
+            return replace(task, status=Lost(placement, now, reason, container))
         case Lost(container=str()) as status, LostContact(reason=reason):
             return replace(task, status=replace(status, reason=reason))
         case _:
@@ -188,7 +201,7 @@ _OUTCOMES: Mapping[StopKind, Outcome] = {
 
 def outcome(task: Task, exited: Exited) -> Outcome:
     """The state after an end: the requested one, unless the task ran out of memory first."""
-    word = outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
+    word = exited.outcome or outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
     if task.spec.traits.comes_back and not task.spec.command and word != "killed_oom":
         return "stopped"  # what only waits has neither succeeded nor failed
     return _OUTCOMES[task.stop] if task.stop and word != "killed_oom" else word

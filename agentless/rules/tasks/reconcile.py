@@ -8,11 +8,12 @@ from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
 from agentless.model.tasks.signature import SIGNATURE
-from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Running, Task, Waiting
+from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Running, Submitted, Task, TaskStatus, Waiting
 from agentless.model.tasks.task_event import (
     Dated,
     Exited,
     Froze,
+    JobQueued,
     Launched,
     LaunchFailed,
     LostContact,
@@ -32,6 +33,9 @@ HIDDEN = (
 
 _NO_RECORD = NodeRecord()
 
+_UNSTARTED = "its job ended before it started"
+SAME_START = 60.0
+"""Seconds by which a cluster may move an expected start without an event."""
 REAP_AFTER = 300.0
 """Seconds after which a container that was created and never started is removed. It claims its GPUs."""
 
@@ -83,11 +87,16 @@ def reconcile(
         return _missing(task, now, booted_at, record)
     if container.state == "created":
         return _unstarted(task, now)
+    if container.state == "queued":
+        return _queued(status, container)
+    if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
+        known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
+        return (*known, LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
-    if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
+    if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
         events.append(Launched(container.id))
-    if not isinstance(status, Assigning):
+    if not isinstance(status, Assigning | Submitted):
         run = status.run
     if container.started_at is not None and container.started_at != run:
         began = container.started_at - container.clock
@@ -97,12 +106,29 @@ def reconcile(
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again
     if container.over and task.spec.traits.ends_with_process:
-        events.append(Exited(container.exit_code, container.oom_killed, container.ran, container.error))
+        why = "" if task.stop and container.outcome else container.error  # it ended as it was asked to
+        ended = container.exit_code, container.oom_killed, container.ran, why, container.outcome
+        events.append(Exited(*ended))
     elif container.state == "paused" and not paused:
         events.append(Froze())
     elif container.state == "running" and paused:
         events.append(Thawed())
     return tuple(events)
+
+
+def _never_ran(container: Container) -> bool:
+    """Whether a cluster has ended a job that it had not started."""
+    return container.over and container.started_at is None and container.exit_code is None
+
+
+def _queued(status: TaskStatus, job: Container) -> tuple[TaskEvent, ...]:
+    """A job that its cluster has not started yet, or puts back into the queue."""
+    expected = job.here(job.expected_at)
+    event = JobQueued(job.id, job.error, expected)
+    if not isinstance(status, Submitted):
+        return (event,)
+    later = abs((status.expected or 0.0) - (expected or 0.0)) > SAME_START
+    return (event,) if later or (status.container, status.reason) != (job.id, job.error) else ()
 
 
 def is_hidden(task: Task) -> bool:
@@ -124,9 +150,11 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     if container is None or container.state == "created" or status.placement is None:
         return False
     if status.container is None:
-        return container.signed
+        return container.signed and not _never_ran(container)
     if container.id != status.container:
         return False
+    if container.state == "queued":
+        return True
     if status.exit_code is None and (container.live or container.exit_code is not None):
         return True
     return container.live and container.started_at not in (None, status.run)
@@ -134,6 +162,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
+    if isinstance(status, Submitted):
+        return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if not task.spec.on_node_itself:

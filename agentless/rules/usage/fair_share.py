@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Scheduled, Submitted, Task
 from agentless.model.usage.run import Run
 from agentless.model.view import ShareView
 
@@ -130,7 +130,7 @@ def _use(task: Task, gpus: int, begin: float, now: float) -> Use:
 
 def _since(task: Task, now: float) -> float:
     match task.status:
-        case Blocked() | Scheduled() | Pending() | Ended():
+        case Blocked() | Scheduled() | Pending() | Submitted() | Ended():
             return now
         case Assigning(since=since) | Lost(started_at=None, since=since):
             return since

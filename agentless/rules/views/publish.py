@@ -13,7 +13,18 @@ from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.reservation import Reservation
-from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task import (
+    Assigning,
+    Blocked,
+    Ended,
+    Lost,
+    Paused,
+    Pending,
+    Running,
+    Scheduled,
+    Submitted,
+    Task,
+)
 from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GangView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
@@ -80,7 +91,7 @@ def task_view(
         priority=task.spec.terms.priority,
         time_limit=task.spec.terms.time_limit,
         position=outlook.position,
-        expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
+        expected_start=_expected_start(task, outlook),
         scheduled_for=timestamp(status.until) if isinstance(status, Scheduled) else None,
         attempt=task.attempt,
         retries=task.spec.terms.retries,
@@ -108,6 +119,12 @@ def seen_by(caller: Caller, view: TaskView) -> TaskView:
     return replace(view, mine=view.owner == caller.name)
 
 
+def _expected_start(task: Task, outlook: Outlook) -> str | None:
+    if isinstance(task.status, Submitted):
+        return None if task.status.expected is None else timestamp(task.status.expected)
+    return timestamp(outlook.promise.start) if outlook.promise else None
+
+
 _STOPPING = {"stop": "stopping", "kill": "killing", "timeout": "stopping at its time limit", "preempt": "giving way"}
 
 
@@ -121,6 +138,8 @@ def _reason(task: Task) -> str | None:
             return reason or waits_for(on)
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
+        case Submitted(container=job, reason=reason) if not task.stop:
+            return f"job {job.partition(':')[0]}" + (f": {reason}" if reason else "")
         case Assigning(step=step) if step and not task.stop:
             return step
         case Ended(reason=ended):

@@ -1,0 +1,118 @@
+"""One cluster with a queue of its own, as the rest of the controller has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+
+from agentless.controller.nodes.link.breakdowns import Breakdowns
+from agentless.controller.nodes.link.link import Link, LinkListener
+from agentless.controller.nodes.node_link import NodeLink
+from agentless.errors import Unreachable
+from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.files.file_spec import Prepared
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.cluster_node import ClusterNode
+from agentless.model.nodes.node import NodeConfig, with_node
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.task import Placement, Task
+from agentless.ports import Clock, ClusterEngine, Engine
+from agentless.remote.session import Session
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at a cluster on which tasks are live, if it answers at once."""
+SOON = 0.3
+"""Seconds from a command to the next look."""
+IDLE_EVERY = 30.0
+"""Seconds between two looks at one that has nothing of ours."""
+RESTS = 10.0
+"""How many times as long as a look took it is left alone: a cluster is asked by many."""
+LOOK_WITHIN = 60.0
+
+
+class ClusterLink(Link):
+    """The login node of a cluster: it is asked for all our jobs at once, again and again."""
+
+    def __init__(
+        self, node: NodeConfig, session: Session, runtime: ClusterEngine, clock: Clock, listener: LinkListener
+    ) -> None:
+        super().__init__(node, session, clock, listener)
+        self.runtime = runtime
+        self.breakdowns = Breakdowns(self.cache)
+        self._asking = asyncio.Lock()
+        self._wake = asyncio.Event()
+
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Launch:
+        """The launch of a task here."""
+        return Launch(task, placement, secrets=secrets, prepared=prepared, engine=self.observation.engine)
+
+    def runtime_of(self, task: Task) -> Engine:
+        """What runs this task here."""
+        del task
+        return self.runtime
+
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
+        """Run a short command, and look soon at what it has changed."""
+        try:
+            return await super().run(command, heard)
+        finally:
+            self._wake.set()
+
+    def pace(self, who: object, every: float | None) -> None:
+        """Nothing: no GPU of it is sampled."""
+
+    async def nodes(self) -> tuple[ClusterNode, ...]:
+        """Ask for its compute nodes."""
+        return self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
+
+    async def look(self, task: str, runtime: Engine | None = None) -> None:
+        """Ask for the job of one task, and report it as present or absent."""
+        del runtime
+        async with self._asking:
+            self.cache.check_online()
+            asked = self.cache.now()
+            result = await self.session.run(self.runtime.containers(task))
+            self.runtime.check(result)
+            found = self.runtime.parse_containers(result, self.cache.clock_ahead)
+            self.cache.listed()
+            self.cache.saw(task, found, asked)
+
+    async def refresh(self) -> None:
+        """Ask for all our jobs in one round trip."""
+        async with self._asking:
+            asked = self.cache.now()
+            sections = self.runtime.facts()
+            result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
+            answer = split_sections(result.stdout)
+            if len(answer) < len(sections) and (said := result.err.strip()):
+                raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
+            engine = self.runtime.parse_facts(answer, asked, self.cache.now())
+            self.cache.observe(Observation(error=None, engine=engine, broken=self.observation.broken))
+            if engine.containers is not None:
+                self.cache.saw_all(asked, blind=False)
+
+    # ------------------------------------------------------------------ inside
+
+    async def _greet(self) -> None:
+        await self.refresh()
+
+    async def _attend(self) -> None:
+        time, took = asyncio.get_running_loop().time, 0.0
+        while True:
+            every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(every, RESTS * took)):
+                    await self._wake.wait()
+            if self._wake.is_set():
+                self._wake.clear()
+                await asyncio.sleep(max(SOON, RESTS * took))
+            began = time()
+            await self.refresh()
+            took = time() - began
+
+
+TaskLink = NodeLink | ClusterLink
+"""The link to where a task is."""

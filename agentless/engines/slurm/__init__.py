@@ -1,0 +1,1 @@
+"""Slurm, asked by its own commands on a login node."""

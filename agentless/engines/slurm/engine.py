@@ -1,0 +1,274 @@
+"""Slurm: a cluster with a queue of its own, asked by its commands on a login node. No I/O, like `engines/docker`.
+
+A job takes the place of a container: `4711:agentless-2mxf`, its number and its name, which no other job has. Its
+comment is a signed claim. Script, output and end are in a folder of that name, on a disk that the nodes share.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from agentless.engines import launch_script
+from agentless.engines.client_warnings import AsItIs
+from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
+from agentless.engines.slurm.options import sbatch_options, srun_options
+from agentless.engines.slurm.reasons import reason_words
+from agentless.engines.slurm.terminal import SlurmTerminal
+from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.model.command import Command, Result, Section
+from agentless.model.nodes.cluster_node import ClusterNode
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.claim import CONTROLLER, TASK, labels_of
+from agentless.model.tasks.container import Container, ContainerState
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.signature import SIGNATURE, Signer
+from agentless.model.tasks.task import Outcome, Task
+from agentless.model.text import printable_lines
+from agentless.ports import Reading
+from agentless.render import Renderer
+from agentless.rules.tasks.settings import with_settings
+
+_SECTION = "slurm.jobs"
+_LISTED = 8 << 20
+"""Bytes of the answer about our jobs: one has some 250."""
+_NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
+_COMMENT = re.compile(r"agentless ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
+_FOLDER = re.compile(
+    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
+)
+_SUBMITTED = re.compile(r"job ([0-9]{1,10})")
+_OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
+"""How a job ended that nobody here has stopped."""
+_ENDS = {
+    "NODE_FAIL": "a node of its job failed",
+    "BOOT_FAIL": "a node of its job did not boot",
+    "CANCELLED": "its job was cancelled on the cluster, outside agentless",
+    "PREEMPTED": "its job was preempted by Slurm",
+    "TIMEOUT": "reached the time limit of its job",
+    "DEADLINE": "reached the deadline of its job",
+}
+
+
+class Slurm:
+    """One cluster, for which `node` stands; a `ports.Engine`."""
+
+    at_once = 1
+    program = "sbatch"
+    images = volumes = files = envs = None
+
+    def __init__(self, node: NodeConfig, cluster: SlurmCluster, renderer: Renderer, signer: Signer) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._renderer = renderer
+        self._signer = signer
+        self.terminal = SlurmTerminal(self._of, renderer.script)
+
+    # ------------------------------------------------------------------ asking
+
+    def facts(self) -> tuple[Section, ...]:
+        """Ask for all our jobs."""
+        return (Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT), _LISTED),)
+
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The jobs in the answer, as `containers`; `error` if Slurm does not answer."""
+        del asked, answered  # Slurm's times are seconds since 1970, and a cluster keeps its clocks
+        answer = sections.get(_SECTION)
+        if answer is None:
+            return EngineFacts()
+        if not answer.ok:
+            return EngineFacts(error=self.complaint(answer.out.strip()))
+        return EngineFacts(containers=self._jobs_in(answer))
+
+    def containers(self, task: str) -> Command:
+        """Ask for the job of one task."""
+        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT)
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """The jobs in an answer."""
+        del clock
+        return self._jobs_in(result)
+
+    def nodes(self) -> Command:
+        """List the compute nodes of the partition, or all of them."""
+        return self._command("slurm-nodes.sh.j2", partition=self._cluster.partition, format=NODE_FORMAT)
+
+    def parse_nodes(self, result: Result) -> tuple[ClusterNode, ...]:
+        """The nodes in the answer; raises RuntimeFailed."""
+        self.check(result)
+        return tuple(parse_nodes(result.out))
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """Print what the job has written."""
+        return self._of(container, "slurm-logs.sh.j2", follow=query.follow, tail=query.tail)
+
+    def filtered_logs(self, container: str, of_stdout: Sequence[str], of_stderr: Sequence[str]) -> Command:
+        """Print what there is, through a program on the login node."""
+        del of_stderr
+        return self._of(container, "slurm-log-ends.sh.j2", of_stdout=of_stdout)
+
+    def reading(self, query: LogQuery) -> Reading:
+        """All of it is the task's own."""
+        del query
+        return AsItIs()
+
+    # ---------------------------------------------------------------- changing
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Lock, look, `sbatch` as one script for the only one; `parse_launch` reads its answer."""
+        (one,) = wanted
+        task, placement, spec = one.task, one.placement, one.task.spec
+        launch_script.check_secrets_are_there(spec, one.secrets)
+        whole = with_settings(spec, self._node)
+        claim = self._claim(task.id)
+        variables = launch_script.variables(task, placement, self._node, whole, ())
+        comment = f"agentless {claim[CONTROLLER]} {claim[SIGNATURE]}"
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        job = self._script(
+            "slurm-job.sh.j2",
+            name=task.container_name,
+            comment=comment,
+            labels=base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode(),
+            secret_env=spec.secret_env,
+            requeue=False,
+            env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
+            workdir=spec.workdir,
+            srun=srun_options(spec, self._cluster),
+            command=spec.command,
+        )
+        script = self._script(
+            "slurm-launch.sh.j2",
+            name=task.container_name,
+            lock_wait=launch_script.LOCK_WAIT,
+            script=job,
+            options=sbatch_options(task, self._cluster, comment),
+            secret_env=spec.secret_env,
+        )
+        return Command(script + "\n", secrets=dict(one.secrets), timeout=launch_script.WITHIN)
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The only answer."""
+        return [result] * count
+
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
+        """None before the script has ended."""
+        return {}
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """The number of the job. Raises Refused or RuntimeFailed if there is none, NoAnswer if that is not known."""
+        if result.ok:
+            if found := _SUBMITTED.findall(result.out):
+                return f"{found[-1]}:{task.container_name}"
+            raise NoAnswer(f"{self._node.name} did not report the job it submitted")
+        if result.exit_code == launch_script.LOCKED:
+            raise Refused(f"{self._node.name}: another launch of task {task.id} is under way; retry")
+        if result.exit_code in (launch_script.UNLISTED, launch_script.UNCLEAR) or result.exit_code > 127:
+            said = f": {self.complaint(result.err)}" if result.err.strip() else ""
+            raise NoAnswer(f"{self._node.name} may have submitted task {task.id}{said}")
+        if result.exit_code == launch_script.OTHER_IMAGE:
+            raise RuntimeFailed(with_node(self._node.name, self._unsuitable(result.out)))
+        raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err)))
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send its processes a signal, named without SIG. One that waits is cancelled."""
+        return self._of(container, "slurm-signal.sh.j2", signal=signal)
+
+    def pause(self, container: str) -> Command:
+        """Suspend it, if the cluster permits that."""
+        return self._of(container, "slurm-pause.sh.j2", verb="suspend")
+
+    def resume(self, container: str) -> Command:
+        """Let it go on."""
+        return self._of(container, "slurm-pause.sh.j2", verb="resume")
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Remove its folder; with `force` also cancel it."""
+        return self._of(container, "slurm-remove.sh.j2", force=force)
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with Slurm's complaint unless the command worked."""
+        if not result.ok:
+            raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err.strip() or result.out.strip())))
+
+    def complaint(self, words: str) -> str:
+        """The complaint as a sentence: the last line of what Slurm said."""
+        lines = [line for line in printable_lines(words[-2000:]).splitlines() if line.strip()]
+        last = lines[-1].strip() if lines else "Slurm gave no reason"
+        return re.sub(r"^\w+: (error|fatal): (Batch job submission failed: )?", "", last)[:300]
+
+    # ------------------------------------------------------------------ inside
+
+    def _script(self, template: str, **values: Any) -> str:
+        return self._renderer.script(template, folder=self._cluster.folder, **values)
+
+    def _command(self, template: str, **values: Any) -> Command:
+        return Command(self._script(template, **values) + "\n")
+
+    def _of(self, container: str, template: str, **values: Any) -> Command:
+        job, _, name = container.rpartition(":")
+        return self._command(template, job=job, name=name, **values)
+
+    def _claim(self, task: str) -> dict[str, str]:
+        return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
+
+    def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
+        listed, _, folders = answer.out.rpartition("ended:")
+        found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
+        return tuple({each.name: each for job in found if (each := self._container(job))}.values())
+
+    def _container(self, job: Job) -> Container | None:
+        name, comment = _NAME.fullmatch(job.name), _COMMENT.match(job.comment)
+        if name is None or comment is None:
+            return None
+        labels = {TASK: name[1], CONTROLLER: comment[1], SIGNATURE: comment[2]}
+        state, words = _state(job)
+        return Container(
+            id=f"{job.id}:{job.name}",
+            name=job.name,
+            state=state,
+            labels=labels,
+            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over and job.started else None,
+            oom_killed=job.state == "OUT_OF_MEMORY",
+            error=words,
+            outcome=_OUTCOMES.get(job.state),
+            created_at=job.submitted,
+            started_at=job.start if job.started else None,
+            finished_at=job.end if job.over and job.started else None,
+            expected_at=job.start if job.waits else None,
+            signed=self._signer.has_signed(labels, self._node.name),
+        )
+
+    def _unsuitable(self, said: str) -> str:
+        if said.startswith("folder"):
+            return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
+        return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
+
+
+def _ended_job(line: str) -> Job | None:
+    """A job that Slurm may have forgotten, by what its script wrote at its end."""
+    if (match := _FOLDER.fullmatch(line)) is None:
+        return None
+    name, number, code, began, ended, comment = match.groups()
+    state = "FAILED" if int(code) else "COMPLETED"
+    return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+
+
+def _state(job: Job) -> tuple[ContainerState, str]:
+    """The state of a job as that of a container, and why."""
+    if job.waits:
+        return "queued", reason_words(job.reason, job.id)
+    if job.is_paused:
+        return "paused", ""
+    if job.runs:
+        return "running", ""
+    if not job.started and job.state == "FAILED":
+        return "exited", reason_words(job.reason, job.id)
+    return "exited", _ENDS.get(job.state, "")

@@ -1,0 +1,114 @@
+"""Jobs as `squeue` and `sacct` list them. Pure parsing of text that others have a part in: bounded, and never trusted.
+
+Text in place of `--json`: its form is the same from Slurm 20.11 on, while that of the JSON changes with each version,
+and it takes slurmctld a fraction of the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentless.model.text import printable
+
+FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
+"""What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
+ACCOUNTED = ("JobID", "State", "Reason", "ExitCode", "Submit", "Start", "End", "NodeList", "AllocTRES")
+"""The same for `sacct --format`."""
+FORMAT = ",".join(f"{field}:|" for field in (*FIELDS, "Name", "Comment"))
+ACCOUNT = ",".join((*ACCOUNTED, "JobName", "Comment"))
+MAX_JOBS = 20_000
+"""The most jobs of one answer that are read."""
+
+_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
+_STATE = re.compile(r"[A-Z_]{1,40}")
+_WAITS = frozenset({
+    "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "STAGE_IN",
+})  # fmt: skip
+_RUNS = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"})
+_PAUSED = frozenset({"SUSPENDED", "STOPPED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of ours, or one element of an array (`12_3`). Times are Unix seconds, None if it has none.
+
+    `start` of one that waits is when Slurm expects to start it. `signal` ended its script, 0: none did.
+    """
+
+    id: str
+    state: str
+    reason: str
+    exit_code: int
+    signal: int
+    submitted: float | None
+    start: float | None
+    end: float | None
+    nodes: str
+    gpus: int
+    name: str
+    comment: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in the queue."""
+        return self.state in _WAITS
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, or tidies up after its end."""
+        return self.state in _RUNS
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever had nodes."""
+        return not self.waits and bool(self.nodes)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is suspended."""
+        return self.state in _PAUSED
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return not (self.waits or self.runs or self.is_paused)
+
+
+def parse_jobs(text: str) -> Iterator[Job]:
+    """The jobs in the answer of `squeue` or `sacct`. Lines that make no sense are left out."""
+    for line in text.splitlines()[:MAX_JOBS]:
+        words = line.split("|", len(FIELDS) + 1)
+        if len(words) != len(FIELDS) + 2:
+            continue
+        number, state, reason, code, submitted, start, end, nodes, tres, name, comment = words
+        state = state.partition(" ")[0]  # `CANCELLED by 1000`
+        if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
+            continue
+        exit_code, signal = _ended(code)
+        why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
+        yield Job(
+            number, state, why, exit_code, signal,
+            _time(submitted), _time(start), _time(end), where, _gpus(tres), called, noted,
+        )  # fmt: skip
+
+
+def _ended(code: str) -> tuple[int, int]:
+    """The exit code and the signal: `sacct` has them as `3:0`, `squeue` as the status of wait(2)."""
+    first, colon, second = code.partition(":")
+    if not re.fullmatch(r"[0-9]{1,9}", first) or (colon and not re.fullmatch(r"[0-9]{1,9}", second)):
+        return 0, 0
+    if colon:
+        return int(first), int(second)
+    return int(first) >> 8, int(first) & 127
+
+
+def _time(word: str) -> float | None:
+    return float(word) if re.fullmatch(r"[0-9]{1,11}", word) and int(word) else None
+
+
+def _gpus(tres: str) -> int:
+    """How many GPUs an allocation has: `cpu=8,node=2,gres/gpu=4,gres/gpu:a100=4` has four."""
+    found = re.search(r"(?:^|,)gres/gpu=([0-9]{1,6})", tres)
+    return min(int(found[1]), 10**5) if found else 0

@@ -1,0 +1,43 @@
+"""What a task needs, as options of `sbatch` and `srun`."""
+
+from __future__ import annotations
+
+import math
+
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+
+MOST_NICE = 2147483645
+
+
+def sbatch_options(task: Task, cluster: SlurmCluster, comment: str) -> list[str]:
+    """The options of the job of a task. Memory is per node, time in minutes, rounded up."""
+    spec, needs = task.spec, task.spec.needs
+    given: dict[str, object] = {
+        "job-name": task.container_name,
+        "comment": comment,
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "output": f"{task.container_name}/said",
+        "open-mode": "append",
+        "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
+        "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,
+        "mem": f"{math.ceil(spec.memory / (1 << 20))}M" if spec.memory else None,
+        "time": math.ceil(spec.terms.time_limit / 60) if spec.terms.time_limit else None,
+        "nice": -spec.terms.priority if spec.terms.priority else None,
+    }
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return [*words, "--no-requeue", *["--exclusive"] * needs.exclusive]
+
+
+def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
+    """The options of the only step of a job. From Slurm 22.05 on, srun has to be told the cores once more."""
+    del cluster
+    cores = [f"--cpus-per-task={math.ceil(spec.cores)}"] if spec.cores else []
+    return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1"]
+
+
+def _gres(gpus: int, types: tuple[str, ...]) -> str:
+    return f"gpu:{types[0].lower()}:{gpus}" if types else f"gpu:{gpus}"

@@ -1,0 +1,56 @@
+"""What a task on a cluster with a queue of its own may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from itertools import pairwise
+
+from agentless.errors import UsageError
+from agentless.model.scheduling.needs import NODE_NAME, is_counted
+from agentless.model.tasks.spec import TaskSpec
+
+
+def is_place_alone(target: str) -> bool:
+    """Whether a target is the name of a node or a cluster, without GPUs."""
+    return NODE_NAME.fullmatch(target) is not None and not is_counted(target)
+
+
+def may_be_joined(targets: Sequence[str]) -> bool:
+    """Whether some of these targets could be a cluster and the GPUs there: `hpc` and `2xA100`."""
+    return any(is_place_alone(one) and is_counted(other) for one, other in pairwise(targets))
+
+
+def joined(targets: Sequence[str], clusters: Container[str]) -> tuple[str, ...]:
+    """The targets, where a cluster and the GPUs behind it are one."""
+    found = list[str]()
+    for target in targets:
+        if found and found[-1] in clusters and is_counted(target):
+            found[-1] += f" {target}"
+        else:
+            found.append(target)
+    return tuple(found)
+
+
+def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
+    """Raise UsageError with the option that has no meaning on a cluster, or that it does not support yet."""
+    if len(spec.needs.nodes) > 1:
+        raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
+    unsupported = {
+        f"{cluster}::{','.join(map(str, spec.needs.indices))}": bool(spec.needs.indices),
+        "--image": spec.image is not None,
+        "--container": spec.container is not None,
+        "--nodes": spec.gang_size > 1,
+        "--upload": bool(spec.uploads),
+        "--output": bool(spec.outputs),
+        "--mount": bool(spec.mounts),
+        "--volume": bool(spec.volumes),
+        "--gpu-memory": spec.needs.gpu_memory is not None,
+        "--gpu-share": spec.needs.gpu_share > 1,
+        "--share": spec.share,
+        "--preemptible": spec.terms.preemptible,
+        "--privileged": spec.privileged,
+        "--user": spec.user is not None,
+        "a VPS": spec.traits.comes_back,
+    }
+    if wrong := next((option for option, given in unsupported.items() if given), None):
+        raise UsageError(f"{cluster} is a Slurm cluster, on which agentless does not support {wrong} yet; omit it")

@@ -1,0 +1,103 @@
+"""What `squeue` of Slurm 22.05 printed for jobs in every state that a small cluster has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.engines.slurm.jobs import MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.nodes import parse_nodes
+from agentless.engines.slurm.reasons import reason_words
+
+RECORDED = (Path(__file__).parent / "data" / "slurm" / "squeue-22.05.txt").read_text()
+JOBS = {job.name: job for job in parse_jobs(RECORDED)}
+
+
+def kind(job: Job) -> str:
+    (only,) = (name for name in ("waits", "runs", "is_paused", "over") if getattr(job, name))
+    return only
+
+
+def test_each_job_waits_runs_or_is_over() -> None:
+    assert {name: kind(job) for name, job in JOBS.items()} == {
+        **dict.fromkeys(("ok", "code3", "sig", "canc"), "over"),
+        **dict.fromkeys(("timeout", "run", "big"), "runs"),
+        **dict.fromkeys(("held", "wait", "prio", "later", "dep", "arr", "req", "susp"), "waits"),
+    }
+
+
+def test_an_exit_code_is_that_of_the_script_and_a_signal_is_told_apart() -> None:
+    found = {name: (JOBS[name].exit_code, JOBS[name].signal) for name in ("ok", "code3", "sig")}
+    assert found == {"ok": (0, 0), "code3": (3, 0), "sig": (0, 9)}
+
+
+def test_the_accounting_writes_an_exit_code_in_another_way() -> None:
+    line = "7|CANCELLED by 1000|None|3:15|1795759823|1795759824|1795759884|c1|cpu=8,gres/gpu=2,gres/gpu:a100=2|x|c|"
+    (job,) = parse_jobs(line)
+    assert (job.state, job.exit_code, job.signal, job.gpus) == ("CANCELLED", 3, 15, 2)
+
+
+def test_each_element_of_an_array_is_a_job() -> None:
+    assert [job.id for job in parse_jobs(RECORDED) if job.name == "arr"] == [f"12_{number}" for number in range(10)]
+
+
+def test_a_job_that_was_cancelled_in_the_queue_never_started() -> None:
+    assert [JOBS[name].started for name in ("canc", "ok", "run", "wait")] == [False, True, True, False]
+
+
+def test_an_expected_start_is_unix_seconds_and_unknown_is_none() -> None:
+    assert (JOBS["later"].start, JOBS["wait"].start) == (1795763423.0, None)
+
+
+def test_a_comment_may_have_the_sign_between_the_fields() -> None:
+    assert JOBS["ok"].comment == "x|y"
+
+
+def test_each_reason_is_a_sentence_without_its_name() -> None:
+    words = {name: reason_words(JOBS[name].reason, JOBS[name].id) for name in ("wait", "prio", "later", "held", "dep")}
+    assert words == {
+        "wait": "waits for free resources",
+        "prio": "jobs with a higher priority are ahead of it",
+        "later": "its start time has not come",
+        "held": "is held by its owner; on the cluster, run: scontrol release 6",
+        "dep": "waits for a job that can no longer end as required",
+    }
+    assert reason_words("AssocGrpGRES", "7") == "a limit of its account is reached (AssocGrpGRES)"
+    assert reason_words("ReqNodeNotAvail, UnavailableNodes:c1", "7") == "the nodes it wants are not available now"
+    assert reason_words("Sunspots", "7") == "Sunspots"
+
+
+@given(st.text() | st.lists(st.text(), min_size=9, max_size=14).map("|".join))
+def test_no_answer_is_too_odd_to_be_read(text: str) -> None:
+    for job in parse_jobs(text):
+        assert (job.name + job.comment + job.reason + job.nodes).isprintable()
+
+
+def test_an_answer_without_end_is_read_to_a_bound() -> None:
+    line = RECORDED.splitlines()[0]
+    assert sum(1 for _ in parse_jobs("\n".join([line] * (MAX_JOBS + 5)))) == MAX_JOBS
+
+
+SINFO = """\
+c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c2|drained|gpu:2|gpu:0|0/0/16/16|1|0|fan | broken|
+c3|idle|(null)|gpu:0|0/8/0/8|2000|0|none|
+nonsense
+"""
+
+
+def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
+    first, second, third = parse_nodes(SINFO)
+    assert (first.gpus, first.gpus_used, first.cores_used, first.cores) == ((("a100", 4), ("h100", 2)), 3, 8, 32)
+    assert (first.memory_mib, first.memory_used_mib, first.reason) == (64000, 16000, "")
+    assert (second.state, second.gpus, second.reason) == ("drained", (("", 2),), "fan | broken")
+    assert third.gpus == ()
+
+
+@given(st.text() | st.lists(st.text(), min_size=7, max_size=9).map("|".join))
+def test_no_list_of_nodes_is_too_odd_to_be_read(text: str) -> None:
+    for node in parse_nodes(text):
+        assert (node.name + node.state + node.reason).isprintable()

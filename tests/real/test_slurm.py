@@ -1,0 +1,132 @@
+"""Tasks on a real Slurm: munged, slurmctld and three slurmd, reached by SSH over a login node."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab, Node
+from tests.lab.slurm import Slurm, missing
+from tests.real.cli import Cli, finish, until
+
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo")
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    """Nodes with 2, 2 and 4 GPUs, which are plain files."""
+    if absent := missing():
+        pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
+    folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
+    settings = {"SchedulerParameters": "bf_interval=1,sched_interval=1"}
+    with Slurm(folder, {"c1": 2, "c2": 2, "c3": 4}, {"gpu": "Default=YES State=UP"}, settings) as slurm:
+        yield slurm
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def cli(slurm: Slurm) -> Iterator[Cli]:
+    """A person whose inventory has the cluster `hpc`, and a machine that is not there."""
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
+        _commands(login, slurm)
+        cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
+        text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
+        cli = Cli(lab, inventory=text)
+        yield cli
+        cli.close()
+
+
+def _commands(login: Node, slurm: Slurm) -> None:
+    """Slurm's commands on the login node, which mean this cluster."""
+    for name in PROGRAMS:
+        file = login.dir / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+        file.chmod(0o755)
+
+
+def state(cli: Cli, task: str) -> str:
+    return str(cli.task(task)["state"])
+
+
+def jobs(slurm: Slurm, task: str) -> list[str]:
+    """The states of all jobs of a task."""
+    return slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{task}", "--format=%T").split()
+
+
+def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: Cli) -> None:
+    ran = cli("submit", "--follow", "hpc", "1x", "--", "sh", "-c", "echo out; echo err >&2; exit 3", code=3)
+    assert sorted(ran.out.split()) == ["err", "out"]
+    (task,) = cli.get("/v1/tasks", ended=True)
+    assert (task["state"], task["exit_code"], task["node"]) == ("failed", 3, "hpc")
+
+
+def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: Slurm) -> None:
+    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
+    until(lambda: state(cli, holder) == "running")
+    waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
+    until(lambda: "waits for free resources" in str(cli.task(waiting)["reason"]))
+    assert cli("explain", waiting).out.startswith(f"task {waiting} is job ")
+    cli("stop", waiting)
+    assert (state(cli, waiting), jobs(slurm, waiting)) == ("cancelled", ["CANCELLED"])
+    cli("pause", holder)
+    assert (state(cli, holder), jobs(slurm, holder)) == ("paused", ["SUSPENDED"])
+    cli("resume", holder)
+    cli("stop", holder)
+    assert state(cli, holder) == "stopped"
+
+
+def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
+    refused = cli("submit", "hpc", "16x", "--", "true", code=1)
+    assert "hpc: Requested node configuration is not available" in refused.err
+
+
+def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli: Cli, slurm: Slurm) -> None:
+    task = cli(
+        "submit", "--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN}; sleep 300", TOKEN="s3cret"
+    ).out.strip()
+    until(lambda: cli("logs", task, code=None).out == "6\n")
+    number = cli.task(task)["container"].partition(":")[0]
+    shown = slurm.run("scontrol", "show", "job", number) + slurm.run("scontrol", "write", "batch_script", number, "-")
+    assert "s3cret" not in shown
+    assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
+    cli("kill", task)
+
+
+def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cli, slurm: Slurm) -> None:
+    for step in range(4):
+        submit = cli.start("submit", "hpc", "--", "sleep", "1")
+        until(cli.client.is_running)
+        if step:
+            until(lambda: any(task["state"] in ("assigning", "submitted") for task in cli.get("/v1/tasks")))
+        cli.kill_controller()
+        task = finish(submit).out.strip()
+        cli("wait", task)
+        assert jobs(slurm, task) == ["COMPLETED"]
+
+
+def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
+    task = cli.submit("hpc", "--", "sleep", "300")
+    until(lambda: state(cli, task) == "running")
+    number = cli.task(task)["container"].partition(":")[0]
+    slurm.run("scontrol", "update", f"jobid={number}", "requeue=1")
+    slurm.run("scontrol", "requeuehold", number)
+    until(lambda: state(cli, task) == "submitted")
+    assert "held" in cli.task(task)["reason"]
+    slurm.run("scontrol", "release", number)
+    cli("kill", task)
+    assert state(cli, task) in ("killed", "cancelled")
+
+
+def test_its_nodes_are_listed_as_slurm_has_them(cli: Cli, slurm: Slurm) -> None:
+    slurm.run("scontrol", "update", "nodename=c2", "state=drain", "reason=fan broken")
+    rows = {row["name"]: row for row in cli.json("gpus", "hpc")}
+    assert {name: row["gpus"] for name, row in rows.items()} == {"c1": {"": 2}, "c2": {"": 2}, "c3": {"": 4}}
+    assert (rows["c2"]["state"], rows["c2"]["reason"]) == ("idle+drain", "fan broken")
+    assert "hpc      online  slurm" in cli("nodes").out
+    slurm.run("scontrol", "update", "nodename=c2", "state=resume")
