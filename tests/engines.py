@@ -15,10 +15,10 @@ from agentless.gpus.nvidia.faults import meaning
 from agentless.gpus.nvidia.topology import closeness
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.gpu import GpuFault, GpuTopology
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
 

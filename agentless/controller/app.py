@@ -27,9 +27,10 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.between import Between
 from agentless.controller.nodes.cluster_link import ClusterLink
-from agentless.controller.nodes.doctor import Doctor
+from agentless.controller.nodes.doctor.between import Between
+from agentless.controller.nodes.doctor.doctor import Doctor
+from agentless.controller.nodes.doctor.trials import Trials
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.health.gpu_health import GpuHealth
 from agentless.controller.nodes.health.homes import Homes
@@ -42,7 +43,6 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.nodes.slurm import SlurmConfig
-from agentless.controller.nodes.trials import Trials
 from agentless.controller.nodes.visits import Visits
 from agentless.controller.notify.notifier import Notifier
 from agentless.controller.ownership import Ownership
@@ -75,10 +75,10 @@ from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.controller.tasks.exec import Terminals
-from agentless.controller.tasks.kept_logs import KeptLogs
-from agentless.controller.tasks.launcher import Launcher
-from agentless.controller.tasks.logs import TaskLogs
-from agentless.controller.tasks.preparation import Preparation
+from agentless.controller.tasks.launch.launcher import Launcher
+from agentless.controller.tasks.launch.preparation import Preparation
+from agentless.controller.tasks.logs.kept import KeptLogs
+from agentless.controller.tasks.logs.logs import TaskLogs
 from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retention import Retention
@@ -109,9 +109,9 @@ from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.signature import Signer
 from agentless.ports import Clock, GpuVendor
 from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Session

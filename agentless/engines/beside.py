@@ -22,8 +22,8 @@ from typing import Any
 from agentless.engines.dialect import Dialect
 from agentless.engines.docker.dialect import DOCKER
 from agentless.model.command import Result, Section
+from agentless.model.containers.claim import terms_of
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.claim import terms_of
 from agentless.model.tasks.task import Placement, Task
 from agentless.render import Renderer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.model.tasks.log_query import LogPosition
+from agentless.model.containers.log_query import LogPosition
 from agentless.ports import Reading
 
 MOST = 5

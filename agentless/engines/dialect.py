@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentless.model.containers.container import Container
+from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.complaint import Blame, Known
 from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts, Way
 from agentless.model.nodes.node import EngineFacts, NodeConfig
-from agentless.model.tasks.container import Container
-from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement, Task
 
 _CDI_NAME = re.compile(r"cdiname ([^ ]{1,200})")

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
+from agentless.model.containers.container import Container
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.nodes.checkup import EngineCheckup
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.trial import TrialAnswer
-from agentless.model.tasks.container import Container
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.task import Placement, Task
 from agentless.ports.engine_parts import (
     EnvCommands,

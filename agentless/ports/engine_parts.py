@@ -7,10 +7,10 @@ from typing import Protocol
 
 from agentless.errors import AgentlessError
 from agentless.model.command import Command, Result
+from agentless.model.containers.log_query import LogPosition
 from agentless.model.files.files_image import FilesImage
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, Sight
 from agentless.model.images.image import Image, ImageDefaults, ImagePresence
-from agentless.model.tasks.log_query import LogPosition
 from agentless.model.terminal import Attachment, InputKind
 from agentless.model.view import ImageView
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from agentless.model.command import Command, Result
 from agentless.render import Renderer
-from agentless.rules.tasks.meeting import PORTS, Surroundings
+from agentless.rules.tasks.gangs.meeting import PORTS, Surroundings
 
 _ADDRESS = re.compile(
     r"[0-9]{1,9}: ([A-Za-z0-9_.-]{1,15})(?:@\S{1,40})? +inet6? ([0-9a-fA-F:.]{2,45})(?:/[0-9]{1,3})? .*"

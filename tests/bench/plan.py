@@ -26,7 +26,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, STARTS, Plan, plan
-from agentless.rules.tasks.gangs import named_members
+from agentless.rules.tasks.gangs.gangs import named_members
 from tests.bench.measure import Row, milliseconds, paired, ratio
 
 NODES, GPUS, TASKS = 1000, 8, 10_000

@@ -12,11 +12,11 @@ from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command
+from agentless.model.containers.claim import labels_of, task_of
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import labels_of, task_of
-from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_id import new_task_id

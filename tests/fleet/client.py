@@ -16,11 +16,11 @@ import asyncssh
 from agentless.demo.fleet import Fleet
 from agentless.demo.node import SimulatedNode
 from agentless.model.command import Command, Result
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_id import new_task_id

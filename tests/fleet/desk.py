@@ -11,8 +11,8 @@ from agentless.controller.clock import SystemClock
 from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet
 from agentless.model.caller import Caller
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 

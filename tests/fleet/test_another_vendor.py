@@ -10,9 +10,9 @@ from agentless.controller import app
 from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Held, UsageError
+from agentless.model.containers.claim import GPUS, task_of
+from agentless.model.containers.launch import Launch
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import GPUS, task_of
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.spec import TaskSpec
 from agentless.rules.views.publish import node_view
 from tests.fleet.acme import PROGRAM, Acme

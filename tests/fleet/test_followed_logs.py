@@ -7,8 +7,8 @@ import pytest
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.formats.frames import POSITION
+from agentless.model.containers.log_query import LogCursor, LogQuery
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.terms import Terms

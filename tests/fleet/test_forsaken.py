@@ -5,8 +5,8 @@ from __future__ import annotations
 from agentless.controller.tasks.backoff import RETRY_AFTER
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
+from agentless.model.containers.claim import labels_of
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_id import new_task_id

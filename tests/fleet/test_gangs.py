@@ -15,13 +15,13 @@ from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Unreachable
-from agentless.model.tasks.claim import labels_of
+from agentless.model.containers.claim import labels_of
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.task import Pending, Placement
 from agentless.model.tasks.task_id import first_try, new_task_id
 from agentless.model.tasks.terms import Terms
-from agentless.rules.tasks.meeting import PORTS
+from agentless.rules.tasks.gangs.meeting import PORTS
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 from tests.fleet.client import until
 from tests.fleet.desk import me

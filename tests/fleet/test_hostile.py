@@ -20,7 +20,7 @@ from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
 from agentless.demo.node import SimulatedNode
-from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.containers.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
 from agentless.model.tasks.task_id import new_task_id
 from tests.fleet.desk import Desk
 from tests.fleet.world import World

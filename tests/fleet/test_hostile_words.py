@@ -21,7 +21,7 @@ from agentless.demo import node as simulated
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
-from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.containers.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
 from agentless.tui.app import Dashboard
 from tests import ready
 from tests.fleet.eyes import Eyes

@@ -11,9 +11,9 @@ from agentless.controller.submit.request import Submit
 from agentless.controller.tasks import retention
 from agentless.controller.tasks.retention import Retention
 from agentless.errors import Refused, StateError, Unreachable
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.files.file_spec import Output
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 from tests.fleet.desk import Desk, me

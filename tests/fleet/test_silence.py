@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.tasks import launcher
+from agentless.controller.tasks.launch import launcher
 from agentless.errors import NoAnswer
 from tests.fleet.client import until
 from tests.fleet.desk import me

@@ -11,9 +11,9 @@ import pytest
 from agentless.demo.engine.container import Config
 from agentless.errors import ImageMissing, Refused, RuntimeFailed
 from agentless.model.command import Result
-from agentless.model.tasks.claim import labels_of, task_of
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
+from agentless.model.containers.claim import labels_of, task_of
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, SIGNER, Client, gone, proc, until
 
 

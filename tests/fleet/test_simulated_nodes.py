@@ -17,7 +17,7 @@ from agentless.demo.node import Moment
 from agentless.demo.processes.guard import belonging
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result, join_sections, split_sections
-from agentless.model.tasks.log_query import LogQuery
+from agentless.model.containers.log_query import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, Client, connect, gone, proc, until
 
 

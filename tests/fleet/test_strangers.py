@@ -11,9 +11,9 @@ import pytest
 from agentless.controller.submit.request import Submit
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE
+from agentless.model.containers.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.containers.signature import SIGNATURE
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
-from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until

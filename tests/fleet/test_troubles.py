@@ -13,8 +13,8 @@ import pytest
 from agentless.controller.submit.request import Submit
 from agentless.errors import RuntimeFailed, Unreachable
 from agentless.model.command import Command
+from agentless.model.containers.claim import CONTROLLER, TASK
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import CONTROLLER, TASK
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 from tests.fleet.desk import me

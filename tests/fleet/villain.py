@@ -15,9 +15,9 @@ from typing import Any
 
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
+from agentless.model.containers.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK, VOLUME
+from agentless.model.containers.signature import COVERED, SIGNATURE
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK, VOLUME
-from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try, is_task_id, new_task_id, next_try
 from agentless.model.tasks.terms import Terms

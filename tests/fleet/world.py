@@ -15,7 +15,7 @@ from typing import Any, Self
 from agentless.demo.engine.container import Run, SimulatedContainer
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import SimulatedNode
-from agentless.model.tasks.claim import GPUS, OWNER, TASK
+from agentless.model.containers.claim import GPUS, OWNER, TASK
 
 MARK = "submit"
 """The label of a container that says which submit it came from."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from agentless.model.containers.claim import labels_of
+from agentless.model.containers.container import Container
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import Needs, parse_target
-from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.requirement import Requirement
-from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import (
     Assigning,

@@ -24,11 +24,11 @@ from agentless.gpus.amd.vendor import Amd
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result, join_sections, split_sections
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.checkup import SYSTEM
 from agentless.model.nodes.device import Device
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement
 from tests.engines import RENDERER, docker_engine, systemd_engine
 from tests.lab.amd import AmdCard, use, write

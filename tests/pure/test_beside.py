@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agentless.engines import beside
 from agentless.errors import Refused, Unseen
 from agentless.model.command import Result
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer

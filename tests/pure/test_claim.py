@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.model.containers.claim import (
+    CORES,
+    DAMAGED,
+    GPUS,
+    MEMORY,
+    NUMA,
+    SPEC,
+    TASK,
+    claim_of,
+    labels_of,
+    task_of,
+)
+from agentless.model.containers.container import Container
 from agentless.model.images.env import NULL
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import CORES, DAMAGED, GPUS, MEMORY, NUMA, SPEC, TASK, claim_of, labels_of, task_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.model.tasks.task import Assigning, Ended, Placement, Running, Task
 from agentless.model.tasks.terms import Terms

@@ -19,8 +19,8 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.scheduling.gpu_choice import choose
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.scheduling.timeline.gpu import GpuTimeline
 from tests.engines import joined
 from tests.pure.build import cluster, reading, seen, spec
 from tests.pure.test_plan import look, near, runs, wish

@@ -16,12 +16,12 @@ from agentless.client.words import gpu_reason, gpu_state, memory_in_use
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.inventory.inventory import load
 from agentless.model.command import Result
+from agentless.model.containers.claim import labels_of
 from agentless.model.nodes.cluster import Cluster, Gpu
 from agentless.model.nodes.gpu import GpuProcess, GpuSample
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import ForeignPolicy, HostFacts
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Running
 from agentless.rules.explain.obstacles import brief, refusal
 from agentless.rules.nodes.desktop import desktop_processes, program

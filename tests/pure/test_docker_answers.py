@@ -11,8 +11,8 @@ import pytest
 
 from agentless.engines.docker.engine import DockerEngine
 from agentless.model.command import Result, Section, join_sections, split_sections
+from agentless.model.containers.container import Container
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine

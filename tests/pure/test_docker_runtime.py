@@ -17,9 +17,9 @@ import pytest
 from agentless.engines.docker.engine import DockerEngine
 from agentless.errors import ImageMissing, NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Result
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import Mount, Volume
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.terminal import Attachment, InputKind, Size

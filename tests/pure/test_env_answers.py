@@ -19,9 +19,9 @@ from agentless.engines.docker.envs import _quoted
 from agentless.engines.podman.dialect import PODMAN
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
+from agentless.model.containers.launch import Launch
 from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, labels_of_version
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine

@@ -17,9 +17,9 @@ from agentless.model.tasks.gang import Gang, Peer, member_of
 from agentless.model.tasks.spec import TaskSpec, on_targets
 from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.remote.gang_look import parse
-from agentless.rules.tasks.gangs import is_mate, mates, named_members, why_all_end
-from agentless.rules.tasks.launchers import launched_command
-from agentless.rules.tasks.meeting import PORTS, Surroundings, met
+from agentless.rules.tasks.gangs.gangs import is_mate, mates, named_members, why_all_end
+from agentless.rules.tasks.gangs.launchers import launched_command
+from agentless.rules.tasks.gangs.meeting import PORTS, Surroundings, met
 from tests.pure.build import NOW, placement, task
 
 ANSWER = b"""ssh 10.0.0.9 51234 10.0.0.1 22

@@ -14,11 +14,11 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import HostFacts
 from agentless.model.tasks.task import Blocked, Pending, Running, Task
 from agentless.model.tasks.task_event import Assigned, Preempts
-from agentless.rules.scheduling.assignment import cheapest
-from agentless.rules.scheduling.node_timeline import SOON
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.tasks.gangs import mates
+from agentless.rules.scheduling.preemption.assignment import cheapest
+from agentless.rules.scheduling.timeline.node import SOON
+from agentless.rules.tasks.gangs.gangs import mates
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.preemptible import asked_at, yields_of
 from tests.pure.build import CID, NOW, cluster, seen

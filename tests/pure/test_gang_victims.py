@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.task import Running, Task
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.preemption import Preemption
+from agentless.rules.scheduling.preemption.victims import Preemption
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 from tests.pure.build import NOW
 from tests.pure.test_gangs import gang, nodes_of
 from tests.pure.test_plan import POLICIES, runs, wish
@@ -88,7 +88,7 @@ def test_members_of_several_kinds() -> None:
 
 @pytest.mark.parametrize("tried", [1, 2])
 def test_if_not_all_cases_are_compared_nobody_is_asked_in_vain(monkeypatch: pytest.MonkeyPatch, tried: int) -> None:
-    monkeypatch.setattr("agentless.rules.scheduling.gang_victims.TRIED", tried)
+    monkeypatch.setattr("agentless.rules.scheduling.preemption.gang_victims.TRIED", tried)
     # At first sight, s and one member of the gang are as good as both members.
     there = [*lent_gang("v", "node2::0,1", "node3::0,1", since=9000), lent("s", "node1::0,1", 1)]
     assert look(3, there, *gang("g", "2x", "2x")) == ["v0", "v1"]

@@ -28,17 +28,17 @@ from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.errors import Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
+from agentless.model.containers.claim import labels_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.gang import Gang, Peer
 from agentless.model.tasks.task import Ended, Pending, Running, Scheduled, Task, Waiting
 from agentless.model.tasks.task_event import Assigned, Queued, StopAsked
 from agentless.model.tasks.task_id import first_try
 from agentless.model.tasks.terms import Terms
 from agentless.rules.scheduling.plan import Outlook
-from agentless.rules.tasks.gangs import by_gang, is_held_by_last_try, named_members
+from agentless.rules.tasks.gangs.gangs import by_gang, is_held_by_last_try, named_members
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, is_forsaken
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore

@@ -9,12 +9,12 @@ import pytest
 
 from agentless.errors import Refused, UsageError
 from agentless.gpus.nvidia.probe import in_its_mode
+from agentless.model.containers.claim import GPU_MEMORY, GPU_SHARE, claim_of, labels_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Cluster, Gpu
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.model.tasks.claim import GPU_MEMORY, GPU_SHARE, claim_of, labels_of, task_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import check_spec
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.rules.explain.obstacles import refusal

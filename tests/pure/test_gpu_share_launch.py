@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentless.errors import Refused
-from agentless.model.tasks.claim import GPU_MEMORY, GPU_SHARE
+from agentless.model.containers.claim import GPU_MEMORY, GPU_SHARE
 from agentless.model.tasks.task import Assigning, Placement, Task
 from tests.pure.build import NOW, uuid
 from tests.pure.test_gpu_share import GIB, shares

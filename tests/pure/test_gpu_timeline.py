@@ -8,7 +8,7 @@ import pytest
 
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
 from tests.pure.build import NOW, process, reading
 
 GIB = 1 << 30

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentless.controller.files import outputs
 from agentless.errors import RuntimeFailed
-from agentless.model.tasks.container import Container
+from agentless.model.containers.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Ended, Task
 from agentless.rules.tasks.reconcile import REAP_AFTER

@@ -21,8 +21,8 @@ import pytest
 from agentless.engines import launch_script
 from agentless.errors import AgentlessError, ImageMissing, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from agentless.controller.ownership import Ownership
-from agentless.controller.tasks import launches
-from agentless.controller.tasks.launches import Launches
+from agentless.controller.tasks.launch import launches
+from agentless.controller.tasks.launch.launches import Launches
 from agentless.errors import Refused, Timeout
 from agentless.model.command import Command, Result
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine

@@ -19,8 +19,8 @@ from agentless.model.tasks.task import Ended, Running, Task
 from agentless.model.tasks.terms import Terms
 from agentless.model.usage.run import kind_of_task
 from agentless.rules.nodes.survey import survey
-from agentless.rules.scheduling.learned import learned_length
 from agentless.rules.scheduling.plan import Outlook, Plan, Promise, plan
+from agentless.rules.scheduling.timeline.learned import learned_length
 from agentless.rules.usage.fair_share import HALF_LIFE
 from agentless.rules.views.publish import task_view
 from agentless.stores.records.history import History

@@ -37,13 +37,13 @@ from agentless.errors import StateError, Timeout, TooMuch
 from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
+from agentless.model.containers.claim import GPUS, SPEC, TASK
+from agentless.model.containers.container import Container
 from agentless.model.images.image import Blob, Image
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
-from agentless.model.tasks.claim import GPUS, SPEC, TASK
-from agentless.model.tasks.container import Container
 from agentless.model.terminal import InputKind
 from agentless.ports import Shell
 from agentless.remote import host_facts

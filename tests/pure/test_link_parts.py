@@ -15,11 +15,11 @@ from agentless.controller.nodes.link.changes import PendingChanges
 from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.errors import NodeBroken, Unreachable
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.container import Container
 from tests.pure.build import NOW, container, process, task
 
 

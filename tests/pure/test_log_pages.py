@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentless.controller.tasks.kept_logs import AT_ONCE, KeptLogs
+from agentless.controller.tasks.logs.kept import AT_ONCE, KeptLogs
 from agentless.errors import StateError
 from agentless.formats.log_index import Found, Part
 from agentless.stores.files.log_pages import LogIndexes

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentless.engines.docker.timestamps import MARK, MARKS, PIECE, StampedReading
 from agentless.errors import UsageError
-from agentless.model.tasks.log_query import OVERLAP, LogCursor, LogPosition, LogQuery
+from agentless.model.containers.log_query import OVERLAP, LogCursor, LogPosition, LogQuery
 
 BEGIN = 1_780_000_000
 Entry = tuple[int, int, bytes]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.batches import Turns, is_held_back
-from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from agentless.rules.scheduling.stay import Stay
+from agentless.rules.scheduling.timeline.gpu import FAR
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 from tests.pure.build import NOW, cluster, seen, task, uuid
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
 

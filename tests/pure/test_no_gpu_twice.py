@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
+from agentless.model.containers.claim import labels_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuProcess
-from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_event import (
     Assigned,

@@ -13,9 +13,9 @@ from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NumaNo
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.rules.scheduling.load import Load
-from agentless.rules.scheduling.node_timeline import FAR, SOON, NodeTimeline
 from agentless.rules.scheduling.policies import least_loaded
 from agentless.rules.scheduling.shape import Amounts, shape_of
+from agentless.rules.scheduling.timeline.node import FAR, SOON, NodeTimeline
 from tests.pure.build import NOW, cluster, reading, seen, spec, uuid
 
 GIB = 1 << 30

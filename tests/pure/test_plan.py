@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.controller import plugins
+from agentless.model.containers.claim import labels_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import labels_of, task_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Placement, Running, Task
 from agentless.model.tasks.terms import Terms
 from agentless.rules.nodes.survey import survey

@@ -18,11 +18,11 @@ from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.complaints import _KNOWN
 from agentless.errors import Held, ImageMissing, NodeBroken, RuntimeFailed
 from agentless.model.command import Result
+from agentless.model.containers.claim import labels_of
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement
 from agentless.model.tasks.task_event import Exited
 from agentless.paths import template_dir

@@ -19,11 +19,11 @@ from agentless.model.tasks.task_event import Assigned, Preempts
 from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.preemption import awaited, may_be_preempted, preempts
 from agentless.rules.nodes.survey import survey
-from agentless.rules.scheduling.kept import LATE
-from agentless.rules.scheduling.node_timeline import SOON
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.reservations import in_the_way
+from agentless.rules.scheduling.timeline.kept import LATE
+from agentless.rules.scheduling.timeline.node import SOON
+from agentless.rules.scheduling.timeline.reservations import in_the_way
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.preemptible import LEEWAY, asked_at, awaited_by, yields_of
 from tests.pure.build import CID, NOW, cluster, placement, process, seen, spec, task

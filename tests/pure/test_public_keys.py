@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import errors
+from agentless.model.containers.claim import DAMAGED, labels_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import DAMAGED, labels_of, task_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.public_key import MAX_KEY_BYTES, parse_public_key, parse_public_keys
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Placement, Task

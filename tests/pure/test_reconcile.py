@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.model.containers.claim import labels_of
+from agentless.model.containers.container import DATED_LATE, ContainerState
+from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node_record import MAX_KEPT, NodeRecord
-from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.container import DATED_LATE, ContainerState
-from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.task_event import (
     Assigned,

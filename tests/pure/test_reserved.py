@@ -23,7 +23,14 @@ from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.reservations import LATE, LATEST, MAX_REASON, check_reservation, in_the_way, notice
+from agentless.rules.scheduling.timeline.reservations import (
+    LATE,
+    LATEST,
+    MAX_REASON,
+    check_reservation,
+    in_the_way,
+    notice,
+)
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, cluster, process, seen, spec, task

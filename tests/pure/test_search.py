@@ -10,11 +10,11 @@ import pytest
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.sharing import ALONE
-from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.policies import best_fit, first_fit, pack
 from agentless.rules.scheduling.search import Index, Search, _worth
 from agentless.rules.scheduling.shape import Amounts, shape_of
+from agentless.rules.scheduling.timeline.gpu import FAR
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 from tests.pure.build import NOW, cluster, reading, seen, spec
 
 GIB = 1 << 30

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentless.inventory.inventory import load
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.paths import template_dir
 from agentless.render import Renderer

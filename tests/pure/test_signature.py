@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.tasks.claim import TASK, claim_of, labels_of
-from agentless.model.tasks.container import Container
-from agentless.model.tasks.signature import COVERED, SIGNATURE, Signer
+from agentless.model.containers.claim import TASK, claim_of, labels_of
+from agentless.model.containers.container import Container
+from agentless.model.containers.signature import COVERED, SIGNATURE, Signer
 from agentless.rules.tasks.identity import called, digest, is_adoptable
 from agentless.stores.key import KeyFile
 from tests.pure.build import CID, SIGNER, placement, spec, task

@@ -19,13 +19,13 @@ from agentless.engines import beside
 from agentless.errors import UsageError
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Result
+from agentless.model.containers.claim import DAMAGED, GPUS, SPEC, claim_of, labels_of, task_of
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.device import Device, devices_of, overlap
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node_record import GpuRecord, NodeRecord, Trouble
 from agentless.model.scheduling.needs import Needs, is_slice_type, parse_target
 from agentless.model.scheduling.reservation import Reservation
-from agentless.model.tasks.claim import DAMAGED, GPUS, SPEC, claim_of, labels_of, task_of
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Placement, Running, Task
 from agentless.model.units import format_indices

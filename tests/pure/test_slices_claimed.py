@@ -21,9 +21,9 @@ from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import _claim
 from agentless.errors import Refused
 from agentless.model.command import Result
+from agentless.model.containers.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
 from agentless.model.tasks.task import Assigning, Placement, Task
 from tests.engines import RENDERER
 from tests.pure.build import NOW, spec, task

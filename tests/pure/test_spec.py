@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agentless.errors import UsageError
+from agentless.model.containers.claim import labels_of
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import MAX_GPUS, Needs
-from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.spec import (
     MAX_NUMBER,
     MAX_SPEC,

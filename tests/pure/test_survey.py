@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from agentless.gpus.nvidia.probe import in_its_mode
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Allocation, Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess, GpuSample
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import Sharing
-from agentless.model.tasks.container import Container
 from agentless.rules.nodes.survey import STALE_AFTER, describe, survey
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 

@@ -18,10 +18,10 @@ from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed, UsageError
 from agentless.gpus.owners import container_of
 from agentless.model.command import Command, Result
+from agentless.model.containers.claim import task_of
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.claim import task_of
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import SHELL_VARIABLES, Mount, check_spec
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import StateError
+from agentless.model.containers.claim import SPEC, TASK
 from agentless.model.files.file_spec import Output
-from agentless.model.tasks.claim import SPEC, TASK
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec

@@ -13,8 +13,8 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from agentless.controller.tasks.carried_workflows import CarriedWorkflows
+from agentless.model.containers.launch import Launch
 from agentless.model.tasks.job import Job
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_event import Assigned, Exited, Launched, Queued

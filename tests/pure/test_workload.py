@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentless.errors import IllegalMove, UsageError
+from agentless.model.containers.claim import SPEC, labels_of, task_of
 from agentless.model.tasks import spec as specs
-from agentless.model.tasks.claim import SPEC, labels_of, task_of
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Ended, Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from agentless.model.tasks.claim import GPUS, SPEC, TASK
+from agentless.model.containers.claim import GPUS, SPEC, TASK
 from tests.real.cli import containers, inspect, until
 
 

@@ -21,6 +21,7 @@ from agentless.controller.nodes.program import Place, Program, started
 from agentless.controller.to_the_end import to_the_end
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.caller import Caller
+from agentless.model.containers.claim import TASK
 from agentless.model.images.env import (
     BuildContainer,
     EnvRecord,
@@ -34,7 +35,6 @@ from agentless.model.images.env import (
     labels_of_version,
     parse_ref,
 )
-from agentless.model.tasks.claim import TASK
 from agentless.model.terminal import Attachment
 from agentless.rules.images.envs import env_named, next_number, version_named
 

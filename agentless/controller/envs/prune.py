@@ -10,8 +10,8 @@ from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
 from agentless.model.caller import Caller
+from agentless.model.containers.claim import named_task
 from agentless.model.images.env import EnvRef, Sight
-from agentless.model.tasks.claim import named_task
 from agentless.model.tasks.task_id import is_task_id
 from agentless.rules.images.envs import assumed_words, env_named, prunable, version_named
 

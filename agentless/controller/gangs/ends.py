@@ -12,7 +12,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.task import Ended, Lost, Task
 from agentless.model.tasks.task_event import StopAsked
-from agentless.rules.tasks.gangs import gang_key, mates, why_all_end
+from agentless.rules.tasks.gangs.gangs import gang_key, mates, why_all_end
 
 
 class GangEnds:

@@ -9,13 +9,13 @@ import asyncssh
 
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.tasks.launcher import Launcher
+from agentless.controller.tasks.launch.launcher import Launcher
 from agentless.errors import NoAnswer, NodeBroken
 from agentless.model.tasks.gang import GANG_KEY, Gang
 from agentless.model.tasks.task import Task
 from agentless.remote import gang_look
 from agentless.render import Renderer
-from agentless.rules.tasks.meeting import Surroundings, met
+from agentless.rules.tasks.gangs.meeting import Surroundings, met
 
 
 class MemberNodes:

@@ -18,12 +18,12 @@ from agentless.controller.guarded import guarded_item
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.state.event_bus import EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.tasks.launcher import Elsewhere, Launcher
+from agentless.controller.tasks.launch.launcher import Elsewhere, Launcher
 from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, TemplateError
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.tasks.task_event import Launched, LaunchFailed, Met, TaskEvent, Unplaced
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import gang_key, is_mate
+from agentless.rules.tasks.gangs.gangs import gang_key, is_mate
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 _log = logging.getLogger(__name__)

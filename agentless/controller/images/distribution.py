@@ -15,7 +15,7 @@ from typing import Any
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
 from agentless.controller.images.source import SharedReads
 from agentless.controller.images.upload import ImageUpload, UploadJob
-from agentless.controller.nodes.link_speed import Speeds
+from agentless.controller.nodes.doctor.link_speed import Speeds
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, LayerMissing, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result

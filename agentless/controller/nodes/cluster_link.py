@@ -11,11 +11,11 @@ from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import NodeConfig, with_node
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.ports import Clock, ClusterEngine, Engine
 from agentless.remote.session import Session

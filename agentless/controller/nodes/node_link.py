@@ -12,9 +12,9 @@ from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.link.sampler import Sampler
 from agentless.controller.nodes.link.watcher import Watcher
 from agentless.errors import RuntimeFailed
+from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.text import Excerpt
 from agentless.ports import Clock, Engine, Probe

@@ -9,15 +9,15 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import ContainersSeen, EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
+from agentless.model.containers.claim import Claim, claim_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.claim import Claim, claim_of, task_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Lost, Running, Task
 from agentless.model.tasks.task_event import Exited, LostContact, Restarted, TaskEvent, Vanished
 from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import is_to_be_undone
+from agentless.rules.tasks.gangs.gangs import is_to_be_undone
 from agentless.rules.tasks.identity import is_adoptable
 from agentless.rules.tasks.reconcile import container_of, reconcile
 

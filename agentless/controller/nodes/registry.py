@@ -17,12 +17,12 @@ from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, Refused, Unreachable
 from agentless.inventory.inventory import Inventory
+from agentless.model.containers.claim import Claim
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.node import NodeConfig, naming
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.claim import Claim
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Paused, Running, Task
 from agentless.ports import Clock
 from agentless.rules.nodes.survey import survey, without_container

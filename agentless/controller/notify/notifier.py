@@ -23,7 +23,7 @@ from agentless.model.view import CheckView, NotifyView
 from agentless.ports import Clock
 from agentless.rules.notify.events import events_of, notice_of, speaker
 from agentless.rules.notify.pace import HELD, KEPT, Pace
-from agentless.rules.tasks.gangs import mates
+from agentless.rules.tasks.gangs.gangs import mates
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import check_view, timestamp
 from agentless.stores.records.notices import NoticeStore

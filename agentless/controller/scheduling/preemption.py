@@ -14,7 +14,7 @@ from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.task import Ended, KeptPlace, Paused, Running, Task
 from agentless.ports import Clock
 from agentless.rules.explain.preemption import ended_before, needs_its_place
-from agentless.rules.tasks.gangs import unit_of
+from agentless.rules.tasks.gangs.gangs import unit_of
 from agentless.rules.tasks.preemptible import asked_at
 
 

@@ -31,10 +31,16 @@ from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
-from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.search import Cost
+from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.tasks.dependencies import first_event
-from agentless.rules.tasks.gangs import asked_together, is_held_by_last_try, members_together, unit_of, would_be_members
+from agentless.rules.tasks.gangs.gangs import (
+    asked_together,
+    is_held_by_last_try,
+    members_together,
+    unit_of,
+    would_be_members,
+)
 from agentless.rules.views.publish import timestamp
 from agentless.rules.workflows.workflow import job_title
 

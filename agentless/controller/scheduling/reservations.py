@@ -16,7 +16,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.view import ReservationView
 from agentless.ports import Clock
-from agentless.rules.scheduling.reservations import check_reservation, in_the_way
+from agentless.rules.scheduling.timeline.reservations import check_reservation, in_the_way
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
 

@@ -12,7 +12,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.usage.run import Kind, Run, kind_of_task, run_of
 from agentless.model.view import ShareView
 from agentless.ports import Clock
-from agentless.rules.scheduling.learned import RUNS, learned_length
+from agentless.rules.scheduling.timeline.learned import RUNS, learned_length
 from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, use_of, used_hours
 
 LEARN_FROM = 35 * 86400.0

@@ -20,7 +20,7 @@ from agentless.model.tasks.task import Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, Moved, Preempts
 from agentless.rules.explain.preemption import preempting
 from agentless.rules.scheduling.rank import ranks_after_move
-from agentless.rules.tasks.gangs import members_together
+from agentless.rules.tasks.gangs.gangs import members_together
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a queue to which nothing has happened: GPU memory may be free by now."""

@@ -22,7 +22,7 @@ from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import is_mate, mates
+from agentless.rules.tasks.gangs.gangs import is_mate, mates
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.retry import another_try, is_last_try, is_requeued, next_of
 from agentless.stores.records.history import EventRow

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound
-from agentless.model.tasks.claim import claim_of, task_of
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import claim_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.ports import Clock
-from agentless.rules.tasks.gangs import unit_of
+from agentless.rules.tasks.gangs.gangs import unit_of
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
 

@@ -13,7 +13,7 @@ from agentless.model.tasks.task_id import next_try
 from agentless.model.view import GpuView, OutputView, TaskView
 from agentless.ports import Clock
 from agentless.rules.scheduling.plan import Outlook
-from agentless.rules.scheduling.reservations import notice
+from agentless.rules.scheduling.timeline.reservations import notice
 from agentless.rules.views.publish import gpu_view, seen_by, task_view
 
 

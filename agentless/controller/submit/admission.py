@@ -22,7 +22,7 @@ from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.explain.waits import waits_for
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.wants import amounts_of
-from agentless.rules.tasks.gangs import by_gang
+from agentless.rules.tasks.gangs.gangs import by_gang
 
 _Why = TypeVar("_Why")
 

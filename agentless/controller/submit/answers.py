@@ -12,7 +12,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
-from agentless.controller.tasks.launcher import ANSWER_WITHIN
+from agentless.controller.tasks.launch.launcher import ANSWER_WITHIN
 from agentless.errors import AgentlessError, NoAnswer, Refused
 from agentless.model.tasks.task import Assigning, Ended, Lost, Task
 from agentless.model.view import StartView

@@ -27,7 +27,7 @@ from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
 from agentless.rules.submit.cluster import check_for_cluster
-from agentless.rules.tasks.gangs import named_members
+from agentless.rules.tasks.gangs.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from agentless.controller.state.event_bus import EventBus, TaskAdopted, TaskChanged, TaskForgotten
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
+from agentless.model.containers.claim import labels_of
 from agentless.model.tasks import task as states
-from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.task import Ended, Task, Waiting
 from agentless.model.tasks.task_id import first_try, is_task_id, numbered
 from agentless.model.workflows.record import WorkflowRecord

@@ -10,8 +10,8 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.views import TaskViews
 from agentless.errors import Refused
 from agentless.model.caller import Caller
-from agentless.model.tasks.claim import claim_of, task_of
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import claim_of, task_of
+from agentless.model.containers.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import is_task_id
 from agentless.model.view import RecoveryView

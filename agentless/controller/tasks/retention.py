@@ -19,11 +19,11 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, News
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.backoff import RETRY_AFTER, Backoff
-from agentless.controller.tasks.log_copy import copy_log
+from agentless.controller.tasks.logs.copy import copy_log
 from agentless.errors import NoAnswer, StateError
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
 from agentless.ports import Clock

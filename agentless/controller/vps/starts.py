@@ -14,10 +14,10 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable
+from agentless.model.containers.container import DOWN
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import unreachable
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.container import DOWN
 from agentless.model.tasks.spec import on_targets
 from agentless.model.tasks.task import Ended, Placement, Task
 from agentless.model.tasks.task_event import Launched, NotStarted, StartAsked

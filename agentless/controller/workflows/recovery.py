@@ -17,8 +17,8 @@ from agentless.controller.workflows.workflows import Workflows
 from agentless.errors import AgentlessError, NotFound, Refused
 from agentless.model.caller import Caller
 from agentless.model.command import Result
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, is_task_id, numbered

@@ -10,9 +10,9 @@ from agentless.engines.docker import info
 from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
+from agentless.model.containers.claim import TASK
 from agentless.model.nodes.engine import Toolkit, Way
 from agentless.model.nodes.node import Control, EngineFacts, ImageStore
-from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.task import Placement, Task
 
 

@@ -1,6 +1,6 @@
 """Docker, or an engine with its commands: renders `templates/docker/`, parses the answers. No I/O.
 
-A container's facts come from `docker inspect`; its claim is in the labels that `model/tasks/claim` writes.
+A container's facts come from `docker inspect`; its claim is in the labels that `model/containers/claim` writes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ from agentless.engines.docker.volumes import MARK, NOT_OURS, DockerVolumes, not_
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
+from agentless.model.containers.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
+from agentless.model.containers.container import CONTAINER_ID, Container, is_container_id
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
+from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.files.files_image import NAME
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.checkup import EngineCheckup
@@ -37,18 +42,13 @@ from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.trial import TrialAnswer
-from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
-from agentless.model.tasks.container import CONTAINER_ID, Container, is_container_id
 from agentless.model.tasks.gang import GANG_KEY
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.signature import SIGNATURE, Signer
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.nodes import container_limits
-from agentless.rules.tasks.launchers import launched_command
+from agentless.rules.tasks.gangs.launchers import launched_command
 from agentless.rules.tasks.settings import with_settings
 from agentless.rules.workflows.carried import HEAD, JOBS, MAX_HEAD, MAX_JOBS, MOST_CARRIED
 

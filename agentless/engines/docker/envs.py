@@ -16,6 +16,7 @@ from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result
+from agentless.model.containers.signature import COVERED, SIGNATURE
 from agentless.model.images.env import (
     AT,
     BUILD,
@@ -36,7 +37,6 @@ from agentless.model.images.env import (
     ref_of,
 )
 from agentless.model.nodes.node import with_node
-from agentless.model.tasks.signature import COVERED, SIGNATURE
 from agentless.rules.images.layers import PARTIAL
 
 LOCK_WAIT = 20

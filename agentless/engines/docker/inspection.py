@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentless.engines.times import seconds
-from agentless.model.tasks.claim import SPEC
-from agentless.model.tasks.container import Container, is_container_id
-from agentless.model.tasks.signature import COVERED, SIGNATURE
+from agentless.model.containers.claim import SPEC
+from agentless.model.containers.container import Container, is_container_id
+from agentless.model.containers.signature import COVERED, SIGNATURE
 from agentless.rules.nodes import container_limits
 
 LABELS = (*COVERED, SIGNATURE)

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from agentless.model.tasks.log_query import LogPosition, Stamp
+from agentless.model.containers.log_query import LogPosition, Stamp
 
 PIECE = 16384
 """Bytes of a piece, as Docker cuts what has no end of line."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from agentless.engines.docker.commands import Commands
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
+from agentless.model.containers.claim import OWNER, TASK, VOLUME
 from agentless.model.nodes.node import with_node
-from agentless.model.tasks.claim import OWNER, TASK, VOLUME
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
 

@@ -21,9 +21,9 @@ from agentless.engines.dialect import Dialect, EngineAnswer, Formats
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.podman.complaints import HIDDEN, HYBRID, blame, explain
 from agentless.engines.times import ahead, seconds
+from agentless.model.containers.claim import TASK, terms_of
+from agentless.model.containers.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.nodes.node import Control, EngineFacts
-from agentless.model.tasks.claim import TASK, terms_of
-from agentless.model.tasks.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.tasks.task import Placement, Task
 
 OLDEST = (4, 1)

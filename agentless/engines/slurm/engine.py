@@ -23,14 +23,14 @@ from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.terminal import SlurmTerminal
 from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result, Section
+from agentless.model.containers.claim import CONTROLLER, TASK, labels_of
+from agentless.model.containers.container import Container, ContainerState
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
+from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.claim import CONTROLLER, TASK, labels_of
-from agentless.model.tasks.container import Container, ContainerState
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.signature import SIGNATURE, Signer
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
 from agentless.ports import Reading

@@ -27,13 +27,13 @@ from agentless.engines.systemd.terminal import SystemdTerminal
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
+from agentless.model.containers.claim import labels_of, terms_of
+from agentless.model.containers.container import Container, ContainerState
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
+from agentless.model.containers.signature import Signer
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
-from agentless.model.tasks.claim import labels_of, terms_of
-from agentless.model.tasks.container import Container, ContainerState
-from agentless.model.tasks.launch import Launch
-from agentless.model.tasks.log_query import LogQuery
-from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import SHELL_VARIABLES
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.terms import SIGNALS

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agentless.model.containers.container import Container
 from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import Mount
 
 ImageStore = Literal["classic", "containerd"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agentless.model.tasks.container import Container
+from agentless.model.containers.container import Container
 
 
 @dataclass(frozen=True, slots=True)

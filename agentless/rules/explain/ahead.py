@@ -13,9 +13,9 @@ from agentless.model.units import format_duration
 from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.explain.obstacles import Obstacle, flaw_of
 from agentless.rules.scheduling.plan import Plan, plan
-from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.scheduling.timeline.promise import Promise
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.obstacles import MAX_NODES, Obstacle, against
 from agentless.rules.explain.remedy import remedies
-from agentless.rules.scheduling.promise import Promise
+from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.views.publish import timestamp
 
 MAX_ENDS = 3

@@ -14,9 +14,9 @@ from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.blockers import Blocker, fewest, without
 from agentless.rules.explain.obstacles import MAX_BRIEF, MAX_NODES, Obstacle, against, asked, obstacles
 from agentless.rules.explain.remedy import MOST_AHEAD, changes
-from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.shape import shape_of
-from agentless.rules.tasks.gangs import would_be_members
+from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.tasks.gangs.gangs import would_be_members
 from agentless.rules.views.publish import timestamp
 
 MOST_TRIALS = 60

@@ -12,9 +12,9 @@ from agentless.model.text import enumerated, printable
 from agentless.model.units import format_duration
 from agentless.rules.explain.blockers import without_tasks
 from agentless.rules.explain.obstacles import obstacles
-from agentless.rules.scheduling.promise import Promise
 from agentless.rules.scheduling.shape import shape_of
-from agentless.rules.tasks.gangs import gang_key
+from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.tasks.gangs.gangs import gang_key
 from agentless.rules.tasks.preemptible import yields_of
 
 

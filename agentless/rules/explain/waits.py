@@ -8,7 +8,7 @@ from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Submitted, Task
 from agentless.model.text import enumerated
 from agentless.model.units import format_duration
-from agentless.rules.scheduling.promise import Promise
+from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.tasks.dependencies import Standing, groups, listed
 from agentless.rules.tasks.retry import is_last_try
 

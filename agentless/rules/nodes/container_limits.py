@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentless.model.tasks.claim import GPUS
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import GPUS
+from agentless.model.containers.container import Container
 
 MOST = 5000
 """Containers of agentless on a node. Retention keeps 2,000 ended ones; with more, the engine itself is slow."""

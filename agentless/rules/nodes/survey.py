@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from agentless.model.containers.claim import Claim, claim_of
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation, Yields
 from agentless.model.nodes.gpu import GpuProcess, GpuReading
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.scheduling.reservation import Reservation
-from agentless.model.tasks.claim import Claim, claim_of
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.nodes.cards import numbered

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentless.model.notify import Notice, NotifyEvent
 from agentless.model.tasks.task import FAILED, Ended, Lost, Paused, Running, Task
 from agentless.model.text import cut, printable
-from agentless.rules.tasks.gangs import gang_key, why_all_end
+from agentless.rules.tasks.gangs.gangs import gang_key, why_all_end
 
 PREEMPTED = "preempted"
 """The state of a task that has made room for another one."""

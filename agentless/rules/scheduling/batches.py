@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.prerequisites import Prerequisites, latest
 from agentless.rules.scheduling.stay import Stay
+from agentless.rules.scheduling.timeline.gpu import FAR
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 
 class Turns:

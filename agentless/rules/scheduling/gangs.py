@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentless.model.tasks.task import Placement, Task
-from agentless.rules.scheduling.gang_preemption import GangPreemption
-from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption, filling, may_ask
-from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
+from agentless.rules.scheduling.preemption.gangs import GangPreemption
+from agentless.rules.scheduling.preemption.victims import Preemption, filling, may_ask
 from agentless.rules.scheduling.search import Searches
+from agentless.rules.scheduling.timeline.gpu import FAR
+from agentless.rules.scheduling.timeline.node import NodeTimeline
+from agentless.rules.scheduling.timeline.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.together import Spot, Together, Want
 from agentless.rules.scheduling.wants import Wants
-from agentless.rules.tasks.gangs import by_gang, gang_key
+from agentless.rules.tasks.gangs.gangs import by_gang, gang_key
 
 
 def units(queue: Sequence[Task]) -> list[tuple[Task, ...]]:

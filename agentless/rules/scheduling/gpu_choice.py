@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from agentless.model.nodes.device import parts_of
 from agentless.model.nodes.gpu import GpuTopology
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Shape
+from agentless.rules.scheduling.timeline.gpu import GpuTimeline
 
 TRIED = 120
 """The most sets of GPUs that are compared: all sets of 8 GPUs, or all pairs of 16. Above that, sets are grown."""

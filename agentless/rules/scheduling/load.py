@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from agentless.model.nodes.node import HostFacts, NumaNode
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import GpuTimeline
 
 
 class Load(NamedTuple):

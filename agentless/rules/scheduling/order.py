@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.rank import by_hand
-from agentless.rules.tasks.gangs import by_gang, gang_key
+from agentless.rules.tasks.gangs.gangs import by_gang, gang_key
 from agentless.rules.usage.fair_share import expected
 
 _NOBODY: Mapping[str, float] = {}

@@ -17,17 +17,17 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Blocked, KeptPlace, Placement, Task
 from agentless.rules.scheduling.batches import Turns
 from agentless.rules.scheduling.gangs import GangPlan, units
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
-from agentless.rules.scheduling.kept import Kept
-from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
-from agentless.rules.scheduling.preemption import Held, Preemption, filling, may_ask
+from agentless.rules.scheduling.preemption.victims import Held, Preemption, filling, may_ask
 from agentless.rules.scheduling.prerequisites import in_turn
-from agentless.rules.scheduling.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.search import Cost, Search, Searches
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
+from agentless.rules.scheduling.timeline.kept import Kept
+from agentless.rules.scheduling.timeline.node import NOTHING, NodeTimeline
+from agentless.rules.scheduling.timeline.promise import Coming, Place, Promise, is_afterwards
 from agentless.rules.scheduling.together import Want
 from agentless.rules.scheduling.wants import Wants, favoured_owners
-from agentless.rules.tasks.gangs import members_together
+from agentless.rules.tasks.gangs.gangs import members_together
 
 PROMISES = 100
 """The most promises of one pass to pending tasks, and to blocked ones. To plan for all would take too long."""
@@ -72,8 +72,9 @@ def plan(
     """Plan a sorted queue, after the previous plan `before`.
 
     `policies` are by name, the default under None. `lengths` are estimated seconds of tasks without a limit, by task id
-    (`rules/scheduling/learned`). `placed` are all live tasks: those that have a place count for `--max-parallel`, and
-    those that others wait for. A blocked task is promised a place if it is known when those end, but never starts.
+    (`rules/scheduling/timeline/learned`). `placed` are all live tasks: those that have a place count for
+    `--max-parallel`, and those that others wait for. A blocked task is promised a place if it is known when those end,
+    but never starts.
     """
     nodes = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     names = {node.name: node for node in nodes}

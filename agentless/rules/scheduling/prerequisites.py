@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Lost, Scheduled, Task
 from agentless.model.tasks.task_id import first_try
-from agentless.rules.scheduling.gpu_timeline import FAR
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.scheduling.timeline.gpu import FAR
 from agentless.rules.tasks.retry import is_last_try
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from agentless.model.scheduling.sharing import Sharing
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
-from agentless.rules.scheduling.node_timeline import Kinds, NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
+from agentless.rules.scheduling.timeline.node import Kinds, NodeTimeline
 
 Cost = Callable[[NodeTimeline, int], tuple[float, ...]]
 """A policy, see `rules/scheduling/policies`."""

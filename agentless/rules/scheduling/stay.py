@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
-from agentless.rules.scheduling.node_timeline import NodeTimeline
+from agentless.rules.scheduling.timeline.gpu import GpuTimeline
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.search import Later, Searches
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 Want = tuple[Shape, Amounts]
 """What one member needs."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, shape_of
+from agentless.rules.scheduling.timeline.node import NOTHING, NodeTimeline
 from agentless.rules.scheduling.together import Want
 
 

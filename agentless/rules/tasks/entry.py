@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.errors import Refused, UsageError
-from agentless.model.tasks.claim import DAMAGED
+from agentless.model.containers.claim import DAMAGED
 from agentless.model.tasks.public_key import parse_public_keys
 from agentless.model.tasks.task import Task
 from agentless.model.text import cut, printable

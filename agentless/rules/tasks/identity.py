@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 
-from agentless.model.tasks.claim import Claim
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import Claim
+from agentless.model.containers.container import Container
 from agentless.model.tasks.task import container_name
 from agentless.model.tasks.task_id import is_task_id
 

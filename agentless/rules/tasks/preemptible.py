@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from agentless.model.nodes.cluster import Yields
 from agentless.model.tasks.task import Paused, Placement, Running, Task
-from agentless.rules.tasks.gangs import mates
+from agentless.rules.tasks.gangs.gangs import mates
 
 LEEWAY = 5.0
 """Seconds after its grace time until a task that gives way is certainly seen to have ended."""

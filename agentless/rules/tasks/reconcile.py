@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import DOWN, WENT_DOWN, Container
+from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node_record import NodeRecord
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
-from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Running, Submitted, Task, TaskStatus, Waiting
 from agentless.model.tasks.task_event import (
     Dated,

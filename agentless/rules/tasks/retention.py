@@ -7,8 +7,8 @@ from collections import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import Container
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Ended, Task, container_name
 from agentless.model.units import format_size, thousands

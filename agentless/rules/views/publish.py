@@ -33,7 +33,7 @@ from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
-from agentless.rules.tasks.gangs import how_it_ended
+from agentless.rules.tasks.gangs.gangs import how_it_ended
 from agentless.rules.usage.idle import words
 
 

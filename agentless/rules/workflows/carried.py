@@ -25,7 +25,7 @@ import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
 from agentless.errors import UsageError
-from agentless.model.tasks.claim import SPEC, TASK
+from agentless.model.containers.claim import SPEC, TASK
 from agentless.model.tasks.job import JOB_NAME
 from agentless.model.tasks.spec import MAX_SPEC, TaskSpec, check_spec
 from agentless.model.tasks.task_id import is_task_id

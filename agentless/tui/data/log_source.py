@@ -17,7 +17,7 @@ from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.formats.frames import HEAD, NOTE, Frame, frame
 from agentless.formats.log_index import BLOCK, Found, LogIndex, LogLine, Matches, Part, Span
-from agentless.model.tasks.log_query import LogCursor
+from agentless.model.containers.log_query import LogCursor
 from agentless.model.text import printable
 
 SPOOL = 1 << 30

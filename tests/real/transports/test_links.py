@@ -14,7 +14,7 @@ from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command
-from agentless.model.tasks.signature import Signer
+from agentless.model.containers.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine, systemd_engine

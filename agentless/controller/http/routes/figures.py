@@ -14,7 +14,7 @@ from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
 from agentless.model.usage.figures import By, HistoryView, UsageView
-from agentless.rules.scheduling.reservations import LATEST
+from agentless.rules.scheduling.timeline.reservations import LATEST
 from agentless.rules.usage.series import LEVELS
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 
 from fastapi import FastAPI, Query
 
-from agentless.controller.tasks.kept_logs import KeptLogs
+from agentless.controller.tasks.logs.kept import KeptLogs
 from agentless.formats.log_index import LINE, Part
 from agentless.model.view import LogFoundView, LogLinesView, LogMatchesView, LogView
 

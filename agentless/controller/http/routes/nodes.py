@@ -10,12 +10,12 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import DoctorRequest, DrainRequest, ResumeRequest, TrustRequest
-from agentless.controller.nodes.between import Between
-from agentless.controller.nodes.doctor import Doctor
+from agentless.controller.nodes.doctor.between import Between
+from agentless.controller.nodes.doctor.doctor import Doctor
+from agentless.controller.nodes.doctor.trials import Trials
 from agentless.controller.nodes.health.drain import Drains
 from agentless.controller.nodes.host_keys import HostKey, HostKeys
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.nodes.trials import Trials
 from agentless.controller.notify.notifier import Notifier
 from agentless.controller.state.views import GpuViews
 from agentless.model.view import CheckView, GpuView, ImageView, NodeView, ResumeView

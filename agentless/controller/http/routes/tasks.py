@@ -19,14 +19,14 @@ from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.submission import Submission
 from agentless.controller.tasks.commands import TaskCommands
-from agentless.controller.tasks.logs import TaskLogs
+from agentless.controller.tasks.logs.logs import TaskLogs
 from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retries import Retries
 from agentless.controller.tasks.stops import Stops
 from agentless.errors import AgentlessError
 from agentless.model.caller import Caller
-from agentless.model.tasks.log_query import LogCursor, LogQuery
+from agentless.model.containers.log_query import LogCursor, LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.view import RecoveryView, RemovalView, ScriptView, StartView, TaskView
 from agentless.rules.views.publish import seen_by

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from agentless.errors import Unreachable
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import Container
 from agentless.ports import Clock
 from agentless.rules.nodes.gpu_exclusion import recognised
 from agentless.rules.nodes.twins import Boot, boot_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentless.model.command import Command
-from agentless.model.tasks.container import is_container_id
+from agentless.model.containers.container import is_container_id
 from agentless.model.tasks.task import Task
 from agentless.ports import ContainerEngine, Engine, HostEngine
 

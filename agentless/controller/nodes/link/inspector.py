@@ -13,9 +13,9 @@ from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.controller.nodes.link.sampler import Sampler
 from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, join_sections, split_sections
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.nodes.node import EngineFacts, with_node
-from agentless.model.tasks.claim import named_task
-from agentless.model.tasks.container import Container
 from agentless.ports import Engine
 from agentless.remote.session import Session
 from agentless.rules.nodes import container_limits

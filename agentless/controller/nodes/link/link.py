@@ -13,10 +13,10 @@ from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.shared_streams import Reader, SharedStreams
 from agentless.errors import AgentlessError, TooMuch
 from agentless.model.command import Command, Result
+from agentless.model.containers.container import Container
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.container import Container
 from agentless.ports import Clock
 from agentless.remote.session import Session
 from agentless.remote.streams import Stream

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from agentless.model.containers.claim import TASK
 from agentless.model.nodes.check import Check, ok
 from agentless.model.nodes.checkup import Disk, EngineCheckup, System
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node import EngineFacts
-from agentless.model.tasks.claim import TASK
 from agentless.model.text import shell_word
 from agentless.model.units import format_size
 from agentless.rules.nodes.cgroup_limits import what_it_lacks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.rules.scheduling.node_timeline import NodeTimeline
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 
 def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
-from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 
 @dataclass(frozen=True, slots=True)

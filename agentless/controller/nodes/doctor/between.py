@@ -16,7 +16,7 @@ from agentless.model.view import CheckView
 from agentless.remote import between, gang_look
 from agentless.render import Renderer
 from agentless.rules.nodes.checks.between import Target, check
-from agentless.rules.tasks.meeting import address_among, free_port, ports_of
+from agentless.rules.tasks.gangs.meeting import address_among, free_port, ports_of
 from agentless.rules.views.publish import check_view
 
 BEGUN_WITHIN = 5.0

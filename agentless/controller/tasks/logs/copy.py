@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command
-from agentless.model.tasks.log_query import LogQuery
+from agentless.model.containers.log_query import LogQuery
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
 from agentless.rules.tasks.retention import cut_note, split_tail

@@ -10,7 +10,7 @@ from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.ownership import Ownership
 from agentless.errors import Refused
 from agentless.model.command import Command, Result
-from agentless.model.tasks.launch import Launch
+from agentless.model.containers.launch import Launch
 from agentless.ports import Engine
 
 PACE = 0.05

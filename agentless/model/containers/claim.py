@@ -6,7 +6,7 @@ GPU is in `.gpus` as `GPU-x_MIG-y`, behind its `GPU-x`; a GPU without any part b
 which the task is pinned. `.gpu_share` is how many tasks may share each of its GPUs, including itself, and `.gpu_memory`
 how many bytes of each are reserved; without both, it has them alone. `.share`: foreign processes are expected on its
 GPUs. `.controller` is the state folder that started it. `.signature` decides what a controller may do automatically
-because of these labels, see `model/tasks/signature`. `agentless.spec` is the whole task as JSON, for `recover`.
+because of these labels, see `model/containers/signature`. `agentless.spec` is the whole task as JSON, for `recover`.
 
 The meaning of a label must not change: controllers of older versions may use the same nodes. An empty label counts as
 missing.
@@ -22,11 +22,11 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from agentless.errors import AgentlessError
+from agentless.model.containers.container import Container
 from agentless.model.images.env import NULL
 from agentless.model.nodes.device import PART_NUMBER, devices_of, parents_of
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import TaskSpec, check_numbers
 from agentless.model.tasks.task import Assigning, Ended, Paused, Placement, Running, Task, outcome_of
 from agentless.model.text import printable

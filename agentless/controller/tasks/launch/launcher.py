@@ -17,8 +17,8 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, LaunchWanted
 from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.tasks.launches import Launches
-from agentless.controller.tasks.preparation import Preparation
+from agentless.controller.tasks.launch.launches import Launches
+from agentless.controller.tasks.launch.preparation import Preparation
 from agentless.errors import (
     AgentlessError,
     FilesMissing,

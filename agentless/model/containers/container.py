@@ -27,7 +27,7 @@ class Container:
     One that is `queued` is a job in the queue of its cluster: `error` is why, in words, and `expected_at` when the
     cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means. `clock` is by
     how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature
-    of this controller, see `model/tasks/signature`. `cores` and `memory` (bytes) are its limits now.
+    of this controller, see `model/containers/signature`. `cores` and `memory` (bytes) are its limits now.
     """
 
     id: str

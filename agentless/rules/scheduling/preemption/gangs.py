@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.gang_victims import GangVictims, Price
-from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption
-from agentless.rules.scheduling.promise import Coming
+from agentless.rules.scheduling.preemption.gang_victims import GangVictims, Price
+from agentless.rules.scheduling.preemption.victims import Preemption
 from agentless.rules.scheduling.search import Searches
+from agentless.rules.scheduling.timeline.node import NodeTimeline
+from agentless.rules.scheduling.timeline.promise import Coming
 from agentless.rules.scheduling.together import Together, Want
 
 MOST = 5

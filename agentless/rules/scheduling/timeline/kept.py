@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from agentless.model.tasks.task import Blocked, Task
 from agentless.rules.scheduling.batches import Turns
-from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption, may_ask
-from agentless.rules.scheduling.promise import Coming, Place, Promise
+from agentless.rules.scheduling.preemption.victims import Preemption, may_ask
 from agentless.rules.scheduling.stay import UNKNOWN, Stay
+from agentless.rules.scheduling.timeline.gpu import FAR
+from agentless.rules.scheduling.timeline.node import NodeTimeline
+from agentless.rules.scheduling.timeline.promise import Coming, Place, Promise
 from agentless.rules.scheduling.together import Want
 from agentless.rules.scheduling.wants import Wants
 

@@ -17,12 +17,12 @@ from agentless.formats import look_image
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.containers.launch import Launch
 from agentless.model.nodes.check import Check, skipped
 from agentless.model.nodes.checkup import Machine
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.trial import Proof, TrialAnswer
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Assigning, Placement, Task
 from agentless.model.view import CheckView

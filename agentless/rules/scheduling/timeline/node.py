@@ -19,9 +19,9 @@ from agentless.model.tasks.task import Placement
 from agentless.rules.nodes.cgroup_limits import lacking
 from agentless.rules.nodes.gpu_access import why_no_gpus, withheld
 from agentless.rules.scheduling.gpu_choice import choose
-from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load, pinned
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import FAR, GpuTimeline
 
 SOON = 1.0
 """A task that is over its time is expected to end in so many seconds."""

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentless.model.tasks import claim
+from agentless.model.containers import claim
 
 SIGNATURE = "agentless.signature"
 COVERED = (

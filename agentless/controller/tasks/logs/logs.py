@@ -14,8 +14,8 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.formats.frames import POSITION, Frame
+from agentless.model.containers.log_query import LogCursor, LogPosition, LogQuery
 from agentless.model.nodes.node import unreachable, with_node
-from agentless.model.tasks.log_query import LogCursor, LogPosition, LogQuery
 from agentless.model.tasks.task import Assigning, Ended, Task, Waiting
 from agentless.model.tasks.task_id import next_try, numbered
 from agentless.model.text import Excerpt

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from agentless.model.nodes.cluster import Allocation
 from agentless.model.scheduling.sharing import Sharing
-from agentless.rules.scheduling.assignment import cheapest
-from agentless.rules.scheduling.node_timeline import NodeTimeline
-from agentless.rules.scheduling.preemption import Preemption, fewest_with
+from agentless.rules.scheduling.preemption.assignment import cheapest
+from agentless.rules.scheduling.preemption.victims import Preemption, fewest_with
+from agentless.rules.scheduling.timeline.node import NodeTimeline
 from agentless.rules.scheduling.together import Want, fabric
 
 TRIED = 2000

@@ -21,12 +21,12 @@ from itertools import accumulate, combinations
 
 from agentless.model.nodes.cluster import Allocation
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
-from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.load import Load
-from agentless.rules.scheduling.node_timeline import SOON, NodeTimeline
-from agentless.rules.scheduling.promise import Coming, Place
 from agentless.rules.scheduling.search import Searches
 from agentless.rules.scheduling.shape import Amounts, Shape
+from agentless.rules.scheduling.timeline.gpu import GpuTimeline
+from agentless.rules.scheduling.timeline.node import SOON, NodeTimeline
+from agentless.rules.scheduling.timeline.promise import Coming, Place
 from agentless.rules.scheduling.together import Want
 from agentless.rules.tasks.preemptible import LEEWAY
 from agentless.rules.usage.fair_share import weight

@@ -1,0 +1,1 @@
+"""From a placed task to a started one."""

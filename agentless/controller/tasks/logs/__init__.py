@@ -1,0 +1,1 @@
+"""Logs of tasks: read, copied from nodes, kept."""

@@ -1,0 +1,1 @@
+"""Containers as engines know them: labels, launches, logs."""

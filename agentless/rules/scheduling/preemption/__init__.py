@@ -1,0 +1,1 @@
+"""Who gives way to whom."""

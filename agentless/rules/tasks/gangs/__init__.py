@@ -1,0 +1,1 @@
+"""Tasks that run as one on several nodes."""
