@@ -20,7 +20,7 @@ _PADDED = 60  # the width of a flexible column in a pipe; a longer text shifts o
 _COLOURS = {
     "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
     "assigning": 33, "paused": 33, "pending": 33, "blocked": 33, "degraded": 33, "stopped": 33, "drained": 33,
-    "preempted": 33, "incomplete": 33, "stopping": 33,
+    "preempted": 33, "incomplete": 33, "stopping": 33, "submitted": 33,
     "failed": 31, "killed": 31, "killed_oom": 31, "timeout": 31, "lost": 31, "offline": 31, "unknown": 31, "FAIL": 31,
     "unhealthy": 31, "foreign": 35, "allocated": 36, "excluded": 90, "partitioned": 90,
 }  # fmt: skip

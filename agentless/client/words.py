@@ -16,7 +16,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.text import program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size, short_duration
 
-WAITING = ("pending", "scheduled", "blocked")
+WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 

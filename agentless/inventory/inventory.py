@@ -102,7 +102,7 @@ def load(path: Path) -> Inventory:
         marked = read_yaml(text)
     except BrokenYaml as error:
         raise _complaint(path, [error.problem]) from error
-    problems = [*marked.problems, *_hostless(marked)]
+    problems = [*marked.problems, *_hostless(marked), *_clusters(marked)]
     try:
         file = InventoryFile.model_validate(marked.data)
     except ValidationError as error:
@@ -270,6 +270,17 @@ def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def _clusters(marked: Marked) -> Iterator[Mistake]:
+    """Clusters with the name of a node, which targets could mean either; no node although there is no cluster."""
+    file = _mapping(marked.data)
+    clusters, nodes = _mapping(file.get("clusters")), file.get("nodes")
+    for name in [name for name in clusters if name in _mapping(nodes)][: MAX_MISTAKES + 1]:
+        where = ("clusters", name)
+        yield Mistake(*marked.keys[where], where, "is the name of a node, too; rename one of them")
+    if nodes == {} and not clusters:
+        yield Mistake(*marked.values[("nodes",)], ("nodes",), f"is empty; {_A_NODE}")
+
+
 def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
     """An error of Pydantic as a mistake, with its place in the file."""
     where: Where = tuple(part for part in detail["loc"] if part != "[key]")
@@ -292,7 +303,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return "is missing; begin the file with version: 1"
         case "missing":
             return f"is missing; {_A_NODE}"
-        case "too_short" | "dict_type" if where == ("nodes",) and not value:
+        case "dict_type" if where == ("nodes",) and not value:
             return f"is empty; {_A_NODE}"
         case "model_type" if not where and value is None:
             return "the file is empty; create one with: agentless init --force"

@@ -646,7 +646,15 @@ def _few(targets: dict[str, Notify]) -> dict[str, Notify]:
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, title="agentless inventory")
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        title="agentless inventory",
+        json_schema_extra={
+            "if": {"not": {"required": ["clusters"]}},
+            "then": {"properties": {"nodes": {"minProperties": 1}}},
+        },
+    )
 
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
     defaults: Defaults | None = Field(
@@ -672,8 +680,7 @@ class InventoryFile(BaseModel):
         json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
-        description="The machines by name. Targets use the name, like node1 in node1::0.",
-        min_length=1,
+        description="The machines by name. Targets use the name, like node1 in node1::0. May be {} beside clusters.",
         json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )
 

@@ -205,6 +205,8 @@ def _say_ports(task: dict[str, Any]) -> None:
 def _state(task: dict[str, Any], nodes: Sequence[str]) -> str:
     if task["state"] == "pending":
         return "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "submitted":
+        return f"in the queue of {task['node']}" + (f": {task['reason']}" if task["reason"] else "")
     if task["state"] == "blocked":
         return f"blocked: {task['reason']}"
     if task["state"] == "scheduled":

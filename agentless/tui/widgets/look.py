@@ -13,7 +13,7 @@ STATES = {
     "running": "good", "completed": "good", "free": "good", "online": "good",
     "assigning": "warn", "paused": "warn", "pending": "warn", "blocked": "warn", "scheduled": "warn",
     "degraded": "warn", "stopped": "warn", "drained": "warn", "preempted": "warn", "incomplete": "warn",
-    "stopping": "warn",
+    "stopping": "warn", "submitted": "warn",
     "lost": "bad", "failed": "bad", "killed": "bad", "killed_oom": "bad", "timeout": "bad",
     "offline": "bad", "unhealthy": "bad", "unknown": "bad", "foreign": "odd", "allocated": "held",
     "cancelled": "dim", "excluded": "dim", "reserved": "dim", "partitioned": "dim",
