@@ -646,15 +646,7 @@ def _few(targets: dict[str, Notify]) -> dict[str, Notify]:
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        title="agentless inventory",
-        json_schema_extra={
-            "if": {"not": {"required": ["clusters"]}},
-            "then": {"properties": {"nodes": {"minProperties": 1}}},
-        },
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, title="agentless inventory")
 
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
     defaults: Defaults | None = Field(
@@ -681,7 +673,7 @@ class InventoryFile(BaseModel):
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by name. Targets use the name, like node1 in node1::0. May be {} beside clusters.",
-        json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
+        json_schema_extra={"minProperties": 1, "propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )
 
 
