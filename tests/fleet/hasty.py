@@ -15,7 +15,8 @@ from agentless.controller import periodic
 from agentless.controller.__main__ import main
 from agentless.controller.nodes import reconciler
 from agentless.controller.nodes.link import connection, inspector, sampler, watcher
-from agentless.controller.tasks import launcher, stops
+from agentless.controller.tasks import stops
+from agentless.controller.tasks.launch import launcher
 from agentless.rules.nodes.backoff import backoff
 from agentless.rules.tasks import reconcile, retention
 

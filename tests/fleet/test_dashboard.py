@@ -231,7 +231,7 @@ async def test_a_task_is_submitted_from_the_form_and_shown(client):
         await eyes.press("4", "n")
         await eyes.see("Where", "Command")
         await eyes.press("n1::2", "tab", shlex.join(["sh", "-c", "echo $COLOUR; sleep 600"]))
-        await eyes.press("tab", IMAGE, "tab", "from-the-form")
+        await eyes.press("tab", IMAGE, "tab", "tab", "from-the-form")
         eyes.app.screen.query_one("#env").load_text("COLOUR=green")
         await eyes.see("would start now, on n1::2")
         await eyes.press("ctrl+s")
@@ -264,7 +264,7 @@ async def test_what_cannot_be_meant_is_said_in_the_form_and_nothing_is_sent(clie
             ({"target": "n9::0", "command": "true"}, "n9"),
             ({"target": "1x", "command": "echo 'open"}, "command: no closing quotation"),
             ({"target": "1x", "command": "true", "memory": "lots"}, "'lots' is not a size"),
-            ({"target": "1x", "command": "true", "cores": "four"}, "cores: 'four' is not a number"),
+            ({"target": "1x", "command": "true", "cores": "four"}, "cores 'four' is not a number"),
             ({"target": "", "command": "true"}, "No resources requested"),
             ({"target": "1x", "command": ""}, "Enter a command"),
         ):

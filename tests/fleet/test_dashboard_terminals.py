@@ -26,7 +26,7 @@ def test_it_starts_draws_takes_keys_and_leaves_the_terminal_as_it_was(kind, tmp_
         tmux.press("4")
         tmux.see("COMMAND", "pretrain-a: python train.py")
         tmux.press("?")
-        tmux.see("change the view")
+        tmux.see("Here: Tasks")
         tmux.press("Escape")
         tmux.see("COMMAND")
         tmux.press("Down", "Enter")

@@ -104,8 +104,8 @@ async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monke
         launcher = controller.launcher
         launch = launcher._try
 
-        async def slow(link, task, **how):
-            container = await launch(link, task, **how)
+        async def slow(link, task, prepared, **how):
+            container = await launch(link, task, prepared, **how)
             controller.ledger.apply(task.id, Launched(container), "seen by somebody else")
             return container
 

@@ -60,7 +60,7 @@ async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_m
         launcher = controller.launcher
         launch = launcher._try
 
-        async def fail(link, task, **_):
+        async def fail(*_, **__):
             monkeypatch.setattr(launcher, "_try", launch)
             raise IndexError("list index out of range")
 
