@@ -33,7 +33,9 @@ HERE = [name for name in NAMES if name not in ON_ENGINES | {ON_SYSTEMD, ON_AMD, 
 NOT_TYPED = {
     "make demo": "tests/fleet/test_demo.py",
     "make test": "the tests themselves",
-    "agentless submit hpc 2xA100 --time-limit 8h --cores 16 --memory 64GiB -- python train.py": "tests/real/test_slurm.py",
+    "agentless submit hpc 2xA100 --time-limit 8h --cores 16 --memory 64GiB -- python train.py": (
+        "tests/real/test_slurm.py"
+    ),
     "agentless gpus hpc": "tests/real/test_slurm.py",
     "agentless submit --nodes 2 --gpus 1 --launcher mpirun -- ./train": "tests/real/test_gang_launchers.py",
     "pipx install .": "installs from a package index",
