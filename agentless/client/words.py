@@ -26,6 +26,12 @@ def state(task: dict[str, Any]) -> str:
     return str(task["state"]) + (f" ({code})" if code else "")
 
 
+def job_of(task: dict[str, Any]) -> str | None:
+    """The number of the job that a task is on its cluster, None for one on a node."""
+    match = re.fullmatch(r"([0-9]+(?:_[0-9]+)?):agentless-.*", task["container"] or "")
+    return match[1] if match else None
+
+
 def command_line(task: dict[str, Any]) -> str:
     """The command, as it would be typed."""
     return shlex.join(task["command"])

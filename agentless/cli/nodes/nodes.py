@@ -75,6 +75,9 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False,
     """Show the details of one node."""
     style = _NODES.format(as_json, output)
     served = client(context)
+    if (inside := nodes_of(served, node)) is not None:
+        CLUSTER_NODES.format(as_json, output).show(inside, CLUSTER_NODE_COLUMNS, f"{node} has no nodes")
+        return
     found = served.get(f"/v1/nodes/{node}")
     found["gpu_list"] = served.get("/v1/gpus", node=node)
     with paged():

@@ -41,9 +41,9 @@ def compare(nodes: Sequence[dict[str, Any]]) -> bool:
     if rows:
         with paged():
             show(_COLUMNS, rows)
-    else:
+    elif not (silent or unknown):
         confirm_done("No differences")
-    return bool(rows)
+    return bool(rows or silent or unknown)
 
 
 def vars_of(each: Difference) -> dict[str, str]:

@@ -20,7 +20,7 @@ from agentless.cli.tasks.gang import members_of
 from agentless.cli.tasks.interrupted import saying_what_stays
 from agentless.cli.tasks.logs import copy_log, copy_many_logs
 from agentless.client.client import Client
-from agentless.client.words import WAITING, local, ports, unix_time
+from agentless.client.words import WAITING, job_of, local, ports, unix_time
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
@@ -214,6 +214,8 @@ def _state(task: dict[str, Any], nodes: Sequence[str]) -> str:
     if gang := task.get("gang"):
         which = f": {', '.join(nodes)}" if len(nodes) <= _NAMED else ""
         return f"{'running' if task['container'] else 'starting'} on {gang['size']} nodes{which}"
+    if job := job_of(task):
+        return f"running on {task['node']}, as job {job}"
     gpus = "GPU " + ", ".join(map(str, task["gpus"])) if task["gpus"] else "no GPU"
     return f"{'running' if task['container'] else 'starting'} on {task['node']}, {gpus}"
 

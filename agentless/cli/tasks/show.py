@@ -18,6 +18,7 @@ from agentless.client.words import (
     asked_for,
     command_line,
     happened,
+    job_of,
     local,
     members,
     ports,
@@ -129,7 +130,8 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "preempts": ", ".join(found.get("victims") or ()),
         "retried as": found["retried_as"],
         "exit code": found["exit_code"],
-        "container": found["container"] and found["container"][:12],
+        "job": job_of(found),
+        "container": None if job_of(found) else found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
     }
 

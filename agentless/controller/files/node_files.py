@@ -82,6 +82,8 @@ class Files:
             raise Refused(f"task {task.id} is {task.state} and has no container, so it has no files")
         if task and task.spec.on_node_itself:
             raise Refused(f"task {task.id} has no container (--container NULL); its files are on {node} itself")
+        if node in self._nodes.clusters:
+            raise Refused(f"{node} is a cluster; copy files with scp to or from {self._nodes.clusters[node].node.host}")
         link = self._nodes.links.get(node or "")
         if link is None:
             raise Unreachable(f"{node} is no longer in the inventory; add it again to reach its tasks")

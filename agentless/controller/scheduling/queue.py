@@ -188,7 +188,9 @@ class Queue:
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
         if isinstance(task.status, Submitted):
-            return ExplainView(task.id, submitted_words(task, task.status), timestamp(task.status.expected), (), {})
+            return ExplainView(
+                task.id, submitted_words(task, task.status, self._clock.now()), timestamp(task.status.expected), (), {}
+            )
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})

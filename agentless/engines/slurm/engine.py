@@ -175,7 +175,10 @@ class Slurm:
             raise NoAnswer(f"{self._node.name} may have submitted task {task.id}{said}")
         if result.exit_code == launch_script.OTHER_IMAGE:
             raise RuntimeFailed(with_node(self._node.name, self._unsuitable(result.out)))
-        raise RuntimeFailed(with_node(self._node.name, self.complaint(result.err)))
+        words = self.complaint(result.err)
+        if "node configuration" in words:
+            words += f"; to see what its nodes have, run: agentless gpus {self._node.name}"
+        raise RuntimeFailed(with_node(self._node.name, words))
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its processes a signal, named without SIG. One that waits is cancelled."""

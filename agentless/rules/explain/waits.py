@@ -94,7 +94,9 @@ def _end(task: Task, promise: Promise | None) -> float | None:
     return promise.start + within if promise and promise.firm and promise.start is not None else None
 
 
-def submitted_words(task: Task, status: Submitted) -> str:
+def submitted_words(task: Task, status: Submitted, now: float) -> str:
     """Where a task waits that a cluster has in its queue, and why."""
     job, why = status.container.partition(":")[0], f": {status.reason}" if status.reason else ""
-    return f"task {task.id} is job {job} in the queue of {status.placement.node}{why}"
+    left = None if status.expected is None else format_duration(max(0.0, status.expected - now))
+    start = f"; Slurm expects to start it in {left}" if left else ""
+    return f"task {task.id} is job {job} in the queue of {status.placement.node}{why}{start}"

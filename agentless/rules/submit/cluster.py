@@ -36,11 +36,19 @@ def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
     if len(spec.needs.nodes) > 1:
         raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
     unsupported = {
-        f"{cluster}::{','.join(map(str, spec.needs.indices))}": bool(spec.needs.indices),
+        "GPU numbers": bool(spec.needs.indices),
         "--image": spec.image is not None,
         "--container": spec.container is not None,
         "--nodes": spec.gang_size > 1,
         "--upload": bool(spec.uploads),
+        "--on": bool(spec.needs.on),
+        "--exclude": bool(spec.needs.exclude),
+        "--policy": spec.needs.policy is not None,
+        "--shm-size": spec.shm_size is not None,
+        "--network": spec.network is not None,
+        "--max-parallel": spec.terms.max_parallel is not None,
+        "--no-queue and --wait-for": spec.terms.wait_for is not None,
+        "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),
         "--mount": bool(spec.mounts),
         "--volume": bool(spec.volumes),
@@ -53,4 +61,5 @@ def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
         "a VPS": spec.traits.comes_back,
     }
     if wrong := next((option for option, given in unsupported.items() if given), None):
-        raise UsageError(f"{cluster} is a Slurm cluster, on which agentless does not support {wrong} yet; omit it")
+        hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
+        raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")

@@ -16,6 +16,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.text import enumerated
 from agentless.paths import current_dir
+from agentless.rules.submit.cluster import is_place_alone, joined
 from agentless.rules.submit.options import OPTIONS, PANELS, Option, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.tui.data.cluster import Row
@@ -116,7 +117,7 @@ _WHERE = FormField(
     "target",
     "Where",
     "node1::0, 2xA100:40G or 1x; several: one task each",
-    "GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G); node1 is no GPU. A task for each",
+    "GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G); node1 alone: none. Several become a task each",
 )
 _COMMAND = "The command, as you would type it in a shell"
 TASK = FormKind(
@@ -191,7 +192,8 @@ def checked(
                 options[field.name] = _read(OPTIONS[field.name], text)  # type: ignore[literal-required]
             except UsageError as error:
                 wrong[field.name] = in_fields(str(error))
-    targets = values.get("target", "").split()
+    named = values.get("target", "").split()
+    targets = joined(named, [*filter(is_place_alone, named)])  # in a form, `hpc 2x` is one place
     words: tuple[str, ...] = ()
     try:
         for target in targets:
