@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from rich.text import Text
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.command import CommandPalette
@@ -189,6 +191,13 @@ class Dashboard(App[None]):
         self.set_interval(1.0, self._each_second)
         self.screen_change_signal.subscribe(self, self.places.tell)
         self.incoming.start(events="events" in self.views)
+
+    def _fatal_error(self) -> None:
+        """End because of an error in the code: as Textual does, but no values, among which are secrets."""
+        error = self._exception
+        words = "".join(traceback.format_exception(error)) if error else "unexpected error"
+        self._exit_renderables.append(Text(words.strip()))
+        self._close_messages_no_wait()
 
     def on_unmount(self) -> None:
         self.incoming.close()

@@ -327,7 +327,10 @@ async def test_one_job_is_removed_by_force_or_with_all_others(desk):
         a, b = (jobs(controller, workflow)[name].id for name in "ab")
         with pytest.raises(Refused, match=rf"^task {a} is job a of workflow {workflow}; .* workflow rm {workflow}; .*"):
             await controller.removal.remove(a, by=me(controller))
-        assert (await controller.removal.remove(f"{first_try(b)}-1", by=me(controller))).attempt == 1
+        before = f"{first_try(b)}-1"
+        found = await controller.removal.remove_all([a, before], by=me(controller))
+        assert isinstance(found[a], Refused)
+        assert found[before].attempt == 1
         await controller.removal.remove(a, by=me(controller), force=True)
         assert controller.workflows.show(workflow, me(controller)).missing == 1
         await controller.removal.remove(b, by=me(controller))

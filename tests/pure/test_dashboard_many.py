@@ -19,6 +19,7 @@ from agentless.tui.data.actions import ACTIONS, Target, undone
 from agentless.tui.data.export import FORMULA, as_text
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.widgets.table import TableColumn
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, tasks  # noqa: F401 - for all
@@ -245,3 +246,29 @@ def test_to_undo_a_drain_leaves_alone_what_somebody_else_has_done_since(now):
 
     with pytest.raises(Refused, match="nothing was changed"):
         undone("drain", Target(None, RECORDED["nodes"][0]), DRAINED)(Asked())
+
+
+async def test_an_error_in_the_code_is_shown_without_values_among_which_are_secrets():
+    async with over(RECORDED) as eyes:
+        try:
+            raise_with("".join(["hun", "ter2"]))
+        except ValueError as error:
+            eyes.app._exception = error
+        eyes.app._fatal_error()
+        (shown,) = eyes.app._exit_renderables
+        eyes.app._exception = None
+        assert "ValueError: no" in shown.plain
+        assert "hunter2" not in shown.plain
+
+
+def raise_with(secret: str) -> None:
+    assert secret
+    raise ValueError("no")
+
+
+async def test_a_gpu_with_the_cursor_may_be_gone():
+    async with over(RECORDED) as eyes:
+        cluster_map = eyes.app.query_one(ClusterMap)
+        await eyes.see(lambda: cluster_map.chosen)
+        cluster_map._gpus = {}
+        assert cluster_map.chosen is None

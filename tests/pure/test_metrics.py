@@ -122,7 +122,7 @@ def test_tasks_are_counted_by_state_and_the_queue_says_for_how_long_they_wait():
     found = figures(tasks=(*waiting, task("r1"), task("s1", state="scheduled")))
     states = values(found, "agentless_tasks")
     assert states == {
-        **dict.fromkeys([(s,) for s in ("assigning", "paused", "lost", "blocked")], 0.0),
+        **dict.fromkeys([(s,) for s in ("assigning", "submitted", "paused", "lost", "blocked")], 0.0),
         ("pending",): 3.0,
         ("running",): 1.0,
         ("scheduled",): 1.0,

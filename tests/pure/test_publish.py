@@ -47,6 +47,7 @@ KNOWN = {
     "scheduled": (False, False, False, False),
     "pending": (False, False, False, False),
     "assigning": (True, False, False, False),
+    "submitted": (True, True, False, False),
     "running": (True, True, True, False),
     "paused": (True, True, True, False),
     "lost": (True, True, True, False),

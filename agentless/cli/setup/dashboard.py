@@ -61,4 +61,7 @@ def _show(context: typer.Context, *, read_only: bool, only: str | None = None) -
     from agentless.tui.app import Dashboard
 
     place = os.environ.get("AGENTLESS_PLACE", "") if in_browser else ""
-    Dashboard(client(context), read_only=read_only, only=only, place=place).run()
+    app = Dashboard(client(context), read_only=read_only, only=only, place=place)
+    app.run()
+    if app.return_code:
+        raise typer.Exit(app.return_code)

@@ -187,16 +187,17 @@ def rm(
         _confirm_removal(members(served, batch) if batch else [served.get(f"/v1/tasks/{task}") for task in wanted])
     if len(wanted) == 1:
         return _each(wanted, as_json, lambda task: served.delete(f"/v1/tasks/{task}", force=force), "removed")
-    return _remove_all(served, wanted, as_json, force=force)
+    return _remove_all(served, wanted, as_json, force=force, part=batch is not None or len(wanted) > _IN_ONE)
 
 
-def _remove_all(served: Client, tasks: list[str], as_json: bool, *, force: bool) -> int:
+def _remove_all(served: Client, tasks: list[str], as_json: bool, *, force: bool, part: bool) -> int:
     """Remove many tasks, so many in one request; each fails alone."""
     code, done = 0, []
     with progress() as shown:
         for at in range(0, len(tasks), _IN_ONE):
             shown.update(f"Removing {counted(len(tasks), 'task')}", done=at, total=len(tasks))
-            for each in served.post("/v1/tasks/remove", {"tasks": tasks[at : at + _IN_ONE], "force": force}):
+            some = {"tasks": tasks[at : at + _IN_ONE], "force": force, "part": part}
+            for each in served.post("/v1/tasks/remove", some):
                 if each["task"] is None:
                     complain(each["message"])
                     code = code or each["exit_code"]

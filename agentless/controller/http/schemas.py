@@ -66,11 +66,12 @@ class SubmitRequest(BaseModel):
 
 
 class RemovalRequest(BaseModel):
-    """The tasks to remove; with `force`, also live ones."""
+    """The tasks to remove; with `force`, also live ones. `part`: the others of their workflow are removed, too."""
 
     model_config = ConfigDict(extra="forbid")
     tasks: Annotated[list[str], Field(max_length=1000)]
     force: bool = False
+    part: bool = False
 
 
 class StopRequest(BaseModel):

@@ -63,9 +63,12 @@ class Removal:
         return views[-1]
 
     async def remove_all(
-        self, references: Iterable[str], *, by: Caller, force: bool = False
+        self, references: Iterable[str], *, by: Caller, force: bool = False, part: bool = False
     ) -> dict[str, TaskView | AgentlessError]:
-        """Remove tasks likewise, several ended ones at a time; gives each as it was, or why it is still there."""
+        """Remove tasks likewise, several ended ones at a time; gives each as it was, or why it is still there.
+
+        `part`: these are a part of what is removed, so that jobs may stay of their workflow for now.
+        """
         found, live, ended = dict[str, TaskView | AgentlessError](), list[str](), dict[str, tuple[Task, list[Task]]]()
         for reference in dict.fromkeys(references):
             if reference in self._with_others:
@@ -87,6 +90,8 @@ class Removal:
             except AgentlessError as error:
                 found[reference] = error
 
+        if not (force or part):
+            found |= self._kept_jobs(ended)
         await asyncio.gather(*map(one, live))
         done = await self._remove_ended(
             {each.id: each for _, tries in ended.values() for each in tries}, by, force=force
@@ -124,6 +129,18 @@ class Removal:
                 f"remove this one all the same: agentless rm --force {task.id}"
             )
         return task, tries
+
+    def _kept_jobs(self, ended: dict[str, tuple[Task, list[Task]]]) -> dict[str, TaskView | AgentlessError]:
+        """Take out those that would leave their workflow incomplete, with the reason."""
+        gone, kept = [each for _, tries in ended.values() for each in tries], dict[str, TaskView | AgentlessError]()
+        for reference, (task, _) in ended.items():
+            try:
+                self._check_job(task, gone)
+            except Refused as error:
+                kept[reference] = error
+        for reference in kept:
+            del ended[reference]
+        return kept
 
     def _check_job(self, task: Task, tries: Sequence[Task]) -> None:
         """Raise Refused if a job would be removed of a workflow that has others: it would be incomplete."""

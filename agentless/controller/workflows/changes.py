@@ -107,7 +107,7 @@ class WorkflowChanges:
         rest: list[Task] = []
         begun = [[key] for key in sorted(tasks, reverse=True) if tasks[key].live]  # none is let go by another one's end
         for some in (*begun, [key for key in tasks if not tasks[key].live]):
-            for key, result in (await self._removal.remove_all(some, by=by, force=force)).items():
+            for key, result in (await self._removal.remove_all(some, by=by, force=force, part=True)).items():
                 if isinstance(result, NoAnswer):
                     rest.append(tasks[key])
                 elif isinstance(result, AgentlessError):

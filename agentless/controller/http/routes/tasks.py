@@ -133,7 +133,8 @@ def _add_changes(app: FastAPI, services: TaskServices) -> None:
     @app.post("/v1/tasks/remove")
     async def remove_all(request: RemovalRequest, caller: CurrentCaller) -> list[RemovalView]:
         """Remove ended tasks, their containers and logs, each if it can be removed; with `force`, also live ones."""
-        found = await services.removal.remove_all(request.tasks, force=request.force, by=caller)
+        terms = {"force": request.force, "part": request.part}
+        found = await services.removal.remove_all(request.tasks, **terms, by=caller)
         return [_removal(asked, found[asked], caller) for asked in dict.fromkeys(request.tasks)]
 
     @app.post("/v1/tasks/{task}/stop")

@@ -58,7 +58,10 @@ class ClusterMap(Lines):
     @property
     def chosen(self) -> Row | None:
         """The GPU with the cursor."""
-        return self._gpus[self._cursor[0]][self._cursor[1]] if self._cursor else None
+        if self._cursor is None:
+            return None
+        node, number = self._cursor
+        return next(iter(self._gpus.get(node, [])[number : number + 1]), None)  # what was there may be gone
 
     @property
     def cell(self) -> int:

@@ -53,10 +53,13 @@ class EnvReport(Report):
 
     def action_shell(self) -> None:
         app: Any = self.app
-        app.open_shell(shell.of_env(app.client, self._chosen))
+        if isinstance(self._found, list):
+            app.open_shell(shell.of_env(app.client, self._chosen))
 
     def action_push(self) -> None:
         """Ask to which nodes."""
+        if not isinstance(self._found, list):
+            return
         env = next(env for env in self._found if env["name"] == self._chosen)
         there = {node for version in env["versions"] if version["current"] for node in version["nodes"]}
         lacking = [node["name"] for node in self.cluster.ordered_nodes() if node["name"] not in there]
