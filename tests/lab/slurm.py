@@ -173,7 +173,9 @@ class Slurm:
         if self._speed == 1:
             munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
             subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
-        daemons = ["slurmctld -D -i", *(f"slurmd -D -N {name}" for name in self._nodes)]
+        # Under another name: nodes of a lab that have the machine's processes are not managed by this Slurm.
+        at.joinpath("lab-slurmd").symlink_to(str(shutil.which("slurmd", path=SBIN)))
+        daemons = ["slurmctld -D -i", *(f"{at}/lab-slurmd -D -N {name}" for name in self._nodes)]
         script = " & ".join(daemons) + " & wait"
         # One `faketime` above all of them: it keeps the moment from which they all count.
         fast = ["faketime", "-f", f"+0 x{self._speed:g}"] if self._speed != 1 else []
