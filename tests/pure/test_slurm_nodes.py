@@ -67,17 +67,17 @@ def test_tasks_that_are_there_keep_their_gpus() -> None:
 def test_the_inventory_may_allow_it_and_doctor_still_names_it() -> None:
     known = cluster(slurm(), allow_slurm=True)
     assert list(plan(known, [task("a", "node1::0", "pending")], NOW, POLICIES).starts) == ["a"]
-    check = doctor(known)["slurm"]
-    assert (check.verdict, check.seen) == ("ok", "slurmd runs; the inventory allows tasks beside it")
+    check = doctor(known)["slurmd"]
+    assert (check.verdict, check.seen) == ("ok", "runs; the inventory allows tasks beside it")
 
 
 def test_doctor_names_it_with_both_ways_out() -> None:
-    check = doctor(cluster(slurm()))["slurm"]
+    check = doctor(cluster(slurm()))["slurmd"]
     assert (check.verdict, check.detail, check.here) == ("failed", WORDS, True)
     assert "allow: slurm" in check.fix
 
 
 def test_where_it_is_not_known_doctor_says_so_and_says_nothing_where_slurm_is_not() -> None:
-    hidden = doctor(cluster(seen(host=HostFacts(8, 1024, boot="b1"))))["slurm"]
+    hidden = doctor(cluster(seen(host=HostFacts(8, 1024, boot="b1"))))["slurmd"]
     assert hidden.verdict == "skipped"
-    assert "slurm" not in doctor(cluster(slurm(runs=False)))
+    assert "slurmd" not in doctor(cluster(slurm(runs=False)))

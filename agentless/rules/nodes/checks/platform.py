@@ -85,7 +85,7 @@ def _processes(node: Node) -> Iterator[Check]:
 def _slurm(node: Node, host: HostFacts) -> Iterator[Check]:
     """Whether Slurm gives the GPUs of the node to its jobs."""
     if host.slurmd is None and host.boot:  # the whole answer came
-        yield skipped("slurm", "processes of others are hidden (hidepid), so nobody knows whether slurmd runs")
+        yield skipped("slurmd", "processes of others are hidden (hidepid), so nobody knows whether slurmd runs")
     elif words := why_slurm(node.config, node.observation):
         fix = (
             "# Submit to the Slurm cluster instead: add it to clusters: in the inventory.\n"
@@ -93,6 +93,6 @@ def _slurm(node: Node, host: HostFacts) -> Iterator[Check]:
             f"# Then, in the inventory: {node.name}: {{…, allow: slurm}}"
         )
         why = "agentless does not know which GPUs Slurm has given to its jobs, and would give them a second time."
-        yield Check("slurm", "failed", "slurmd runs", words.partition(";")[0], fix, why, here=True, words=words)
+        yield Check("slurmd", "failed", "runs", words.partition(";")[0], fix, why, here=True, words=words)
     elif host.slurmd:
-        yield ok("slurm", "slurmd runs; the inventory allows tasks beside it")
+        yield ok("slurmd", "runs; the inventory allows tasks beside it")
