@@ -77,10 +77,9 @@ async def _try(link: ClusterLink) -> list[Check]:
 def _views(links: Sequence[ClusterLink], found: Sequence[list[Check] | BaseException], name: str) -> list[CheckView]:
     """The checks of each. What goes wrong with one cluster is a failed check of that cluster."""
     views = []
-    for link, checks in zip(links, found, strict=True):
-        if isinstance(checks, Exception):
-            checks = [broken(name, link.node.name, checks)]
-        elif isinstance(checks, BaseException):
-            raise checks
+    for link, each in zip(links, found, strict=True):
+        if isinstance(each, BaseException) and not isinstance(each, Exception):
+            raise each
+        checks = [broken(name, link.node.name, each)] if isinstance(each, Exception) else each
         views += [check_view(link.node.name, check) for check in checks]
     return views

@@ -68,7 +68,7 @@ def tried(trial: SlurmTrial, *, gpus: bool) -> Iterator[Check]:
         wrong = trial.error.strip()[-200:] or "the job was not submitted"
         yield Check("run", "failed", "was not submitted", wrong)
     elif not trial.node and _has_waited(trial):
-        yield skipped("run", f"a job with {asked} had to wait and was cancelled; its nodes are busy, or others go first")
+        yield skipped("run", f"a job with {asked} had to wait and was cancelled; nodes are busy, or others go first")
     else:
         wrong = f"a job with {asked} ended with code {trial.code}" + (f": {words}" if words else "")
         why = "Tasks on this cluster fail likewise."
@@ -138,7 +138,7 @@ def _account(node: NodeConfig, cluster: SlurmCluster, said: SlurmCheckup) -> Che
         wrong = f"{said.user} may not use QOS {cluster.qos} (allowed: {all_named(allowed) or 'none'})"
         fix = f"# In the inventory: {node.name}: {{…, qos: one of these}}"
         return Check("account", "failed", all_named(allowed) or "none", wrong, fix, why, here=True)
-    return ok("account", ", ".join(wanted) or f"{said.accounts[0][0]}, the default")
+    return ok("account", ", ".join(wanted) or all_named(list(dict.fromkeys(account for account, _ in said.accounts))))
 
 
 def _folder(node: NodeConfig, cluster: SlurmCluster, said: SlurmCheckup) -> Check:
