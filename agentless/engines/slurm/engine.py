@@ -109,7 +109,8 @@ class Slurm:
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""
-        return self._command("slurm-checkup.sh.j2", programs=list(PROGRAMS), within=WITHIN)
+        script = self._script("slurm-checkup.sh.j2", programs=list(PROGRAMS), within=WITHIN)
+        return Command(script + "\n", timeout=5.0 * WITHIN)
 
     def parse_checkup(self, result: Result) -> SlurmCheckup | None:
         """The answer to that; None if it was cut off."""
