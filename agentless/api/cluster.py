@@ -279,9 +279,10 @@ class Cluster:
     def doctor(
         self, node: str | Iterable[str] | None = None, *, run: bool = False, between: bool = False
     ) -> list[CheckView]:
-        """Checks of all nodes, or of these, from the name of the host to the toolkit of the engine.
+        """Checks of all nodes and clusters, or of these, from the name of the host to the toolkit of the engine.
 
-        With `run`, a container is started on each free GPU, which has to see that GPU and no other. With `between`, it
+        With `run`, a container is started on each free GPU, which has to see that GPU and no other, and a job on each
+        cluster. With `between`, it
         is only tried whether the nodes reach each other.
         """
         nodes = [node] if isinstance(node, str) else list(node or ())

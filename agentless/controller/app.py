@@ -29,6 +29,7 @@ from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
 from agentless.controller.nodes.cluster_link import ClusterLink
 from agentless.controller.nodes.doctor.between import Between
+from agentless.controller.nodes.doctor.clusters import ClusterDoctor
 from agentless.controller.nodes.doctor.doctor import Doctor
 from agentless.controller.nodes.doctor.trials import Trials
 from agentless.controller.nodes.health.drain import Drains
@@ -222,6 +223,7 @@ class Controller:
         self.trials = Trials(nodes, self._vendors, self._renderer, clock)
         self.between = Between(nodes, self.tasks, self._renderer)
         self.slurm_config = SlurmConfig(nodes, tasks, self.reservation_book, self.inventory, self._renderer, clock)
+        self.cluster_doctor = ClusterDoctor(nodes, self._ssh_files)
         self.doctor = Doctor(nodes, ledger, self._vendors, self._renderer, self._ssh_files, clock)
 
     def _build_files(self, state: Path, store: TaskStore) -> None:

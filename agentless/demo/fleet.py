@@ -152,11 +152,11 @@ class Fleet:
         lines = [
             "# Simulated nodes; see agentless/demo/__init__.py. They disappear when the simulation ends.",
             "version: 1",
-            # Engines of this machine are on none of them.
+            # Engines of this machine are on none of them, and its slurmd manages none.
             f"defaults: {{user: {USER}, identity_file: {self.identity}, image: '{DEFAULT_IMAGE}',",
             "           accept_engines: [all]}",
             "nodes:",
-            *(f"  {node.name}: {{host: 127.0.0.1, port: {node.port}}}" for node in nodes),
+            *(f"  {node.name}: {{host: 127.0.0.1, port: {node.port}, allow: slurm}}" for node in nodes),
         ]
         self.inventory.write_text("\n".join(lines) + "\n")
 

@@ -60,7 +60,7 @@ defaults:
 #   hpc: {{host: login1, engine: slurm, partition: gpu}}
 
 # Nodes by name: `agentless submit NAME::0 -- nvidia-smi` runs on GPU 0 of node NAME.
-# Delete the machines that must not run tasks.
+# Delete the machines that must not run tasks. Where slurmd runs, none does unless the node has `allow: slurm`.
 nodes:
 """
 

@@ -196,6 +196,7 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
         written["foreign"] = _foreign(node.foreign, defaults.foreign)
     unlisted = {key: written.pop(key, None) for key in _UNLISTED}
     written["assume_free"] = frozenset(key for key, says in unlisted.items() if says and says.assume == "free")
+    written["allow_slurm"] = written.pop("allow", None) == "slurm"
     if written.get("cuda"):
         written["cuda"] = written["cuda"].path
     if (amd := written.pop("amd", None)) and amd.seccomp == "unconfined":

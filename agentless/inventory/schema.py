@@ -478,6 +478,11 @@ class Node(_Keys):
         description="Address by which other nodes reach this one, for tasks with --nodes. Default: the one at which "
         "SSH reaches the node.",
     )
+    allow: Literal["slurm"] | None = Field(
+        default=None,
+        description="slurm: give tasks this node although slurmd runs there, because it is drained in Slurm, or Slurm "
+        "does not know its GPUs. Default: no task runs on a node that Slurm manages.",
+    )
 
 
 class Cluster(BaseModel):

@@ -12,6 +12,7 @@ from agentless.model.containers.log_query import LogQuery
 from agentless.model.nodes.checkup import EngineCheckup
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.slurm import SlurmCheckup, SlurmTrial
 from agentless.model.nodes.trial import TrialAnswer
 from agentless.model.tasks.task import Placement, Task
 from agentless.ports.engine_parts import (
@@ -197,6 +198,18 @@ class ClusterEngine(Engine, Protocol):
 
     def parse_nodes(self, result: Result) -> tuple[ClusterNode, ...]:
         """The nodes in the answer; raises RuntimeFailed."""
+
+    def checkup(self) -> Command:
+        """Ask for what `doctor` wants to know."""
+
+    def parse_checkup(self, result: Result) -> SlurmCheckup | None:
+        """The answer to that; None if it was cut off."""
+
+    def trial(self, mark: str, *, gpus: bool) -> Command:
+        """Run a job that shows that one can, with one of the `gpus` if there are any. One that waits is cancelled."""
+
+    def parse_trial(self, result: Result) -> SlurmTrial:
+        """What became of it."""
 
 
 class HostEngine(Engine, Protocol):

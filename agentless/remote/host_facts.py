@@ -15,6 +15,7 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     wsl nvidia                    its nvidia-smi for WSL2; `wsl amd` for a driver of AMD
     wsl other /usr/bin/nvidia-smi a file of a Linux driver
     jetson NVIDIA Jetson Orin     /proc/device-tree/model of a Tegra
+    slurmd yes                    the daemon of Slurm runs there; no line: not known, processes of others are hidden
     boot 0f5e…                    /proc/sys/kernel/random/boot_id
 
 The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
@@ -71,6 +72,7 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
     system: list[str] = []
     wsl: list[list[str]] = []
     jetson = ""
+    slurmd: bool | None = None
     lines = answer.out.split("\n") if answer else []
     for line in lines if len(lines) <= _LINES else ():
         match line.split() if len(line) <= _LINE else ():
@@ -96,6 +98,8 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
                 wsl.append(words)
             case ["jetson", *words]:
                 jetson = cut(printable(" ".join(words)), _BOARD) or "Tegra"
+            case ["slurmd", "yes" | "no" as runs]:
+                slurmd = runs == "yes"
             case ["system", *names]:
                 system += [name for word in names if _WORD.fullmatch(name := word.strip("\"'"))]
     numa = tuple(NumaNode(n, cpus[n], tuple(gpus[str(n)]), memory.get(n) or None) for n in sorted(cpus))
@@ -109,6 +113,7 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
         _wsl(wsl) if wsl else None,
         jetson,
         tuple(removable[:_CARDS]),
+        slurmd,
     )
 
 

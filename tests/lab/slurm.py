@@ -173,13 +173,15 @@ class Slurm:
         if self._speed == 1:
             munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
             subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
-        daemons = ["slurmctld -D -i", *(f"slurmd -D -N {name}" for name in self._nodes)]
+        # The kernel has another name for them: a lab's node with the processes of the machine is not managed by them.
+        at.joinpath("lab-slurmd").symlink_to(str(shutil.which("slurmd", path=SBIN)))
+        daemons = ["slurmctld -D -i", *(f"exec -a slurmd {at}/lab-slurmd -D -N {name}" for name in self._nodes)]
         script = " & ".join(daemons) + " & wait"
         # One `faketime` above all of them: it keeps the moment from which they all count.
         fast = ["faketime", "-f", f"+0 x{self._speed:g}"] if self._speed != 1 else []
         with at.joinpath("logs", "daemons").open("ab") as log:
             self._process = subprocess.Popen(
-                [*fast, "sh", "-c", script],
+                [*fast, "bash", "-c", script],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

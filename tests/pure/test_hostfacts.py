@@ -146,6 +146,32 @@ def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("processes", "runs"),
+    [
+        ({"1": ("systemd", "1"), "7": ("slurmd", "7")}, True),
+        ({"1": ("systemd", "1"), "7": ("slurmd", "7 1")}, False),  # in a container
+        ({"1": ("systemd", "1"), "7": ("slurmdbd", "7"), "8": ("slurmstepd", "8")}, False),
+        ({"7": ("sh", "7")}, None),  # hidepid: only our own
+    ],
+)
+def test_slurmd_is_seen_if_it_is_the_machines_own(
+    shell: list[str], tmp_path: Path, processes: dict[str, tuple[str, str]], runs: bool | None
+) -> None:
+    for pid, (name, pids) in {"self": ("sh", "9"), **processes}.items():
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "comm").write_text(f"{name}\n")
+        (tmp_path / "proc" / pid / "status").write_text(f"Name:\t{name}\nNSpid:\t{pids}\n")
+    script = SCRIPT.replace("/sys/", f"{tmp_path}/").replace("/proc/", f"{tmp_path}/proc/")
+    assert ask(shell, script).slurmd is runs
+
+
+def test_where_processes_are_hidden_the_unit_of_slurmd_shows_it(shell: list[str], tmp_path: Path) -> None:
+    (tmp_path / "fs/cgroup/system.slice/slurmd.service").mkdir(parents=True)
+    script = SCRIPT.replace("/sys/", f"{tmp_path}/").replace("/proc/", f"{tmp_path}/proc/")
+    assert ask(shell, script).slurmd is True
+
+
+@pytest.mark.parametrize(
     ("text", "address"),
     [
         ("00000000:3B:00.0", "0000:3b:00.0"),

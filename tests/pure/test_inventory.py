@@ -288,10 +288,19 @@ def test_bytes_without_a_unit_get_a_sentence_that_says_what_to_write(
         read(tmp_path, text)
 
 
+def test_tasks_on_a_node_that_slurm_manages_are_allowed_for_that_node_only(tmp_path: Path) -> None:
+    assert node(tmp_path, "{host: gpu1, allow: slurm}").allow_slurm
+    assert not node(tmp_path, "{host: gpu1}").allow_slurm
+    with pytest.raises(InventoryError, match="unknown key 'allow'"):
+        node(tmp_path, "{host: gpu1}", "{allow: slurm}")
+    with pytest.raises(InventoryError, match="must be 'slurm'"):
+        node(tmp_path, "{host: gpu1, allow: slrum}")
+
+
 def test_the_example_loads() -> None:
     inventory = load(EXAMPLE)
     assert (list(inventory.nodes), inventory.nodes["node2"].exclude_gpus, inventory.shared_dir) == (
-        ["node1", "node2", "node3", "node4", "node5", "box", "windows", "robot"],
+        ["node1", "node2", "node3", "node4", "node5", "box", "drained", "windows", "robot"],
         (3,),
         "/mnt/shared",
     )

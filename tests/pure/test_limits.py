@@ -254,6 +254,15 @@ async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> No
     assert said.startswith((rows + "END\n").encode() * 2)
 
 
+async def test_a_look_that_cannot_tell_whether_slurmd_runs_changes_nothing(session: Session) -> None:
+    sampler = linked(Stand(session, "")).sampler
+    for known in (True, False, None):
+        seen = sampler.with_answer(Observation(host=HostFacts(slurmd=known)), {}, 0.0)
+        assert seen.host == HostFacts(slurmd=known)
+    gone = {"host": Result(0, b"slurmd no\n")}
+    assert sampler.with_answer(Observation(host=HostFacts(slurmd=True)), gone, 0.0).host == HostFacts(slurmd=False)
+
+
 async def test_how_busy_a_machine_was_before_a_break_is_not_how_busy_it_is(session: Session) -> None:
     sampler, load = linked(Stand(session, "")).sampler, HostLoad(cores_busy=1.0)
     for error, known in ((None, load), ("no route", None)):

@@ -512,6 +512,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-resume.sh.j2": UNIT,
     "systemd-rights.sh.j2": UNIT,
     "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
+    "slurm-checkup.sh.j2": {"folder": values, "programs": lists, "within": st.just(9)},
+    "slurm-trial.sh.j2": {**FOLDER, "waits": st.just(9), "options": some},
     "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values},
     "slurm-job.sh.j2": {
         **FOLDER,

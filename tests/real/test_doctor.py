@@ -788,3 +788,22 @@ def test_a_script_is_printed_and_nothing_of_it_is_run(world, node):
     assert done.returncode == 0, done
     turns_green(world)
     folder.rmdir()
+
+
+def test_a_node_on_which_slurmd_runs_gets_no_task_until_the_inventory_allows_it(world):
+    daemon = world.node.dir / "slurmd"
+    daemon.symlink_to("/usr/bin/sleep")
+    process = world.node.start([str(daemon), "300"])
+    try:
+        assert set(world.bad()) == {"slurmd"}
+        refused = world.cli("submit", "node1::0", "--", "true", code=3)
+        assert "Slurm manages node1 (slurmd runs there)" in refused.err
+        world.inventory(allow="slurm")
+        assert world.bad() == {}
+        checks = {check["check"]: check["detail"] for check in world.cli.json("doctor", "node1")}
+        assert checks["slurmd"] == "runs; the inventory allows tasks beside it"
+    finally:
+        process.kill()
+        daemon.unlink()
+        world.inventory()
+        world.bad()

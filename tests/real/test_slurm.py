@@ -13,7 +13,7 @@ from tests.lab import Lab, Node
 from tests.lab.slurm import Slurm, missing
 from tests.real.cli import Cli, finish, until
 
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo")
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,8 @@ def _commands(login: Node, slurm: Slurm) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
         file.chmod(0o755)
+    # A job has the PATH of the login.
+    (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
 
 
 def state(cli: Cli, task: str) -> str:
@@ -130,3 +132,12 @@ def test_its_nodes_are_listed_as_slurm_has_them(cli: Cli, slurm: Slurm) -> None:
     assert (rows["c2"]["state"], rows["c2"]["reason"]) == ("idle+drain", "fan broken")
     assert "hpc      online  slurm" in cli("nodes").out
     slurm.run("scontrol", "update", "nodename=c2", "state=resume")
+
+
+def test_doctor_checks_the_cluster_and_proves_that_a_job_gets_a_gpu(cli: Cli, slurm: Slurm) -> None:
+    checks = {check["check"]: check for check in cli.json("doctor", "hpc", "--run", code=None)}
+    assert [check for check in checks.values() if not check["ok"]] == [checks["account"]]
+    assert {"login", "commands", "slurmctld", "partition", "folder", "gpus", "run", "shared"} <= checks.keys()
+    assert checks["gpus"]["detail"].startswith("8 GPUs on 3 nodes")
+    assert checks["run"]["detail"].endswith(": GPU 0: NVIDIA A100")
+    assert [at.name for at in Path(cli.lab.nodes["login"].dir, "home/.agentless/slurm").glob("doctor-*")] == []

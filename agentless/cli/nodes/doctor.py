@@ -19,7 +19,9 @@ from agentless.cli.table import Column
 from agentless.client.client import Client
 from agentless.errors import UsageError
 
-Run = Annotated[bool, typer.Option("--run", help="Also start a container on each free GPU, and look what it sees")]
+Run = Annotated[
+    bool, typer.Option("--run", help="Also start a container on each free GPU, or a job on a Slurm cluster")
+]
 Pairs = Annotated[
     bool, typer.Option("--between", help="Only try whether the nodes reach each other, as tasks on several nodes do")
 ]
@@ -53,7 +55,7 @@ def doctor(
     as_json: Json = False,
     output: Output = None,
 ) -> int:
-    """Check SSH, the engine and the GPUs of nodes.
+    """Check SSH, the engine and the GPUs of nodes, and Slurm clusters.
 
     Shows what is wrong and how to mend it. Exits with code 1 if a check fails; with --fix, with 0.
     """

@@ -87,6 +87,12 @@ class Nodes:
         """The links to these nodes, each once, or to all if none is named; raises NotFound."""
         return list(dict.fromkeys(map(self.link, nodes))) or list(self.links.values())
 
+    def places(self, names: Iterable[str]) -> tuple[list[NodeLink], list[ClusterLink]]:
+        """The links to these nodes and clusters, each once, or to all if none is named; raises NotFound."""
+        found = list(dict.fromkeys(map(self.place, names))) or list(self.every.values())
+        nodes = [link for link in found if isinstance(link, NodeLink)]
+        return nodes, [link for link in found if isinstance(link, ClusterLink)]
+
     def link_of(self, task: Task) -> TaskLink:
         """The link to where a task is. Raises Refused if that is nowhere, Unreachable if the inventory lacks it."""
         if task.node is None:

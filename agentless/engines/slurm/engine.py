@@ -16,6 +16,7 @@ import orjson
 
 from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
+from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
@@ -30,7 +31,7 @@ from agentless.model.containers.log_query import LogQuery
 from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
-from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
 from agentless.ports import Reading
@@ -105,6 +106,25 @@ class Slurm:
         """The nodes in the answer; raises RuntimeFailed."""
         self.check(result)
         return tuple(parse_nodes(result.out))
+
+    def checkup(self) -> Command:
+        """Ask for what `doctor` wants to know."""
+        script = self._script("slurm-checkup.sh.j2", programs=list(PROGRAMS), within=WITHIN)
+        return Command(script + "\n", timeout=5.0 * WITHIN)
+
+    def parse_checkup(self, result: Result) -> SlurmCheckup | None:
+        """The answer to that; None if it was cut off."""
+        return parse_checkup(result)
+
+    def trial(self, mark: str, *, gpus: bool) -> Command:
+        """Run a job that shows that one can, with one of the `gpus` if there are any."""
+        options = trial_options(self._cluster, gpus=gpus)
+        script = self._script("slurm-trial.sh.j2", name=f"doctor-{mark}", waits=WAITS, options=options)
+        return Command(script + "\n", timeout=WAITS + 90.0)
+
+    def parse_trial(self, result: Result) -> SlurmTrial:
+        """What became of it."""
+        return parse_trial(result)
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """Print what the job has written."""

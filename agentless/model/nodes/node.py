@@ -67,6 +67,7 @@ class NodeConfig:
     keep no task from a GPU. On the platforms in `assume_free`, a GPU whose processes are not listed counts as free.
     `unconfined` are the vendors of GPUs with which a container has no filter of system calls. `fabric` is the path of
     the node in the network by which nodes reach each other, like `pod1/leaf2`, and `fabric_address` its address there.
+    `allow_slurm`: tasks may run there although Slurm manages it.
     With `slurm`, it is no machine but the login node of a cluster, which has a queue of its own.
     """
 
@@ -96,6 +97,7 @@ class NodeConfig:
     unconfined: tuple[str, ...] = ()
     fabric: str | None = None
     fabric_address: str | None = None
+    allow_slurm: bool = False
     slurm: SlurmCluster | None = None
 
     @property
@@ -160,7 +162,7 @@ class HostFacts:
 
     `cards` can compute, whether or not agentless can use them. `system` names the distribution, and those like it.
     `wsl` is None outside WSL2. `jetson` is the model of a Jetson, empty for any other machine. `removable` are
-    the bus ids of external GPUs.
+    the bus ids of external GPUs. `slurmd` is whether the daemon of Slurm runs there, None if that is not known.
     """
 
     cores: int | None = None
@@ -172,6 +174,7 @@ class HostFacts:
     wsl: WslFacts | None = None
     jetson: str = ""
     removable: tuple[str, ...] = ()
+    slurmd: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.nodes.desktop import desktop_words
 from agentless.rules.nodes.gpu_access import why_no_gpus, withheld
 from agentless.rules.nodes.parts import why_divided
+from agentless.rules.nodes.slurm_nodes import why_slurm
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
@@ -56,6 +57,8 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     shape = shape_of(spec, owner)
     if ruled_out := shape.rules_out(node.config):
         return (Obstacle(ruled_out, lasting=True),)
+    if slurm := why_slurm(node.config, node.observation):
+        return (Obstacle(slurm, lasting=True),)
     found = []
     if node.state == "offline":
         found.append(Obstacle(unreachable(node.name, node.reason)))

@@ -21,6 +21,7 @@ from agentless.rules.nodes.desktop import sorted_processes, why_unexplained
 from agentless.rules.nodes.gpu_access import why_no_container
 from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.parts import marked, why_divided, with_parts
+from agentless.rules.nodes.slurm_nodes import why_slurm
 from agentless.rules.nodes.twins import twin_words
 from agentless.rules.nodes.unified import with_memory
 from agentless.rules.nodes.unlisted import assumed, vouched_processes, why_unlisted
@@ -143,6 +144,8 @@ def _node(
     state, reason = _node_state(seen, now)
     if state == "online" and (twin := twin_words(config.name, seen, homes)):
         state, reason = "degraded", twin
+    if state != "offline" and (slurm := why_slurm(config, seen)):
+        state, reason = "degraded", slurm
     broken = seen.broken if state == "online" else None
     trial = broken if broken and now >= broken.again and not starting else None
     if broken:

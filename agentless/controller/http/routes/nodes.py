@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Protocol
 
@@ -11,6 +12,7 @@ from pydantic import FiniteFloat
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import DoctorRequest, DrainRequest, ResumeRequest, TrustRequest
 from agentless.controller.nodes.doctor.between import Between
+from agentless.controller.nodes.doctor.clusters import ClusterDoctor
 from agentless.controller.nodes.doctor.doctor import Doctor
 from agentless.controller.nodes.doctor.trials import Trials
 from agentless.controller.nodes.health.drain import Drains
@@ -32,6 +34,7 @@ class NodeServices(Protocol):
     exclusions: Drains
     gpu_views: GpuViews
     doctor: Doctor
+    cluster_doctor: ClusterDoctor
     trials: Trials
     between: Between
     host_keys: HostKeys
@@ -99,13 +102,16 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
 def _add_doctor(app: FastAPI, services: NodeServices) -> None:
     @app.get("/v1/doctor")
     async def doctor(node: _Nodes = ()) -> list[CheckView]:
-        """Check nodes."""
-        return [*await services.doctor.examine(node), *services.notifier.checks()]
+        """Check nodes and clusters."""
+        nodes, clusters = await asyncio.gather(services.doctor.examine(node), services.cluster_doctor.examine(node))
+        return [*nodes, *clusters, *services.notifier.checks()]
 
     @app.post("/v1/doctor/run")
     async def doctor_run(request: DoctorRequest, caller: CurrentCaller) -> list[CheckView]:
-        """Start a container on each free GPU of nodes, and check what it sees."""
-        return await services.trials.run(request.nodes, caller)
+        """Start a container on each free GPU of nodes, and check what it sees; and a job on clusters."""
+        names = request.nodes
+        nodes, clusters = await asyncio.gather(services.trials.run(names, caller), services.cluster_doctor.run(names))
+        return [*nodes, *clusters]
 
     @app.post("/v1/doctor/between")
     async def doctor_between(request: DoctorRequest) -> list[CheckView]:

@@ -49,7 +49,7 @@ class Doctor:
 
     async def examine(self, nodes: Iterable[str] = ()) -> list[CheckView]:
         """Check these nodes, or all if none is named, and the controller."""
-        links = self._nodes.links_to(nodes)
+        links, _ = self._nodes.places(nodes)
         asked = await asyncio.gather(*map(self._ask, links), return_exceptions=True)
         seen = self._nodes.cluster().nodes
         found = [

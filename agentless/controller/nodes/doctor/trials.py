@@ -68,7 +68,7 @@ class Trials:
 
     async def run(self, nodes: Iterable[str], by: Caller) -> list[CheckView]:
         """Try the free GPUs of these nodes, or of all if none is named."""
-        links = self._nodes.links_to(nodes)
+        links, _ = self._nodes.places(nodes)
         found = await asyncio.gather(*(asyncio.shield(self._begin(link, by)) for link in links))
         return [check_view(link.node.name, each) for link, some in zip(links, found, strict=True) for each in some]
 

@@ -98,11 +98,14 @@ class Sampler:
             # Else a driver that hung has kept this answer for so long that there is a newer one.
             sample = self._cache.recognised(self._probe.parse(answer))
             seen = replace(seen, sample=sample, sampled_at=self._cache.now())
+        host = host_facts.parse(answer)
+        if host.slurmd is None and seen.host:
+            host = replace(host, slurmd=seen.host.slurmd)
         return replace(
             seen,
             topology=self._probe.parse_topology(answer) or seen.topology,
             faults=self._probe.parse_faults(answer),
-            host=host_facts.parse(answer),
+            host=host,
             load=seen.load if seen.error is None else None,  # that of before the break is old
         )
 

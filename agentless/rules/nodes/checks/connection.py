@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentless.errors import AuthFailed, HostKeyRejected
 from agentless.model.nodes.check import Check, ok
-from agentless.model.nodes.checkup import Approach, Contact
+from agentless.model.nodes.checkup import Approach, Checkup, Contact
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.text import shell_word
 from agentless.rules.views.publish import address_of
@@ -17,6 +17,19 @@ _LEAST_SESSIONS = 3
 _NOISE = 4096
 _SLOW = 3.0
 """Seconds for a login shell, above which each new shell is slow."""
+
+
+def checks(node: NodeConfig, error: str | None, checkup: Checkup) -> Iterator[Check]:
+    """All of them, for a node or a login node. `error` is why it cannot be reached now."""
+    contact, steps = checkup.contact, list[Check]()
+    if checkup.approach is not None:
+        steps = list(way(node, checkup.approach, contact))
+        yield from steps
+    if all(check.verdict != "failed" for check in steps) and (error is None or contact.logged_in):
+        yield shell(node, contact, checkup.machine.shell if checkup.machine else "")
+    if error is None and (limited := sessions(contact)):
+        yield limited
+    yield reach(node, error, contact.address)
 
 
 def way(node: NodeConfig, approach: Approach, contact: Contact) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from agentless.rules.nodes.checks import connection, engine, gpus, machine, plat
 
 def examine(node: Node, checkup: Checkup, vendor: VendorChecks, twin: str = "") -> tuple[Check, ...]:
     """The checks of `doctor` for a node. `twin`: it is another node's machine."""
-    found = list(_connection(node, checkup))
+    found = list(connection.checks(node.config, node.observation.error, checkup))
     if node.observation.error is not None:
         rest = ("docker", gpus.DRIVER, "toolkit")
         names = dict.fromkeys((*_expected(checkup), *machine.NAMES, *engine.NAMES, *rest))
@@ -30,19 +30,6 @@ def examine(node: Node, checkup: Checkup, vendor: VendorChecks, twin: str = "") 
     found += platform.checks(node, system)
     found += _gpus(node, vendor, found)
     return tuple(found)
-
-
-def _connection(node: Node, checkup: Checkup) -> Iterator[Check]:
-    contact, error = checkup.contact, node.observation.error
-    way: list[Check] = []
-    if checkup.approach is not None:
-        way = list(connection.way(node.config, checkup.approach, contact))
-        yield from way
-    if not _has_failed(way) and (error is None or contact.logged_in):
-        yield connection.shell(node.config, contact, checkup.machine.shell if checkup.machine else "")
-    if error is None and (sessions := connection.sessions(contact)):
-        yield sessions
-    yield connection.reach(node.config, error, contact.address)
 
 
 def _expected(checkup: Checkup) -> tuple[str, ...]:

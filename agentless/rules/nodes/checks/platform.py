@@ -1,14 +1,15 @@
-"""Checks of WSL2 and of Jetsons: what is special about their GPUs."""
+"""Checks of WSL2, of Jetsons and of nodes that Slurm manages: what is special about their GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentless.model.nodes.check import Check, ok
+from agentless.model.nodes.check import Check, ok, skipped
 from agentless.model.nodes.checkup import System
 from agentless.model.nodes.cluster import Node
-from agentless.model.nodes.node import WslFacts
+from agentless.model.nodes.node import HostFacts, WslFacts
 from agentless.rules.nodes.checks import remedies
+from agentless.rules.nodes.slurm_nodes import why_slurm
 from agentless.rules.nodes.unlisted import assumed, why_unlisted
 
 _RESTART = "# Then, in Windows: wsl --shutdown"
@@ -32,6 +33,7 @@ def checks(node: Node, system: System) -> Iterator[Check]:
             fix = "# Install Docker in WSL2, and remove 'docker: podman' of this node from the inventory."
             yield Check("wsl-engine", "warning", "podman", wrong, fix, why)
     yield from _processes(node)
+    yield from _slurm(node, host)
 
 
 def _gpu(node: Node, wsl: WslFacts, system: System) -> Check:
@@ -78,3 +80,19 @@ def _processes(node: Node) -> Iterator[Check]:
         yield Check("gpu-processes", "warning", "not listed", words.partition(";")[0], fix, why, here=True, words=words)
     else:
         yield ok("gpu-processes", f"{assumed(gpu, node.config)}; assumed to be free, as the inventory says")
+
+
+def _slurm(node: Node, host: HostFacts) -> Iterator[Check]:
+    """Whether Slurm gives the GPUs of the node to its jobs."""
+    if host.slurmd is None and host.boot:  # the whole answer came
+        yield skipped("slurmd", "processes of others are hidden (hidepid), so nobody knows whether slurmd runs")
+    elif words := why_slurm(node.config, node.observation):
+        fix = (
+            "# Submit to the Slurm cluster instead: add it to clusters: in the inventory.\n"
+            "# Or drain the node in Slurm: scontrol update NodeName=… State=DRAIN Reason=agentless\n"
+            f"# Then, in the inventory: {node.name}: {{…, allow: slurm}}"
+        )
+        why = "agentless does not know which GPUs Slurm has given to its jobs, and would give them a second time."
+        yield Check("slurmd", "failed", "runs", words.partition(";")[0], fix, why, here=True, words=words)
+    elif host.slurmd:
+        yield ok("slurmd", "runs; the inventory allows tasks beside it")

@@ -8,6 +8,7 @@ from agentless.errors import AgentlessError, NodeBroken, Refused
 from agentless.model.nodes.check import Check, ok, skipped
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.trial import Proof, TrialAnswer
+from agentless.rules.nodes.slurm_nodes import why_slurm
 
 _LONGEST = 60.0
 """Seconds that a container may take. They follow each other."""
@@ -27,6 +28,8 @@ def unfit(node: Node) -> str:
         return "skipped; the node does not answer"
     if seen.engine.error:
         return seen.engine.error
+    if slurm := why_slurm(node.config, seen):
+        return f"skipped; {slurm}"
     return f"skipped; {node.config.name} is drained" if node.drained else ""
 
 
