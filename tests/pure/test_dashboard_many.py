@@ -251,7 +251,7 @@ def test_to_undo_a_drain_leaves_alone_what_somebody_else_has_done_since(now):
 async def test_an_error_in_the_code_is_shown_without_values_among_which_are_secrets():
     async with over(RECORDED) as eyes:
         try:
-            raise_with("".join(["hun", "ter2"]))
+            raise_with("2retnuh"[::-1])
         except ValueError as error:
             eyes.app._exception = error
         eyes.app._fatal_error()

@@ -102,7 +102,7 @@ class World:
         owned = Ownership(self.folder / "lock")
         stores = TaskStores(store, self.history, SecretStore(self.folder / "secrets"), owned)
         self.ledger = Ledger(self.tasks, stores, TaskViews(self.tasks, none, none, none, clock), self.bus, clock)
-        registry: Any = SimpleNamespace(links=self.nodes)
+        registry: Any = SimpleNamespace(links=self.nodes, every=self.nodes)
         self.reconciler = Reconciler(registry, self.ledger, self.bus, clock)
         nothing: Any = None
         hands: Any = Hands(self)

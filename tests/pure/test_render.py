@@ -519,9 +519,6 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         **FOLDER,
         "labels": st.just("eNo="),
         "comment": values,
-        "secret_env": st.just(["TOKEN"]),
-        "requeue": st.booleans(),
-        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
         "workdir": maybe,
         "srun": some,
         "command": some,
@@ -531,6 +528,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "secret_env": st.just([]),
         "lock_wait": st.just(60),
         "script": values,
+        "variables": values,
         "options": some,
     },
     "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
@@ -541,11 +539,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-shell.sh.j2": {
         "job": values,
         "mark": values,
-        "terminal": st.booleans(),
+        "input": st.sampled_from(["terminal", "lines", "pipe"]),
         "variables": lists,
         "command": some,
     },
-    "slurm-signal.sh.j2": {"job": values, "name": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
+    "slurm-signal.sh.j2": {**FOLDER, "job": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
+    "slurm-variables.sh.j2": {
+        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2)
+    },
     "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},
     "systemd-task.sh.j2": {

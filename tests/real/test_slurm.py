@@ -141,3 +141,57 @@ def test_doctor_checks_the_cluster_and_proves_that_a_job_gets_a_gpu(cli: Cli, sl
     assert checks["gpus"]["detail"].startswith("8 GPUs on 3 nodes")
     assert checks["run"]["detail"].endswith(": GPU 0: NVIDIA A100")
     assert [at.name for at in Path(cli.lab.nodes["login"].dir, "home/.agentless/slurm").glob("doctor-*")] == []
+
+
+def test_a_job_of_the_same_name_by_somebody_else_changes_nothing(cli: Cli, slurm: Slurm) -> None:
+    task = cli.submit("hpc", "--", "sleep", "300")
+    until(lambda: state(cli, task) == "running")
+    forged = f"agentless {task} x 1:{'0' * 64}"
+    slurm.run("sbatch", "--hold", f"--job-name=agentless-{task}", f"--comment={forged}", "--wrap=true")
+    slurm.run("scontrol", "update", f"jobid={cli.task(task)['container'].partition(':')[0]}", "comment=changed")
+    cli.submit("hpc", "--", "true")  # which is looked at, and so is the other one
+    until(lambda: len(jobs(slurm, task)) == 2)
+    until(lambda: all(each["state"] in ("running", "completed") for each in cli.get("/v1/tasks", ended=True)[-1:]))
+    assert state(cli, task) == "running"
+    cli("kill", task)
+    slurm.run("scancel", f"--name=agentless-{task}")
+
+
+def test_a_job_that_slurm_has_forgotten_does_not_run_again(cli: Cli, slurm: Slurm) -> None:
+    runs = cli.lab.root / "runs"
+    task = cli.submit("hpc", "--", "sh", "-c", f"echo run >> {runs}; sleep 300")
+    until(lambda: state(cli, task) == "running" and runs.exists())
+    number = cli.task(task)["container"].partition(":")[0]
+    cli.kill_controller()
+    slurm.run("scancel", number)
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm" / f"agentless-{task}"
+    assert folder.joinpath("started").read_text().strip() == number
+    until(lambda: state(cli, task) not in ("running", "submitted"))
+    assert runs.read_text() == "run\n"
+
+
+def test_variables_of_any_name_reach_the_command_and_nothing_else(cli: Cli) -> None:
+    odd = ["--env", "folder=/x", "--env", "SLURM_JOB_ID=99", "--env", "began=soon"]
+    ran = cli("submit", "-f", *odd, "hpc", "--", "sh", "-c", 'echo "$folder $SLURM_JOB_ID $began"')
+    assert ran.out == "/x 99 soon\n"
+    gone = cli("submit", "-f", "--workdir", "/nowhere", "hpc", "--", "true", code=None)
+    assert gone.code != 0
+    assert "/nowhere" in gone.out
+
+
+def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) -> None:
+    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
+    until(lambda: state(cli, holder) == "running")
+    words = ("submit", "--secret-env", "TOKEN", "hpc", "4x", "--", "true")
+    task = cli(*words, TOKEN="s3cret").out.strip()
+    until(lambda: state(cli, task) == "submitted")
+    cli("stop", task)
+    cli("kill", holder)
+    assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
+
+
+def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
+    task = cli.submit("hpc", "--", "sleep", "300")
+    until(lambda: state(cli, task) == "running")
+    assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
+    cli("kill", task)

@@ -64,6 +64,8 @@ class Nodes:
 
     def link(self, node: str) -> NodeLink:
         """The link to a node; raises NotFound with the nearest name."""
+        if node in self.clusters:
+            raise NotFound(f"{node} is a cluster, not a node; to list its nodes, run: agentless nodes show {node}")
         if node not in self.links:
             hint = nearest(node, self.links)
             raise NotFound(f"no node {node!r} in the inventory{hint}; to list nodes, run: agentless nodes")

@@ -10,6 +10,7 @@ import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.terminal import SlurmTerminal
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.errors import NoAnswer, Refused, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result, Section
 from agentless.model.containers.claim import CONTROLLER, TASK, labels_of
 from agentless.model.containers.container import Container, ContainerState
@@ -42,7 +43,7 @@ _SECTION = "slurm.jobs"
 _LISTED = 8 << 20
 """Bytes of the answer about our jobs: one has some 250."""
 _NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
-_COMMENT = re.compile(r"agentless ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
+_COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
 _FOLDER = re.compile(
     r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
 )
@@ -87,7 +88,10 @@ class Slurm:
             return EngineFacts()
         if not answer.ok:
             return EngineFacts(error=self.complaint(answer.out.strip()))
-        return EngineFacts(containers=self._jobs_in(answer))
+        try:
+            return EngineFacts(containers=self._jobs_in(answer))
+        except TooMuch as error:
+            return EngineFacts(error=str(error))
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
@@ -150,16 +154,13 @@ class Slurm:
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
         variables = launch_script.variables(task, placement, self._node, whole, ())
-        comment = f"agentless {claim[CONTROLLER]} {claim[SIGNATURE]}"
+        comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         job = self._script(
             "slurm-job.sh.j2",
             name=task.container_name,
             comment=comment,
             labels=base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode(),
-            secret_env=spec.secret_env,
-            requeue=False,
-            env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
             workdir=spec.workdir,
             srun=srun_options(spec, self._cluster),
             command=spec.command,
@@ -169,6 +170,10 @@ class Slurm:
             name=task.container_name,
             lock_wait=launch_script.LOCK_WAIT,
             script=job,
+            variables=self._renderer.script(
+                "slurm-variables.sh.j2",
+                env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
+            ),
             options=sbatch_options(task, self._cluster, comment),
             secret_env=spec.secret_env,
         )
@@ -243,15 +248,26 @@ class Slurm:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
 
     def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
+        """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
         listed, _, folders = answer.out.rpartition("ended:")
+        if listed.count("\n") > MAX_JOBS:
+            raise TooMuch(f"{self._node.name}: more than {MAX_JOBS:,} jobs of agentless; remove some")
+        # What Slurm says of a job counts more than what its script wrote at its end.
         found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
-        return tuple({each.name: each for job in found if (each := self._container(job))}.values())
+        return tuple({each.id: each for job in found if (each := self._container(job))}.values())
 
     def _container(self, job: Job) -> Container | None:
-        name, comment = _NAME.fullmatch(job.name), _COMMENT.match(job.comment)
-        if name is None or comment is None:
+        """A job of a task. By its signed comment, if it has one: its owner may have changed the name."""
+        comment, name = _COMMENT.match(job.comment), _NAME.fullmatch(job.name)
+        labels = {}
+        if comment:
+            labels = {TASK: comment[1], CONTROLLER: comment[2], SIGNATURE: comment[3]}
+        signed = self._signer.has_signed(labels, self._node.name)
+        if not signed and name is None:
             return None
-        labels = {TASK: name[1], CONTROLLER: comment[1], SIGNATURE: comment[2]}
+        task = comment[1] if signed and comment else name[1] if name else ""
+        job = replace(job, name=f"agentless-{task}")
+        labels = labels if signed else {TASK: task}
         state, words = _state(job)
         return Container(
             id=f"{job.id}:{job.name}",
@@ -266,7 +282,7 @@ class Slurm:
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
             expected_at=job.start if job.waits else None,
-            signed=self._signer.has_signed(labels, self._node.name),
+            signed=signed,
         )
 
     def _unsuitable(self, said: str) -> str:

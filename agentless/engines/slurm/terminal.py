@@ -24,7 +24,7 @@ class SlurmTerminal:
             "slurm-shell.sh.j2",
             command=command or ANY_SHELL,
             mark=mark,
-            terminal=attached.input is InputKind.TERMINAL,
+            input=attached.input.value,
             variables=[f"{name}={value}" for name, value in attached.variables.items()],
         )
 
