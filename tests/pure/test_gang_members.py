@@ -166,8 +166,8 @@ def test_mpirun_needs_all_members() -> None:
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        (("node1::0", "node1::1"), "--nodes 2: each member has a node of its own, and several are for node1 only"),
-        (("node1::0",), "--nodes 2: each member has a node of its own, and several are for node1 only"),
+        (("node1::0", "node1::1"), "--nodes 2: each member needs its own node, but several targets are node1"),
+        (("node1::0",), "--nodes 2: each member needs its own node, but several targets are node1"),
         (("1x", "1x", "1x"), "--nodes 2 with 3 targets; give one target for each node, one for all, or none"),
     ],
 )

@@ -245,7 +245,7 @@ def _members(specs: tuple[TaskSpec, ...], gang: Gang) -> tuple[TaskSpec, ...]:
     named = [each.needs.node for each in every if each.needs.node]
     if len(set(named)) < len(named):
         node = max(named, key=named.count)
-        raise UsageError(f"--nodes {gang.size}: each member has a node of its own, and several are for {node} only")
+        raise UsageError(f"--nodes {gang.size}: each member needs its own node, but several targets are {node}")
     needs = [each.needs for each in every]
     return tuple(
         replace(

@@ -60,7 +60,7 @@ class Timeline(SpannedReport):
         tasks = self.cluster.tasks.values()
         running = [task for task in tasks if task["state"] in ("running", "paused") and task["started_at"]]
         running.sort(key=lambda task: (_end(task) or float("inf"), task["id"]))
-        name, signs = (f"The next {self.span} ", "strong"), ("█ runs  ▒ is to start  ░ reserved  → no limit", "dim")
+        name, signs = (f"The next {self.span} ", "strong"), ("█ runs  ▒ starts  ░ reserved  → no limit", "dim")
         lines: list[Sequence[Piece]] = [
             *([[name, signs]] if width >= WIDE else [[name], [signs]]),
             [(" " * before, ""), (f"{NOW}{axis.times()}{'ENDS':>{ENDS + 1}}", "axis")],
