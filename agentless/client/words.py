@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from agentless.model.containers.job_id import job_number
 from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
@@ -28,8 +29,7 @@ def state(task: dict[str, Any]) -> str:
 
 def job_of(task: dict[str, Any]) -> str | None:
     """The number of the job that a task is on its cluster, None for one on a node."""
-    match = re.fullmatch(r"([0-9]+(?:_[0-9]+)?):agentless-.*", task["container"] or "")
-    return match[1] if match else None
+    return job_number(task["container"])
 
 
 def command_line(task: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agentless.model.containers.job_id import job_number
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Submitted, Task
 from agentless.model.text import enumerated
@@ -96,7 +97,7 @@ def _end(task: Task, promise: Promise | None) -> float | None:
 
 def submitted_words(task: Task, status: Submitted, now: float) -> str:
     """Where a task waits that a cluster has in its queue, and why."""
-    job, why = status.container.partition(":")[0], f": {status.reason}" if status.reason else ""
+    job, why = job_number(status.container), f": {status.reason}" if status.reason else ""
     left = None if status.expected is None else format_duration(max(0.0, status.expected - now))
     start = f"; Slurm expects to start it in {left}" if left else ""
     return f"task {task.id} is job {job} in the queue of {status.placement.node}{why}{start}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from agentless.model.containers.claim import named_task
 from agentless.model.containers.container import DOWN, WENT_DOWN, Container
+from agentless.model.containers.job_id import job_number
 from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Running, Submitted, Task, TaskStatus, Waiting
@@ -166,6 +167,8 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
         return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
+        if job_number(status.container):
+            return (Vanished("its job is gone from the cluster, and has left no exit code"),)
         if not task.spec.on_node_itself:
             if record.hides(began):
                 return () if is_hidden(task) else (LostContact(HIDDEN.format(task.id)),)

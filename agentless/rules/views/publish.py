@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.model.caller import Caller
+from agentless.model.containers.job_id import job_number
 from agentless.model.nodes.check import Check
 from agentless.model.nodes.cluster import Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess
@@ -139,7 +140,7 @@ def _reason(task: Task) -> str | None:
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Submitted(container=job, reason=reason) if not task.stop:
-            return f"job {job.partition(':')[0]}" + (f": {reason}" if reason else "")
+            return f"job {job_number(job)}" + (f": {reason}" if reason else "")
         case Assigning(step=step) if step and not task.stop:
             return step
         case Ended(reason=ended):
