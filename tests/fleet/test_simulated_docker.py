@@ -65,6 +65,9 @@ async def test_a_task_sees_its_gpus_only_and_they_look_busy(client: Client):
     cid = await client.launch("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; nvidia-smi -L; read x </dev/zero", gpus=(1, 3))
     one, three = client.node.gpus.uuids[1], client.node.gpus.uuids[3]
     assert [int(load) > 50 for load in (await client.run(busy)).out.split()] == [False, True, False, True]
+    async with asyncio.timeout(PATIENCE):
+        while (await client.log(cid)).out.count("\n") < 3:
+            pass  # its programs have not printed yet
     await client.run(client.docker.signal(cid, "KILL"))
     await client.ended(cid)
     assert (await client.log(cid)).out.splitlines() == [
