@@ -249,9 +249,9 @@ class Slurm:
 
     def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
         """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
-        listed, _, folders = answer.out.rpartition("ended:")
-        if listed.count("\n") > MAX_JOBS:
-            raise TooMuch(f"{self._node.name}: more than {MAX_JOBS:,} jobs of agentless; remove some")
+        listed, mark, folders = f"{answer.out}\n".partition("ended:\n")
+        if not mark or listed.count("\n") > MAX_JOBS:
+            raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
         found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
         return tuple({each.id: each for job in found if (each := self._container(job))}.values())
