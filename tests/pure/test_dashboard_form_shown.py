@@ -133,6 +133,8 @@ async def test_a_secret_is_neither_shown_nor_sent_for_a_preview():
         form._fields["secret_env"].action_select_all()
         form._fields["secret_env"].action_copy()
         assert "s3cret" not in eyes.app.clipboard
+        form._fields["secret_env"].text = "TOK=-----BEGIN KEY-----\ns3cretline\ns3cretpad==\nTWO=x"
+        await eyes.see("TOK=••••", " ••••••••••• ", "TWO=•", "secrets, line 2")
         assert "s3cret" not in eyes.text
         (*_, (path, request)) = [each for each in form._client.sent if each[1]["spec"]["secret_env"]]
         assert (path, request["spec"]["secret_env"]) == ("/v1/explain", ("OTHER", "TOKEN"))

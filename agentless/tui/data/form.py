@@ -13,6 +13,7 @@ from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import check_variable
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.text import enumerated
 from agentless.paths import current_dir
@@ -248,6 +249,8 @@ def _read(option: Option, text: str) -> Any:
     """The value of an option as Python takes it; what its kind refuses is refused here."""
     if option.argument_type is bool:
         return True
+    if option.name == "secret_env":
+        return _secrets(text)
     if option.name in _SHAPES:
         return [as_written(line.strip()) for line in text.split("\n") if line.strip()]
     value: Any = text
@@ -266,6 +269,33 @@ def _read(option: Option, text: str) -> Any:
             raise UsageError(f"{option.flag} {text!r} is not {number}") from None
     option.read(value)
     return value
+
+
+def _secrets(text: str) -> list[str]:
+    """The secrets; what is wrong is told by the line, for any part of it may be of a value."""
+    found: list[str] = []
+    for at, line in enumerate(text.split("\n"), 1):
+        name, sign, value = line.strip().partition("=")
+        if not (name or sign):
+            continue
+        where = f"secrets, line {at}"
+        if not is_name(name):
+            raise UsageError(f"{where}: use NAME=VALUE; a value of several lines is $'one\\ntwo'")
+        check_variable(name)
+        if not sign and name not in os.environ:
+            raise UsageError(f"{where}: not set in your environment; use NAME=VALUE")
+        if sign and found and not value.strip("="):
+            raise UsageError(f"{where}: no value; if the line belongs to the one above, use $'one\\ntwo'")
+        try:
+            found.append(as_written(line.strip()))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+    return found
+
+
+def is_name(text: str) -> bool:
+    """Whether a variable can have this name."""
+    return re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text) is not None
 
 
 def with_files_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> TaskRequest:

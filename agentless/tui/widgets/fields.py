@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -19,7 +18,7 @@ from textual.widgets import Input, OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from agentless.model.text import cut, printable
-from agentless.tui.data.form import FormField
+from agentless.tui.data.form import FormField, is_name
 from agentless.tui.data.picks import Pick, has_picks, typed_last
 from agentless.tui.widgets.lines import content, fitted
 
@@ -124,11 +123,27 @@ class CommandField(Area):
 
 
 class Secrets(Area):
-    """Variables whose values are not shown, and cannot be copied out."""
+    """Variables whose values are not shown, and cannot be copied out.
+
+    A line below a value may belong to it. Only NAME=VALUE is surely another variable, where VALUE is more than the `=`
+    at the end of Base64, and so are the names that the field began with.
+    """
+
+    def __init__(self, about: FormField, text: str) -> None:
+        super().__init__(about, text)
+        self._known = set(text.split("\n"))
 
     def get_line(self, line_index: int) -> Text:
-        line = super().get_line(line_index)
-        return Text(re.sub(r"(?<==).+", lambda value: "•" * len(value[0]), line.plain), end="", no_wrap=True)
+        line = super().get_line(line_index).plain
+        name, sign, value = line.partition("=")
+        is_variable = name in self._known or bool(value.strip("=")) or self._has_names_above(line_index)
+        clear = name + sign if is_variable and is_name(name) else ""
+        return Text(clear + "•" * (len(line) - len(clear)), end="", no_wrap=True)
+
+    def _has_names_above(self, line_index: int) -> bool:
+        """Whether all lines above are names without values."""
+        lines = (self.document.get_line(at) for at in range(line_index))
+        return all(is_name(line) or not line for line in lines)
 
     def action_copy(self) -> None:
         """Nothing: it would put values into the clipboard."""
