@@ -200,6 +200,8 @@ def test_the_policies_of_the_options_are_those_of_the_queue():
         ({"each": "yes"}, "each", "needs after batch"),
         ({"launcher": "mpirun"}, "launcher", "needs node count"),
         ({"env": "A-B=1"}, "env", "use letters"),
+        ({"secret_env": "1BAD=x"}, "secret_env", "line 1: use NAME=VALUE"),
+        ({"secret_env": "AGENTLESS_X=x"}, "secret_env", "reserved for agentless"),
         ({"secret_env": "PATH=1"}, "secret_env", "cannot be a secret"),
         ({"name": "a b"}, "name", "letters"),
         ({"label": "x"}, "label", "use KEY=VALUE"),
@@ -222,6 +224,38 @@ def test_a_preview_has_no_secrets():
     previews = previews_of(asked)
     assert [each["targets"] for each in previews] == [["1x"], ["n1"]]
     assert "s3cret" not in json.dumps(previews)
+
+
+@pytest.mark.parametrize("code", ["\\U99999999", "\\U00110000", "\\ud800"])
+def test_a_code_of_no_character_is_told_at_its_field(code):
+    many = [name for name, option in OPTIONS.items() if option.many and name not in NO_SPEC]
+    for name in ("command", *many):
+        value = f"$'{code}'" if "env" not in name else f"A=$'{code}'"
+        _, wrong = checked(TASK, {"target": "1x", "command": "true"} | {name: value})
+        assert list(wrong) == [name]
+        assert "without the code of a character" in wrong[name]
+    spec = json.loads(json.dumps(asdict(wanted(TASK, {"env": {"A": f"$'{code}'"}}, ("true", f"$'{code}'"), "1x"))))
+    asked = submission_of(TASK, fields_of({}, spec))
+    assert (asked.spec.env["A"], asked.spec.command[1]) == (f"$'{code}'", f"$'{code}'")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "TOK=-----BEGIN KEY-----\nhunter2line\nhunter2pad==",
+        "TOK=x\nhunter2pad==",
+        "TOK=x\nhunter2=",
+        "hunter2-y=x",
+        "TOK=x\n  hunter2 z",
+        "TOK=$'hunter2\\U99999999'",
+    ],
+)
+def test_what_is_wrong_with_secrets_has_nothing_of_them(lines):
+    asked, wrong = checked(TASK, {"target": "1x", "command": "true", "secret_env": lines})
+    assert asked is None
+    assert list(wrong) == ["secret_env"]
+    assert "secrets, line" in wrong["secret_env"]
+    assert "hunter2" not in wrong["secret_env"]
 
 
 def test_files_of_a_copied_task_are_as_they_were():
