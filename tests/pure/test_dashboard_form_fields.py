@@ -228,8 +228,7 @@ def test_a_preview_has_no_secrets():
 
 @pytest.mark.parametrize("code", ["\\U99999999", "\\U00110000", "\\ud800"])
 def test_a_code_of_no_character_is_told_at_its_field(code):
-    many = [name for name, option in OPTIONS.items() if option.many and name not in NO_SPEC]
-    for name in ("command", *many):
+    for name in ("command", *(name for name in names_of(TASK) if OPTIONS[name].many)):
         value = f"$'{code}'" if "env" not in name else f"A=$'{code}'"
         _, wrong = checked(TASK, {"target": "1x", "command": "true"} | {name: value})
         assert list(wrong) == [name]

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.form import TASK, VPS
+from agentless.tui.screens.keys import Keys
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.vps.create import VpsForm
 from agentless.tui.widgets.fields import Picks
@@ -42,13 +44,15 @@ class Answering(Client):
 
 
 @contextlib.asynccontextmanager
-async def formed(size: tuple[int, int], kind: type[SubmitForm] = SubmitForm) -> AsyncIterator[tuple[Eyes, Any]]:
+async def formed(
+    size: tuple[int, int], kind: type[SubmitForm] = SubmitForm, **given: str
+) -> AsyncIterator[tuple[Eyes, Any]]:
     client = Answering()
     app = Dashboard(client)
     async with app.run_test(size=size) as pilot:
         app.incoming.begin()
         app.incoming.take(RECORDED)
-        await app.push_screen(kind(app.cluster, client, {}))
+        await app.push_screen(kind(app.cluster, client, given))
         await pilot.pause()
         yield Eyes(app, pilot), app.screen
 
@@ -139,6 +143,31 @@ async def test_a_secret_is_neither_shown_nor_sent_for_a_preview():
         (*_, (path, request)) = [each for each in form._client.sent if each[1]["spec"]["secret_env"]]
         assert (path, request["spec"]["secret_env"]) == ("/v1/explain", ("OTHER", "TOKEN"))
         assert "s3cret" not in repr(form._client.sent)
+
+
+async def test_keys_that_come_at_once_go_into_the_panel_that_they_open():
+    async with formed((80, 24), secret_env="NOT_SET_HERE") as (eyes, form):
+        form.set_focus(form._folds["Container"])
+        for key in ("enter", "tab", "tab", "end", "=", "a", "b", "q"):
+            eyes.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await eyes.see("NOT_SET_HERE=•••")
+        assert form._fields["secret_env"].text == "NOT_SET_HERE=abq"
+
+
+async def test_a_copied_mistake_in_a_panel_is_shown_at_its_field():
+    async with formed((200, 60), target="1x", command="true", secret_env="NOT_SET_HERE") as (eyes, form):
+        await eyes.see("secrets, line 1: not set in your environment")
+    async with formed((80, 24), target="1x", command="true", secret_env="NOT_SET_HERE") as (eyes, form):
+        await eyes.press("ctrl+s")
+        await eyes.see("secrets, line 1: not set", lambda: form.focused.id == "secret_env")
+
+
+async def test_keys_of_the_views_do_nothing_in_the_form():
+    async with formed((80, 24)) as (eyes, form):
+        await eyes.press("1x", "shift+tab", "shift+tab", "q", "c", "S", "1", "y", "colon")
+        assert (eyes.app.screen, eyes.app.is_running, form._fields["target"].value) == (form, True, "1x")
+        await eyes.press("question_mark")
+        await eyes.see("submit the task", lambda: isinstance(eyes.app.screen, Keys))
 
 
 @pytest.mark.slow

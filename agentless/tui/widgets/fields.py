@@ -185,19 +185,12 @@ class Flag(Labelled, Widget, can_focus=True):
 class Fold(Widget, can_focus=True):
     """The line of a panel: its heading, and which of its fields are filled in, or else which it has.
 
-    Enter or a click opens and closes it.
+    Enter or a click opens and closes it; the next key finds its fields there.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "turn", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "turn", show=False, priority=True)]
     filled: reactive[tuple[str, ...]] = reactive(())
     is_open = reactive(False)
-
-    class Toggled(Message):
-        """It is to be opened or closed."""
-
-        def __init__(self, fold: Fold) -> None:
-            self.fold = fold
-            super().__init__()
 
     def __init__(self, heading: str, labels: tuple[str, ...], filled: tuple[str, ...]) -> None:
         super().__init__()
@@ -213,11 +206,11 @@ class Fold(Widget, can_focus=True):
             return content((f"{head}: ", "bold"), cut(", ".join(self.filled), width))
         return content((head, "bold"), (f"  {cut(', '.join(self._labels), width)}", "dim"))
 
-    def action_turn(self) -> None:
-        self.post_message(self.Toggled(self))
+    async def action_turn(self) -> None:
+        await self.screen.turn(self)  # type: ignore[attr-defined]
 
-    def on_click(self) -> None:
-        self.action_turn()
+    async def on_click(self) -> None:
+        await self.action_turn()
 
 
 class Picks(OptionList, can_focus=False):
