@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -224,6 +225,17 @@ def test_a_preview_has_no_secrets():
     previews = previews_of(asked)
     assert [each["targets"] for each in previews] == [["1x"], ["n1"]]
     assert "s3cret" not in json.dumps(previews)
+
+
+def test_a_span_names_a_regular_file_of_limited_size(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
+    (tmp_path / "values").write_text("a\nb\n")
+    for name, words in (("pipe", "not a regular file"), ("large", "more than 1 MiB"), ("none", "No such file")):
+        _, wrong = checked(TASK, {"target": "1x", "command": f"echo 'span:[@{tmp_path / name}]'"})
+        assert words in wrong["command"]
+    asked = submission_of(TASK, {"target": "1x", "command": f"echo 'span:[@{tmp_path}/values]'"})
+    assert [each.argv[1] for each in asked.sweep] == ["a", "b"]
 
 
 @pytest.mark.parametrize("code", ["\\U99999999", "\\U00110000", "\\ud800"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -167,6 +169,8 @@ _FIRST_WORDS = {
 }  # fmt: skip
 """The field that a sentence is about which names no option, by its first word."""
 _BY_FLAG = {flag: option.name for option in OPTIONS.values() for flag in option.flags}
+_LARGEST_FILE = 1 << 20
+"""Bytes of a file with values, which is read at each check."""
 _NO_PLACE = "No resources requested: enter GPUs in Where, like node1::0 or 2xA100"
 
 
@@ -215,13 +219,24 @@ def checked(
         wrong.setdefault("command", "Enter a command")
     if wrong:
         return None, wrong
-    outside = Outside(time.time(), os.environ, read_lines, current_dir())
+    outside = Outside(time.time(), os.environ, _lines_of, current_dir())
     workload = None if kind is TASK else kind.workload
     try:
         return task_request(words or (("true",) if kind is TASK else ()), targets, options, outside, workload), {}
     except UsageError as error:
         filled = [name for name, text in values.items() if text.strip()]
         return None, _placed(kind, str(error), filled)
+
+
+def _lines_of(path: str) -> list[str]:
+    """The lines of a file that a span names. A pipe would wait for its writer, at each key."""
+    with contextlib.suppress(OSError, ValueError):  # told by `read_lines`
+        about = os.stat(os.path.expanduser(path))
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"{path} is not a regular file; the form reads no other")
+        if about.st_size > _LARGEST_FILE:
+            raise UsageError(f"{path} has more than 1 MiB; use agentless submit, which reads larger files")
+    return read_lines(path)
 
 
 def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
