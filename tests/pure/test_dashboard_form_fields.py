@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from agentless.errors import UsageError
 from agentless.model.tasks.spec import on_targets
 from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
-from agentless.tui.data.copied import fields_of, fields_of_vps
+from agentless.tui.data.copied import fields_of, fields_of_vps, mates
 from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
 from agentless.tui.widgets.fields import LABEL
 
@@ -236,6 +236,39 @@ def test_a_span_names_a_regular_file_of_limited_size(tmp_path):
         assert words in wrong["command"]
     asked = submission_of(TASK, {"target": "1x", "command": f"echo 'span:[@{tmp_path}/values]'"})
     assert [each.argv[1] for each in asked.sweep] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "targets"),
+    [
+        ({}, "node2::3 node3::0"),
+        ({}, "1x node3"),
+        ({}, "1x 2xA100:40G"),
+        ({}, "node2 node3"),
+        ({"gpus": 1, "memory": "8G"}, "node2 node3"),
+        ({"node": ["node2", "node3"], "on": "rack=a"}, "1x 2x"),
+        ({"gpu_type": "RTX 3090", "gpus": 2}, "node2 node3"),
+    ],
+)
+def test_a_copy_of_a_gang_has_the_target_of_each_node(options, targets):
+    outside = Outside(0.0, {}, lambda _: [])
+    asked = task_request(("true",), targets.split(), Options(gang=2, **options), outside)
+    specs = [json.loads(json.dumps(asdict(spec))) for spec in on_targets(asked.spec, asked.targets)]
+    for spec in specs:
+        assert mates({"gang": spec["gang"] | {"members": ["a", "b"]}}) == ("a", "b")
+        again = submission_of(TASK, fields_of({}, spec, [each["needs"] for each in specs]))
+        assert [json.loads(json.dumps(asdict(each))) for each in on_targets(again.spec, again.targets)] == specs
+
+
+def test_what_the_form_cannot_say_of_a_gang_is_refused():
+    asked = task_request(("true",), ["node3", "1x"], Options(gang=2), Outside(0.0, {}, lambda _: []))
+    needs = [json.loads(json.dumps(asdict(spec)))["needs"] for spec in on_targets(asked.spec, asked.targets)]
+    spec = json.loads(json.dumps(asdict(asked.spec)))
+    with pytest.raises(UsageError, match="different requests"):
+        fields_of({}, spec, needs)
+    same = on_targets(replace(asked.spec, needs=replace(asked.spec.needs, gpus=1)), [])[0]
+    assert not mates(json.loads(json.dumps(asdict(same))))
+    assert fields_of({}, spec, [asdict(same.needs)] * 2)["target"] == "1x"
 
 
 @pytest.mark.parametrize("code", ["\\U99999999", "\\U00110000", "\\ud800"])
