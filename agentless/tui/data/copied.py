@@ -30,7 +30,8 @@ def mates(spec: Row) -> tuple[str, ...]:
 def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]:
     """The fields of a form for one task like this one; what it has waited for, it need not wait for again.
 
-    `needs` are those of its `mates`; raises UsageError if the fields cannot say them all. A start in the past and the limit of its batch are left out, and so are the values of its secrets.
+    `needs` are those of its `mates`; raises UsageError if the fields cannot say them all. A start in the past and the
+    limit of its batch are left out, and so are the values of its secrets.
     """
     terms, gang = spec["terms"], spec.get("gang") or {}
     starts = terms["start_at"] or 0.0

@@ -157,6 +157,7 @@ class SubmitForm(Screen[None]):
         width, height = event.size
         if width >= _WIDEST and height >= 6 + sum(map(len, self._panels.values())) + len(self._panels):
             self.call_after_refresh(self._open_all)
+        self.call_after_refresh(self._show_picks)
 
     def on_input_changed(self) -> None:
         """Check the fields and ask for a new preview, after a pause."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region
@@ -26,6 +27,8 @@ LABEL = 18
 """The columns of a label."""
 _LIST = "▾"
 """Marks a field that has a list."""
+_MOST_PICKS = 200
+"""Lines of a list."""
 
 
 class Field(Input):
@@ -38,6 +41,13 @@ class Field(Input):
 
     def action_next(self) -> None:
         self.screen.focus_next()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Join several lines. Textual keeps the first of them."""
+        lines = event.text.splitlines()
+        if len(lines) > 1:
+            event.prevent_default().stop()
+            self._on_paste(events.Paste(" ".join(line.strip() for line in lines if line.strip())))
 
 
 class Labelled:
@@ -223,26 +233,35 @@ class Picks(OptionList, can_focus=False):
         self._found: list[Pick] = []
 
     @property
+    def _chosen(self) -> Pick | None:
+        return None if self.highlighted is None else self._found[self.highlighted]
+
+    @property
     def taken(self) -> str:
         """The text of the field with what is chosen."""
         before, _ = typed_last(self.field.about.name, self.field.value)
-        return self.field.value if self.highlighted is None else before + self._found[self.highlighted].value
+        return self.field.value if self._chosen is None else before + self._chosen.value
 
     def show(self, found: list[Pick]) -> None:
-        """Show those that have the text in them; what is known of each stands in a column."""
+        """Show those that have the text in them, and keep the choice; what is known of each stands in a column."""
+        chosen = self._chosen and self._chosen.value
         _, typed = typed_last(self.field.about.name, self.field.value)
         words = typed.lower() if self.is_narrowed else ""
-        self._found = [each for each in found if words in f"{each.value} {each.about}".lower()]
+        matching = [each for each in found if words in f"{each.value} {each.about}".lower()]
+        self._found = matching[:_MOST_PICKS]
         width = self.field.content_size.width
-        wide = min(40, width, max((len(each.value) for each in self._found), default=0))
+        wide = min(40, width * 2 // 3, max((len(each.value) for each in self._found), default=0))
         self.clear_options()
         self.add_options(
             Option(content(fitted(each.value, wide), (f"  {cut(each.about, max(1, width - wide - 2))}", "dim")))
             for each in self._found
         )
+        if more := len(matching) - len(self._found):
+            self.add_option(Option(content((f"{more:,} more; type to narrow", "dim")), disabled=True))
         if not self._found:
             self.add_option(Option(content(("Nothing known", "dim")), disabled=True))
-        self.highlighted = 0 if self._found else None
+        values = [each.value for each in self._found]
+        self.highlighted = (values.index(chosen) if chosen in values else 0) if values else None
 
 
 def made(about: FormField, text: str) -> LineField | Area | Flag:
