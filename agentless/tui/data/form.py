@@ -150,7 +150,9 @@ VPS = FormKind(
         FormField(
             "name", "Name", "its host name: ssh NAME.agentless", "Its name, also of its host: ssh NAME.agentless"
         ),
-        FormField("target", "Where", "node1::0, 2xA100:40G or 1x", _WHERE.help.removesuffix(". Several become a task each")),
+        FormField(
+            "target", "Where", "node1::0, 2xA100:40G or 1x", _WHERE.help.removesuffix(". Several become a task each")
+        ),
         FormField(
             "command",
             "Command",
