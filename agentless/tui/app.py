@@ -44,7 +44,7 @@ from agentless.tui.data.actions import (
     undone,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
-from agentless.tui.data.copied import fields_of, fields_of_vps
+from agentless.tui.data.copied import fields_of, fields_of_vps, mates
 from agentless.tui.data.forwards import Forwards, browse, from_elsewhere, offered
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
@@ -433,8 +433,9 @@ class Dashboard(App[None]):
     def _repeat(self, task: Row) -> None:
         """Open the form for a copy of this task."""
         spec = self.client.get(f"{path_of(task)}/spec")
+        needs = [self.client.get(f"/v1/tasks/{mate}/spec")["needs"] for mate in mates(spec)]
         form, fields = (VpsForm, fields_of_vps) if is_vps(task) else (SubmitForm, fields_of)
-        in_app(self, self.push_screen, form(self.cluster, self.client, fields(task, spec), spec))
+        in_app(self, self.push_screen, form(self.cluster, self.client, fields(task, spec, needs), spec))
 
     def open_shell(self, wanted: shell.Shell) -> None:
         """Open a shell, which has the terminal until it ends."""

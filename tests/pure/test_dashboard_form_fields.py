@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from agentless.errors import UsageError
 from agentless.model.tasks.spec import on_targets
 from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
-from agentless.tui.data.copied import fields_of, fields_of_vps
+from agentless.tui.data.copied import fields_of, fields_of_vps, mates
 from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
 from agentless.tui.widgets.fields import LABEL
 
@@ -200,6 +201,8 @@ def test_the_policies_of_the_options_are_those_of_the_queue():
         ({"each": "yes"}, "each", "needs after batch"),
         ({"launcher": "mpirun"}, "launcher", "needs node count"),
         ({"env": "A-B=1"}, "env", "use letters"),
+        ({"secret_env": "1BAD=x"}, "secret_env", "line 1: use NAME=VALUE"),
+        ({"secret_env": "AGENTLESS_X=x"}, "secret_env", "reserved for agentless"),
         ({"secret_env": "PATH=1"}, "secret_env", "cannot be a secret"),
         ({"name": "a b"}, "name", "letters"),
         ({"label": "x"}, "label", "use KEY=VALUE"),
@@ -222,6 +225,81 @@ def test_a_preview_has_no_secrets():
     previews = previews_of(asked)
     assert [each["targets"] for each in previews] == [["1x"], ["n1"]]
     assert "s3cret" not in json.dumps(previews)
+
+
+def test_a_span_names_a_regular_file_of_limited_size(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
+    (tmp_path / "values").write_text("a\nb\n")
+    for name, words in (("pipe", "not a regular file"), ("large", "more than 1 MiB"), ("none", "No such file")):
+        _, wrong = checked(TASK, {"target": "1x", "command": f"echo 'span:[@{tmp_path / name}]'"})
+        assert words in wrong["command"]
+    asked = submission_of(TASK, {"target": "1x", "command": f"echo 'span:[@{tmp_path}/values]'"})
+    assert [each.argv[1] for each in asked.sweep] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "targets"),
+    [
+        ({}, "node2::3 node3::0"),
+        ({}, "1x node3"),
+        ({}, "1x 2xA100:40G"),
+        ({}, "node2 node3"),
+        ({"gpus": 1, "memory": "8G"}, "node2 node3"),
+        ({"node": ["node2", "node3"], "on": "rack=a"}, "1x 2x"),
+        ({"gpu_type": "RTX 3090", "gpus": 2}, "node2 node3"),
+    ],
+)
+def test_a_copy_of_a_gang_has_the_target_of_each_node(options, targets):
+    outside = Outside(0.0, {}, lambda _: [])
+    asked = task_request(("true",), targets.split(), Options(gang=2, **options), outside)
+    specs = [json.loads(json.dumps(asdict(spec))) for spec in on_targets(asked.spec, asked.targets)]
+    for spec in specs:
+        assert mates({"gang": spec["gang"] | {"members": ["a", "b"]}}) == ("a", "b")
+        again = submission_of(TASK, fields_of({}, spec, [each["needs"] for each in specs]))
+        assert [json.loads(json.dumps(asdict(each))) for each in on_targets(again.spec, again.targets)] == specs
+
+
+def test_what_the_form_cannot_say_of_a_gang_is_refused():
+    asked = task_request(("true",), ["node3", "1x"], Options(gang=2), Outside(0.0, {}, lambda _: []))
+    needs = [json.loads(json.dumps(asdict(spec)))["needs"] for spec in on_targets(asked.spec, asked.targets)]
+    spec = json.loads(json.dumps(asdict(asked.spec)))
+    with pytest.raises(UsageError, match="different requests"):
+        fields_of({}, spec, needs)
+    same = on_targets(replace(asked.spec, needs=replace(asked.spec.needs, gpus=1)), [])[0]
+    assert not mates(json.loads(json.dumps(asdict(same))))
+    assert fields_of({}, spec, [asdict(same.needs)] * 2)["target"] == "1x"
+
+
+@pytest.mark.parametrize("code", ["\\U99999999", "\\U00110000", "\\ud800"])
+def test_a_code_of_no_character_is_told_at_its_field(code):
+    for name in ("command", *(name for name in names_of(TASK) if OPTIONS[name].many)):
+        value = f"$'{code}'" if "env" not in name else f"A=$'{code}'"
+        _, wrong = checked(TASK, {"target": "1x", "command": "true"} | {name: value})
+        assert list(wrong) == [name]
+        assert "without the code of a character" in wrong[name]
+    spec = json.loads(json.dumps(asdict(wanted(TASK, {"env": {"A": f"$'{code}'"}}, ("true", f"$'{code}'"), "1x"))))
+    asked = submission_of(TASK, fields_of({}, spec))
+    assert (asked.spec.env["A"], asked.spec.command[1]) == (f"$'{code}'", f"$'{code}'")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "TOK=-----BEGIN KEY-----\nhunter2line\nhunter2pad==",
+        "TOK=x\nhunter2pad==",
+        "TOK=x\nhunter2=",
+        "hunter2-y=x",
+        "TOK=x\n  hunter2 z",
+        "TOK=$'hunter2\\U99999999'",
+    ],
+)
+def test_what_is_wrong_with_secrets_has_nothing_of_them(lines):
+    asked, wrong = checked(TASK, {"target": "1x", "command": "true", "secret_env": lines})
+    assert asked is None
+    assert list(wrong) == ["secret_env"]
+    assert "secrets, line" in wrong["secret_env"]
+    assert "hunter2" not in wrong["secret_env"]
 
 
 def test_files_of_a_copied_task_are_as_they_were():

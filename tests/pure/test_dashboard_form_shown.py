@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.form import TASK, VPS
+from agentless.tui.screens.keys import Keys
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.vps.create import VpsForm
 from agentless.tui.widgets.fields import Picks
@@ -42,13 +44,15 @@ class Answering(Client):
 
 
 @contextlib.asynccontextmanager
-async def formed(size: tuple[int, int], kind: type[SubmitForm] = SubmitForm) -> AsyncIterator[tuple[Eyes, Any]]:
+async def formed(
+    size: tuple[int, int], kind: type[SubmitForm] = SubmitForm, **given: str
+) -> AsyncIterator[tuple[Eyes, Any]]:
     client = Answering()
     app = Dashboard(client)
     async with app.run_test(size=size) as pilot:
         app.incoming.begin()
         app.incoming.take(RECORDED)
-        await app.push_screen(kind(app.cluster, client, {}))
+        await app.push_screen(kind(app.cluster, client, given))
         await pilot.pause()
         yield Eyes(app, pilot), app.screen
 
@@ -100,6 +104,24 @@ async def test_a_list_is_narrowed_by_typing_taken_by_enter_or_click_and_closed_b
         assert form._fields["node"].value == "node2 node1"
 
 
+async def test_a_long_list_is_cut_and_keeps_its_choice_when_more_is_known_and_when_the_screen_gets_narrow():
+    async with formed((80, 24)) as (eyes, form):
+        form._asked_for.add("image")
+        form._keep("node1", [{"name": f"b{at:03}"} for at in range(300)])
+        form.set_focus(form._fields["image"])
+        await eyes.press("down", "b")
+        await eyes.see("b000")
+        await eyes.press("down")
+        form._keep("node2", [{"name": "b000" + "x" * 70}, {"name": "a"}, {"name": "ab"}])
+        (found,) = form.query(Picks)
+        assert (found.taken, found.option_count) == ("b001", 201)
+        assert str(found.options[200].prompt) == "102 more; type to narrow"
+        await eyes.pilot.resize_terminal(48, 30)
+        await eyes.see(lambda: found.virtual_size.height == 201, "  b001              on nod…")  # one line each
+        await eyes.press("enter")
+        assert form._fields["image"].value == "b001"
+
+
 async def test_a_mistake_is_told_at_its_field_and_the_preview_stays():
     async with formed((80, 24)) as (eyes, form):
         await eyes.press("1x")
@@ -133,10 +155,36 @@ async def test_a_secret_is_neither_shown_nor_sent_for_a_preview():
         form._fields["secret_env"].action_select_all()
         form._fields["secret_env"].action_copy()
         assert "s3cret" not in eyes.app.clipboard
+        form._fields["secret_env"].text = "TOK=-----BEGIN KEY-----\ns3cretline\ns3cretpad==\nTWO=x"
+        await eyes.see("TOK=••••", " ••••••••••• ", "TWO=•", "secrets, line 2")
         assert "s3cret" not in eyes.text
         (*_, (path, request)) = [each for each in form._client.sent if each[1]["spec"]["secret_env"]]
         assert (path, request["spec"]["secret_env"]) == ("/v1/explain", ("OTHER", "TOKEN"))
         assert "s3cret" not in repr(form._client.sent)
+
+
+async def test_keys_that_come_at_once_go_into_the_panel_that_they_open():
+    async with formed((80, 24)) as (eyes, form):
+        form.set_focus(form._folds["Container"])
+        for key in ("enter", "tab", "tab", "T", "=", "a", "b", "q"):
+            eyes.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await eyes.see("T=•••")
+        assert form._fields["secret_env"].text == "T=abq"
+
+
+@pytest.mark.parametrize("size", [(200, 60), pytest.param((80, 24), marks=pytest.mark.slow)])
+async def test_a_copied_mistake_in_a_panel_is_shown_at_its_field(size):
+    async with formed(size, target="1x", command="true", secret_env="NOT_SET_HERE") as (eyes, form):
+        await eyes.press("ctrl+s")
+        await eyes.see("secrets, line 1: not set", lambda: form.focused.id == "secret_env")
+
+
+async def test_pasted_lines_are_joined_in_one_and_keys_of_the_views_do_nothing_in_the_form():
+    async with formed((80, 24)) as (eyes, form):
+        await eyes.press("1x\n  2x \r\n\n", "shift+tab", "shift+tab", "q", "c", "S", "1", "y", "colon")
+        assert (eyes.app.screen, eyes.app.is_running, form._fields["target"].value) == (form, True, "1x 2x")
+        await eyes.press("question_mark")
+        await eyes.see("submit the task", lambda: isinstance(eyes.app.screen, Keys))
 
 
 @pytest.mark.slow

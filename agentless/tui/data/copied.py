@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from agentless.errors import UsageError
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.tasks.terms import Terms
 from agentless.model.units import short_size
+from agentless.rules.submit.cluster import is_place_alone, joined
 from agentless.tui.data.cluster import Row
 from agentless.tui.data.quoted import in_line, in_words
 
@@ -19,16 +21,23 @@ _USUAL, _USUAL_TERMS = TaskSpec(()), Terms()
 _UNITS = {"d": 86400, "h": 3600, "min": 60}
 
 
-def fields_of(task: Row, spec: Row) -> dict[str, str]:
+def mates(spec: Row) -> tuple[str, ...]:
+    """The tasks of its gang, in order, whose needs a copy must know: those of one with a target for each node."""
+    gang = spec["gang"]
+    return tuple(gang["members"]) if gang and gang["alike"] < gang["size"] else ()
+
+
+def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]:
     """The fields of a form for one task like this one; what it has waited for, it need not wait for again.
 
-    A start in the past and the limit of its batch are left out, and so are the values of its secrets.
+    `needs` are those of its `mates`; raises UsageError if the fields cannot say them all. A start in the past and the
+    limit of its batch are left out, and so are the values of its secrets.
     """
     terms, gang = spec["terms"], spec.get("gang") or {}
     starts = terms["start_at"] or 0.0
     waits = task.get("waits_for") or ()
     fields = {
-        **_placed(spec["needs"]),
+        **(_placed_each(needs) if needs else _placed(spec["needs"])),
         "command": in_words(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in spec["command"]),
         "image": "" if spec["container"] else spec["image"] or "",
         "container": spec["container"] or "",
@@ -80,7 +89,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
     return {name: text for name, text in fields.items() if text}
 
 
-def fields_of_vps(task: Row, spec: Row) -> dict[str, str]:
+def fields_of_vps(task: Row, spec: Row, _: Sequence[Row] = ()) -> dict[str, str]:
     """The fields of a form for a VPS like this one; it needs a name of its own."""
     return fields_of(task, spec) | {"name": ""}
 
@@ -109,6 +118,21 @@ def _placed(needs: Row) -> dict[str, str]:
         "gpu_memory": memory,
         "gpu_share": _other(str(needs["gpu_share"]), "1"),
     }
+
+
+def _placed_each(needs: Sequence[Row]) -> dict[str, str]:
+    """Where the nodes of a gang are, each with a target of its own."""
+    found = [_placed(each) for each in needs]
+    if all(each == found[0] for each in found):
+        return found[0]
+    if any(each["node"] != found[0]["node"] for each in found):
+        found = [each | {"target": f"{each['node']} {each['target']}".strip(), "node": ""} for each in found]
+    targets = tuple(each["target"] for each in found)
+    words = " ".join(targets).split()
+    is_said = all(each | {"target": ""} == found[0] | {"target": ""} for each in found)
+    if not is_said or joined(words, [*filter(is_place_alone, words)]) != targets:
+        raise UsageError("the nodes of this task have different requests, which the form cannot copy; submit it anew")
+    return found[0] | {"target": " ".join(targets)}
 
 
 def _flag(is_set: object) -> str:

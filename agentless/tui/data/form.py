@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import check_variable
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.text import enumerated
 from agentless.paths import current_dir
@@ -147,7 +150,9 @@ VPS = FormKind(
         FormField(
             "name", "Name", "its host name: ssh NAME.agentless", "Its name, also of its host: ssh NAME.agentless"
         ),
-        FormField("target", "Where", "node1::0, 2xA100:40G or 1x", _WHERE.help.removesuffix(". A task for each")),
+        FormField(
+            "target", "Where", "node1::0, 2xA100:40G or 1x", _WHERE.help.removesuffix(". Several become a task each")
+        ),
         FormField(
             "command",
             "Command",
@@ -166,6 +171,8 @@ _FIRST_WORDS = {
 }  # fmt: skip
 """The field that a sentence is about which names no option, by its first word."""
 _BY_FLAG = {flag: option.name for option in OPTIONS.values() for flag in option.flags}
+_LARGEST_FILE = 1 << 20
+"""Bytes of a file with values, which is read at each check."""
 _NO_PLACE = "No resources requested: enter GPUs in Where, like node1::0 or 2xA100"
 
 
@@ -214,13 +221,24 @@ def checked(
         wrong.setdefault("command", "Enter a command")
     if wrong:
         return None, wrong
-    outside = Outside(time.time(), os.environ, read_lines, current_dir())
+    outside = Outside(time.time(), os.environ, _lines_of, current_dir())
     workload = None if kind is TASK else kind.workload
     try:
         return task_request(words or (("true",) if kind is TASK else ()), targets, options, outside, workload), {}
     except UsageError as error:
         filled = [name for name, text in values.items() if text.strip()]
         return None, _placed(kind, str(error), filled)
+
+
+def _lines_of(path: str) -> list[str]:
+    """The lines of a file that a span names. A pipe would wait for its writer, at each key."""
+    with contextlib.suppress(OSError, ValueError):  # told by `read_lines`
+        about = os.stat(os.path.expanduser(path))
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"{path} is not a regular file; the form reads no other")
+        if about.st_size > _LARGEST_FILE:
+            raise UsageError(f"{path} has more than 1 MiB; use agentless submit, which reads larger files")
+    return read_lines(path)
 
 
 def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
@@ -248,6 +266,8 @@ def _read(option: Option, text: str) -> Any:
     """The value of an option as Python takes it; what its kind refuses is refused here."""
     if option.argument_type is bool:
         return True
+    if option.name == "secret_env":
+        return _secrets(text)
     if option.name in _SHAPES:
         return [as_written(line.strip()) for line in text.split("\n") if line.strip()]
     value: Any = text
@@ -266,6 +286,33 @@ def _read(option: Option, text: str) -> Any:
             raise UsageError(f"{option.flag} {text!r} is not {number}") from None
     option.read(value)
     return value
+
+
+def _secrets(text: str) -> list[str]:
+    """The secrets; what is wrong is told by the line, for any part of it may be of a value."""
+    found: list[str] = []
+    for at, line in enumerate(text.split("\n"), 1):
+        name, sign, value = line.strip().partition("=")
+        if not (name or sign):
+            continue
+        where = f"secrets, line {at}"
+        if not is_name(name):
+            raise UsageError(f"{where}: use NAME=VALUE; a value of several lines is $'one\\ntwo'")
+        check_variable(name)
+        if not sign and name not in os.environ:
+            raise UsageError(f"{where}: not set in your environment; use NAME=VALUE")
+        if sign and found and not value.strip("="):
+            raise UsageError(f"{where}: no value; if the line belongs to the one above, use $'one\\ntwo'")
+        try:
+            found.append(as_written(line.strip()))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+    return found
+
+
+def is_name(text: str) -> bool:
+    """Whether a variable can have this name."""
+    return re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text) is not None
 
 
 def with_files_of(asked: TaskRequest, like: Mapping[str, Any] | None) -> TaskRequest:

@@ -111,10 +111,12 @@ def _gpu_types(cluster: ClusterState) -> Iterator[Pick]:
 
 
 def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
+    states: dict[str, list[str]] = {}
+    for gpu in cluster.gpus.values():
+        states.setdefault(gpu["node"], []).append(gpu["state"])
     for node in cluster.ordered_nodes():
-        gpus = cluster.gpus_of(node["name"])
-        free = sum(gpu["state"] == "free" for gpu in gpus)
-        yield Pick(node["name"], f"{node['state']}, {free} of {counted(len(gpus), 'GPU')} free")
+        found = states.get(node["name"], [])
+        yield Pick(node["name"], f"{node['state']}, {found.count('free')} of {counted(len(found), 'GPU')} free")
 
 
 def _envs(_: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterable
 
 from agentless.errors import UsageError
@@ -40,7 +41,7 @@ def as_written(line: str) -> str:
 def in_line(head: str, value: str) -> str:
     """The line for a value, which `as_written` reads."""
     line = head + value
-    if value.isprintable() and line == line.strip() and as_written(line) == line:
+    if value.isprintable() and line == line.strip() and not _PAIR.fullmatch(line):
         return line
     return f"{head}$'{_escaped(value)}'"
 
@@ -56,8 +57,12 @@ def _plain(quoted: str) -> str:
 
 
 def _meant(found: re.Match[str]) -> str:
-    code = found[1] or found[2] or found[3]
-    return chr(int(code, 16)) if code else _LETTERS.get(found[4], found[4])
+    if not (code := found[1] or found[2] or found[3]):
+        return _LETTERS.get(found[4], found[4])
+    number = int(code, 16)
+    if number > sys.maxunicode or 0xD800 <= number < 0xE000:
+        raise UsageError(r"\u or \U without the code of a character; those are up to \U0010ffff, without d800 to dfff")
+    return chr(number)
 
 
 def _escaped(text: str) -> str:

@@ -15,6 +15,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Button, Static
 
 from agentless.client.client import Breaker, BrokenOff, Client
@@ -53,7 +54,10 @@ class SubmitForm(Screen[None]):
         Binding("escape", "leave", "Back", tooltip="discard the form"),
         Binding("down", "down", "List", show=False, tooltip="open the list of this field, or go to the next one"),
         Binding("up", "up", show=False),
+        Binding("question_mark", "app.keys", "Keys", show=False, key_display="?"),
     ]
+    is_modal = True
+    """The keys of the views do nothing here: they are letters."""
     SCOPED_CSS: ClassVar[bool] = False  # a scope would be the name of the class, also of one derived from it
     CSS = """
     SubmitForm #sides { height: 1fr; }
@@ -134,6 +138,12 @@ class SubmitForm(Screen[None]):
         yield Static(id="help", markup=False)
         yield KeyLine()
 
+    @property
+    def focus_chain(self) -> list[Widget]:
+        """The widgets that Tab goes through, also those of a panel that has no place on the screen yet."""
+        found = [widget for widget in self.query() if widget.focusable]
+        return [widget for widget in found if all(each.display for each in widget.ancestors_with_self)]
+
     def on_mount(self) -> None:
         """Focus the first field that is empty and needed."""
         needed = self.KIND.needed
@@ -147,6 +157,7 @@ class SubmitForm(Screen[None]):
         width, height = event.size
         if width >= _WIDEST and height >= 6 + sum(map(len, self._panels.values())) + len(self._panels):
             self.call_after_refresh(self._open_all)
+        self.call_after_refresh(self._show_picks)
 
     def on_input_changed(self) -> None:
         """Check the fields and ask for a new preview, after a pause."""
@@ -172,11 +183,12 @@ class SubmitForm(Screen[None]):
         if self.is_active and not self.busy:
             self._mark(self._wrong(self._values()))
 
-    def on_fold_toggled(self, event: Fold.Toggled) -> None:
-        if event.fold.is_open:
-            self._close(event.fold)
+    async def turn(self, fold: Fold) -> None:
+        """Open or close a panel."""
+        if fold.is_open:
+            self._close(fold)
         else:
-            self._open(event.fold)
+            await self._open(fold)
 
     def on_button_pressed(self) -> None:
         self.action_submit()
@@ -240,7 +252,7 @@ class SubmitForm(Screen[None]):
         if asked is None:
             self._refuse([wrong[""]] if "" in wrong else [])
             if first := next((field.name for field in self.KIND.fields if field.name in wrong), None):
-                self._go_to(first)
+                self.call_later(self._go_to, first)
             return
         self.busy = True
         self._tell([(f"{self.KIND.doing} …\n", "dim")])
@@ -292,14 +304,14 @@ class SubmitForm(Screen[None]):
     def _labels(self, heading: str) -> tuple[str, ...]:
         return tuple(_in_words(field.label) for field in self._panels[heading])
 
-    def _open(self, fold: Fold) -> None:
+    async def _open(self, fold: Fold) -> None:
         """Show the fields of a panel; they are made when it is first opened."""
         fold.is_open = True
         name = f"panel-{list(self._folds).index(fold.heading)}"
         if found := self.query(f"#{name}"):
             found.first().display = True
         else:
-            self.query_one("#more").mount(
+            await self.query_one("#more").mount(
                 Vertical(*self._made(self._panels[fold.heading]), id=name, classes="panel"), after=fold
             )
         self._mark(self._wrong(self._values()))
@@ -308,20 +320,20 @@ class SubmitForm(Screen[None]):
         fold.is_open = False
         self.query_one(f"#panel-{list(self._folds).index(fold.heading)}").display = False
 
-    def _open_all(self) -> None:
+    async def _open_all(self) -> None:
         with self.app.batch_update():
             for fold in self._folds.values():
                 if not fold.is_open:
-                    self._open(fold)
+                    await self._open(fold)
 
     def _panel_of(self, name: str) -> Fold | None:
         """The panel of a field; None for a field that is always shown."""
         return next((self._folds[h] for h, fields in self._panels.items() if any(f.name == name for f in fields)), None)
 
-    def _go_to(self, name: str) -> None:
+    async def _go_to(self, name: str) -> None:
         """Focus a field, in a panel that is open then."""
         if (fold := self._panel_of(name)) and not fold.is_open:
-            self._open(fold)
+            await self._open(fold)
 
         def focus() -> None:
             self.set_focus(self._fields[name])
@@ -348,7 +360,8 @@ class SubmitForm(Screen[None]):
         closed = {name: fold for name in wrong if (fold := self._panel_of(name)) and not fold.is_open}
         for fold in self._folds.values():
             fold.set_class(fold in closed.values(), "-wrong")
-        for name in wrong.keys() - self._errors.keys() - closed.keys() - {""}:
+        there = {name for name, field in self._fields.items() if field.parent}  # a panel may be on its way
+        for name in there & (wrong.keys() - self._errors.keys() - closed.keys()):
             words, field = wrong[name], self._fields[name]
             self._errors[name] = Static(content(words), name=words, classes="error")
             field.add_class("-wrong")

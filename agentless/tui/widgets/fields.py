@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region
@@ -19,7 +19,7 @@ from textual.widgets import Input, OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from agentless.model.text import cut, printable
-from agentless.tui.data.form import FormField
+from agentless.tui.data.form import FormField, is_name
 from agentless.tui.data.picks import Pick, has_picks, typed_last
 from agentless.tui.widgets.lines import content, fitted
 
@@ -27,6 +27,8 @@ LABEL = 18
 """The columns of a label."""
 _LIST = "▾"
 """Marks a field that has a list."""
+_MOST_PICKS = 200
+"""Lines of a list."""
 
 
 class Field(Input):
@@ -39,6 +41,13 @@ class Field(Input):
 
     def action_next(self) -> None:
         self.screen.focus_next()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Join several lines. Textual keeps the first of them."""
+        lines = event.text.splitlines()
+        if len(lines) > 1:
+            event.prevent_default().stop()
+            self._on_paste(events.Paste(" ".join(line.strip() for line in lines if line.strip())))
 
 
 class Labelled:
@@ -124,11 +133,27 @@ class CommandField(Area):
 
 
 class Secrets(Area):
-    """Variables whose values are not shown, and cannot be copied out."""
+    """Variables whose values are not shown, and cannot be copied out.
+
+    A line below a value may belong to it. Only NAME=VALUE is surely another variable, where VALUE is more than the `=`
+    at the end of Base64, and so are the names that the field began with.
+    """
+
+    def __init__(self, about: FormField, text: str) -> None:
+        super().__init__(about, text)
+        self._known = set(text.split("\n"))
 
     def get_line(self, line_index: int) -> Text:
-        line = super().get_line(line_index)
-        return Text(re.sub(r"(?<==).+", lambda value: "•" * len(value[0]), line.plain), end="", no_wrap=True)
+        line = super().get_line(line_index).plain
+        name, sign, value = line.partition("=")
+        is_variable = name in self._known or bool(value.strip("=")) or self._has_names_above(line_index)
+        clear = name + sign if is_variable and is_name(name) else ""
+        return Text(clear + "•" * (len(line) - len(clear)), end="", no_wrap=True)
+
+    def _has_names_above(self, line_index: int) -> bool:
+        """Whether all lines above are names without values."""
+        lines = (self.document.get_line(at) for at in range(line_index))
+        return all(is_name(line) or not line for line in lines)
 
     def action_copy(self) -> None:
         """Nothing: it would put values into the clipboard."""
@@ -170,19 +195,12 @@ class Flag(Labelled, Widget, can_focus=True):
 class Fold(Widget, can_focus=True):
     """The line of a panel: its heading, and which of its fields are filled in, or else which it has.
 
-    Enter or a click opens and closes it.
+    Enter or a click opens and closes it; the next key finds its fields there.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "turn", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "turn", show=False, priority=True)]
     filled: reactive[tuple[str, ...]] = reactive(())
     is_open = reactive(False)
-
-    class Toggled(Message):
-        """It is to be opened or closed."""
-
-        def __init__(self, fold: Fold) -> None:
-            self.fold = fold
-            super().__init__()
 
     def __init__(self, heading: str, labels: tuple[str, ...], filled: tuple[str, ...]) -> None:
         super().__init__()
@@ -198,11 +216,11 @@ class Fold(Widget, can_focus=True):
             return content((f"{head}: ", "bold"), cut(", ".join(self.filled), width))
         return content((head, "bold"), (f"  {cut(', '.join(self._labels), width)}", "dim"))
 
-    def action_turn(self) -> None:
-        self.post_message(self.Toggled(self))
+    async def action_turn(self) -> None:
+        await self.screen.turn(self)  # type: ignore[attr-defined]
 
-    def on_click(self) -> None:
-        self.action_turn()
+    async def on_click(self) -> None:
+        await self.action_turn()
 
 
 class Picks(OptionList, can_focus=False):
@@ -215,26 +233,35 @@ class Picks(OptionList, can_focus=False):
         self._found: list[Pick] = []
 
     @property
+    def _chosen(self) -> Pick | None:
+        return None if self.highlighted is None else self._found[self.highlighted]
+
+    @property
     def taken(self) -> str:
         """The text of the field with what is chosen."""
         before, _ = typed_last(self.field.about.name, self.field.value)
-        return self.field.value if self.highlighted is None else before + self._found[self.highlighted].value
+        return self.field.value if self._chosen is None else before + self._chosen.value
 
     def show(self, found: list[Pick]) -> None:
-        """Show those that have the text in them; what is known of each stands in a column."""
+        """Show those that have the text in them, and keep the choice; what is known of each stands in a column."""
+        chosen = self._chosen and self._chosen.value
         _, typed = typed_last(self.field.about.name, self.field.value)
         words = typed.lower() if self.is_narrowed else ""
-        self._found = [each for each in found if words in f"{each.value} {each.about}".lower()]
+        matching = [each for each in found if words in f"{each.value} {each.about}".lower()]
+        self._found = matching[:_MOST_PICKS]
         width = self.field.content_size.width
-        wide = min(40, width, max((len(each.value) for each in self._found), default=0))
+        wide = min(40, width * 2 // 3, max((len(each.value) for each in self._found), default=0))
         self.clear_options()
         self.add_options(
             Option(content(fitted(each.value, wide), (f"  {cut(each.about, max(1, width - wide - 2))}", "dim")))
             for each in self._found
         )
+        if more := len(matching) - len(self._found):
+            self.add_option(Option(content((f"{more:,} more; type to narrow", "dim")), disabled=True))
         if not self._found:
             self.add_option(Option(content(("Nothing known", "dim")), disabled=True))
-        self.highlighted = 0 if self._found else None
+        values = [each.value for each in self._found]
+        self.highlighted = (values.index(chosen) if chosen in values else 0) if values else None
 
 
 def made(about: FormField, text: str) -> LineField | Area | Flag:
