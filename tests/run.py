@@ -96,13 +96,10 @@ def static() -> list[Step]:
 
 
 def rings(real: str | None, browser: str | None) -> list[Step]:
-    """The three rings of tests; of the real one, what wants a browser and no nodes is a step of its own.
-
-    The pure ring is one process: to collect its thousands of tests in each of two costs more than they wait for.
-    """
+    """The three rings of tests; of the real one, what wants a browser and no nodes is a step of its own."""
     return [
         Step("fleet ring", ("nice", "pytest", "-q", *TWO, *QUICK, "tests/fleet"), beside=True),
-        Step("pure ring", ("nice", "pytest", "-q", *QUICK, "tests/pure"), beside=True),
+        Step("pure ring", ("nice", "pytest", "-q", "-n", "2", *QUICK, "tests/pure"), beside=True),
         Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
         Step(
             "real ring", ("pytest", "-q", *THREE, *QUICK, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real

@@ -37,6 +37,8 @@ NOT_TYPED = {
         "tests/real/test_slurm.py"
     ),
     "agentless gpus hpc": "tests/real/test_slurm.py",
+    "agentless doctor hpc": "tests/real/test_slurm.py",
+    "agentless doctor hpc --run": "tests/real/test_slurm.py",
     "agentless submit --nodes 2 --gpus 1 --launcher mpirun -- ./train": "tests/real/test_gang_launchers.py",
     "pipx install .": "installs from a package index",
     "pipx install --force .": "installs from a package index",
@@ -207,7 +209,9 @@ HELP: dict[str, dict[str, Help]] = {
     "docs/how-to/watch/notify.md": {"agentless notify test ann": Help(first=TARGETS)},
     "docs/how-to/watch/pause.md": {"agentless pause*": Help(first=[STANDING])},
     "docs/how-to/watch/usage.md": {
-        "agentless usage": Help(first=[STANDING, "until agentless usage | grep -q '%  *[0-9.]*%$'; do sleep 0.2; done"])
+        "agentless usage": Help(
+            first=[STANDING, "until agentless usage | grep -q '@.*%  *[0-9.]*%$'; do sleep 0.2; done"]
+        )
     },
     "docs/how-to/work/shell.md": {
         "agentless shell TASK": Help(first=[STANDING], keys=[("~", "touch results.json; exit\n")]),

@@ -19,7 +19,7 @@ PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo",
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Nodes with 2, 2 and 4 GPUs, which are plain files."""
-    if absent := missing():
+    if absent := missing(faketime=False):
         pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
     folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
     settings = {"SchedulerParameters": "bf_interval=1,sched_interval=1"}
