@@ -176,6 +176,11 @@ class SubmitForm(Screen[None]):
         """Say what the field is for."""
         about = getattr(event.widget, "about", None)
         self.query_one("#help", Static).update(printable(about.help) if about else "", layout=False)
+        self.call_after_refresh(self._show_focused)  # what was just opened has no place before that
+
+    def _show_focused(self) -> None:
+        if self.focused is not None:
+            self.focused.scroll_visible(animate=False)
 
     def on_descendant_blur(self) -> None:
         """Close the list of the field, and check what was typed."""
