@@ -84,7 +84,7 @@ class TaskLogs:
         try:
             async for frame in self._log(task, query):
                 yield frame
-        except RuntimeFailed as error:
+        except (RuntimeFailed, Refused) as error:
             if not is_one_try:
                 await self._until_over(partial(self._lookup.task, task.id), END_WITHIN)
             if is_one_try or not self._tasks.knows(next_try(task.id)):
