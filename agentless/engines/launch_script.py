@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import posixpath
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from agentless.engines import beside
 from agentless.engines.dialect import Dialect
@@ -49,6 +53,11 @@ def variables(
         **(spec.gang.variables(on_host=spec.network == "host") if spec.gang else {}),
         **{name: value for name, value in spec.env.items() if not name.startswith(tuple(reserved))},
     }
+
+
+def packed(labels: Mapping[str, str]) -> str:
+    """Labels as one word, where an engine has no place for them."""
+    return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode()
 
 
 def gang_files(gang: Gang | None) -> str:

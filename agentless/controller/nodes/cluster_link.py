@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
-from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Unreachable
@@ -39,7 +38,6 @@ class ClusterLink(Link):
     ) -> None:
         super().__init__(node, session, clock, listener)
         self.runtime = runtime
-        self.breakdowns = Breakdowns(self.cache)
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
 
@@ -60,9 +58,6 @@ class ClusterLink(Link):
             return await super().run(command, heard)
         finally:
             self._wake.set()
-
-    def pace(self, who: object, every: float | None) -> None:
-        """Nothing: no GPU of it is sampled."""
 
     async def nodes(self) -> tuple[ClusterNode, ...]:
         """Ask for its compute nodes."""
@@ -90,7 +85,7 @@ class ClusterLink(Link):
             if len(answer) < len(sections) and (said := result.err.strip()):
                 raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
             engine = self.runtime.parse_facts(answer, asked, self.cache.now())
-            self.cache.observe(Observation(error=None, engine=engine, broken=self.observation.broken))
+            self.cache.observe(Observation(error=None, engine=engine))
             if engine.containers is not None:
                 self.cache.saw_all(asked, blind=False)
 

@@ -348,6 +348,8 @@ class Queue:
         self, waiting: Sequence[Task], others: Sequence[Task]
     ) -> tuple[dict[str, Placement], list[Task], list[Task]]:
         """The tasks that go to clusters which answer, and those that are planned here."""
+        if not self._nodes.clusters:
+            return {}, [*waiting], [*others]
         handed = dict[str, Placement]()
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:

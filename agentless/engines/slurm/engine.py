@@ -6,14 +6,10 @@ comment is a signed claim. Script, output and end are in a folder of that name, 
 
 from __future__ import annotations
 
-import base64
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import orjson
 
 from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
@@ -160,7 +156,7 @@ class Slurm:
             "slurm-job.sh.j2",
             name=task.container_name,
             comment=comment,
-            labels=base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode(),
+            labels=launch_script.packed(labels),
             workdir=spec.workdir,
             srun=srun_options(spec, self._cluster),
             command=spec.command,

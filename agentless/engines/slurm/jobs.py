@@ -14,10 +14,7 @@ from agentless.model.text import printable
 
 FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
-ACCOUNTED = ("JobID", "State", "Reason", "ExitCode", "Submit", "Start", "End", "NodeList", "AllocTRES")
-"""The same for `sacct --format`."""
 FORMAT = ",".join(f"{field}:|" for field in (*FIELDS, "Name", "Comment"))
-ACCOUNT = ",".join((*ACCOUNTED, "JobName", "Comment"))
 MAX_JOBS = 20_000
 """The most jobs of one answer that are read."""
 

@@ -34,7 +34,7 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def reason_words(reason: str, job: str, nodes: str = "") -> str:
+def reason_words(reason: str, job: str) -> str:
     """The reason in words; one that is not known here as Slurm has it."""
     name = reason.partition(",")[0].strip()
     words = _REASONS.get(name)
@@ -42,4 +42,4 @@ def reason_words(reason: str, job: str, nodes: str = "") -> str:
         words = f"a limit of its {'account' if name.startswith('Assoc') else 'QOS'} is reached ({name})"
     if words is None:
         words = name or "Slurm gives no reason"
-    return words.format(job=job, nodes=nodes) if "{" in words else words
+    return words.replace("{job}", job)

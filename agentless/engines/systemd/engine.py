@@ -302,7 +302,7 @@ class Systemd:
 
     def _packed(self, task: Task, placement: Placement) -> str:
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode()
+        return launch_script.packed(labels)
 
     def _unsuitable(self, task: Task, kind: str, what: str) -> str:
         node, user = self._node.name, task.spec.user or ""
