@@ -80,6 +80,9 @@ class _Client:
                     first, lines = log.lines(Part(**query))
                     found = [{"stream": stream, "text": line.decode(errors="replace")} for stream, line in lines]
                     return {"first": first, "lines": found}
+                case "matches":
+                    several = log.matches(query["text"], query["first"], only=query["only"])
+                    return {"lines": several.lines, "go_on": several.go_on}
                 case _:
                     match = log.find(query["text"], query["first"], back=query["back"], only=query["only"])
                     return {"line": match.line, "go_on": match.go_on}
