@@ -117,7 +117,7 @@ def test_back_closes_a_dialog_and_keeps_the_address(visit):
     visitor.page.keyboard.press("4")
     visitor.at("tasks", "Tasks")
     visitor.page.keyboard.press("?")
-    visitor.shows("list all keys|quit the dashboard")
+    visitor.shows("show details of the selected row")
     visitor.page.go_back()
     visitor.at("tasks", "Tasks")
     visitor.page.go_back()

@@ -76,6 +76,9 @@ ENVS: dict[str, Help] = {
     "agentless env build*": Help(first=["printf 'FROM python:3.12-slim\nENV DONE=1\n' >Dockerfile"]),
     "agentless env exec*": Help(first=["agentless env exec torch -- cp /bin/python /bin/pip"]),
     "agentless env import torch.tar.zst": Help(first=["agentless env rm torch --yes"]),
+    "agentless env rm --build-container*": Help(
+        first=["agentless env create torch --from python:3.12-slim --on node1"], keys=[("[y/N]: ", "y\n")]
+    ),
     "agentless env rm*": Help(keys=[("[y/N]: ", "y\n")]),
 }
 """For the commands of the table."""

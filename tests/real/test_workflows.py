@@ -261,6 +261,6 @@ def test_a_job_on_two_nodes_hands_on_what_its_first_node_has_made(ann, tmp_path)
     )
     workflow = ann("workflow", "run", written(ann, tmp_path, text), "--wait").out.split()[0]
     assert ann("workflow", "logs", workflow, "last").out == "last | rank 0\n"
-    assert sorted(ann("workflow", "logs", workflow, "use").out.splitlines()) == ["use | rank 0"] * 2
+    assert sorted(ann("workflow", "logs", workflow, "use").out.splitlines()) == ["use 0 | rank 0", "use 1 | rank 0"]
     assert len(list((ann.state / "artifacts").iterdir())) == 1
     ann("workflow", "rm", workflow, "--yes")

@@ -54,7 +54,7 @@ async def test_another_machine_at_an_address_is_not_taken_for_it(start, library)
     known(server, stranger.port)
     node = node_of(server, library, port=stranger.port, addresses=(f"127.0.0.1:{server.port}",))
     async with opened(node):
-        assert (len(server.connections()), len(stranger.connections())) == (1, 0)
+        await until(lambda: (len(server.connections()), len(stranger.connections())) == (1, 0))
     server.stop()
     error = await refusal(node)
     assert isinstance(error, HostKeyRejected)
