@@ -35,6 +35,7 @@ from agentless.tui.data.actions import (
     about,
     applies,
     details,
+    effect,
     outcome,
     path_of,
     path_of_vps,
@@ -366,7 +367,7 @@ class Dashboard(App[None]):
             case _ if not (targets := self._targets(act)):
                 self._say(f"{act.title} applies to none of the marked rows; press Esc to unmark them", "warning")
             case _ if act.effect:
-                self._ask(act, targets, act.effect)
+                self._ask(act, targets)
             case _:
                 self._perform(act, targets)
 
@@ -383,11 +384,11 @@ class Dashboard(App[None]):
             marked = [Target(None, self.cluster.nodes.get(name)) for name in names]
         return [target for target in marked if applies(act.name, target)]
 
-    def _ask(self, act: Action, targets: list[Target], effect: str) -> None:
+    def _ask(self, act: Action, targets: list[Target]) -> None:
         """Ask before an action."""
         words, more = question(act, targets)
         text = "Reason (optional, shown to everybody)" if act.reason else ""
-        asked = Ask(words, more, effect=effect, verb=act.title.partition(" ")[0], text=text)
+        asked = Ask(words, more, effect=effect(act, targets), verb=act.title.partition(" ")[0], text=text)
         self.clear_notifications()  # they could cover it
         self.push_screen(asked, lambda reason: self._answered(act, targets, reason))
 

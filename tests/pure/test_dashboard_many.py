@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentless.errors import Refused
 from agentless.model.text import printable
-from agentless.tui.data.actions import ACTIONS, Target, undone
+from agentless.tui.data.actions import ACTIONS, Target, effect, undone
 from agentless.tui.data.export import FORMULA, as_text
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
@@ -91,6 +91,14 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
         await eyes.see("Stop task 2mz2 (run-2)?")
         await eyes.press("y")
         await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
+
+
+def test_the_question_before_a_stop_says_that_a_task_that_waits_is_only_cancelled():
+    stop = next(act for act in ACTIONS if act.name == "stop")
+    waits, runs = (Target({"state": state}, None) for state in ("pending", "running"))
+    assert effect(stop, [waits]) == "Cancels it: it has not started."
+    assert effect(stop, [waits, waits]) == "Cancels them: they have not started."
+    assert effect(stop, [waits, runs]) == stop.effect
 
 
 @pytest.mark.slow

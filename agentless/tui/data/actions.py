@@ -234,6 +234,13 @@ def question(act: Action, targets: Sequence[Target]) -> tuple[str, list[str]]:
     return f"{verb} {counted(len(targets), _kind(act))}?", named + more
 
 
+def effect(act: Action, targets: Sequence[Target]) -> str:
+    """What an action will do to these; empty if nothing is to be asked."""
+    if act.name in ("stop", "kill") and all(target.task and target.task["state"] in WAITING for target in targets):
+        return "Cancels it: it has not started." if len(targets) == 1 else "Cancels them: they have not started."
+    return act.effect or ""
+
+
 def _kind(act: Action) -> str:
     return "node" if act.name in _NODE else "task"
 
