@@ -177,7 +177,7 @@ def _cluster(name: str, keys: Cluster, path: Path) -> NodeConfig:
     known = {key: value for key, value in ssh.items() if value is not None}
     if keys.identity_file:
         known["identity_file"] = _located(keys.identity_file, path)
-    slurm = {key: getattr(keys, key) for key in ("partition", "account", "qos", "folder")}
+    slurm = {key: getattr(keys, key) for key in ("partition", "account", "qos", "folder", "container")}
     config = SlurmCluster(**{key: value for key, value in slurm.items() if value is not None})
     return NodeConfig(name=name, slurm=config, **{"host": name, **known})
 

@@ -31,6 +31,7 @@ from agentless.model.address import Address, parse_address
 from agentless.model.files.posix_path import within
 from agentless.model.images.env import NULL, parse_ref
 from agentless.model.nodes.node import TransportName
+from agentless.model.nodes.slurm import ContainerRuntime
 from agentless.model.notify import KINDS, NotifyEvent
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import NODE_NAME
@@ -506,6 +507,9 @@ class Cluster(BaseModel):
         default=None,
         description="Folder for scripts and output of jobs, on a disk that the login node and its compute nodes share; "
         "below your home folder unless it begins with /. Default: .agentless/slurm.",
+    )
+    container: ContainerRuntime | None = Field(
+        default=None, description="What runs images on its compute nodes: pyxis, apptainer or none. Default: none."
     )
 
 

@@ -521,6 +521,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "comment": values,
         "workdir": maybe,
         "srun": some,
+        "mounts": maybe,
         "command": some,
     },
     "slurm-launch.sh.j2": {

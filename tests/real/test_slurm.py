@@ -16,6 +16,26 @@ from tests.real.cli import Cli, finish, until
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 
 
+APPTAINER = """#!/bin/sh
+echo "apptainer $*"
+while [ "${1#docker://}" = "$1" ]; do shift; done
+shift
+exec env A="$APPTAINERENV_A" "$@"
+"""
+PYXIS = """#!/bin/sh
+export SLURM_CONF={conf}
+for word; do
+  shift
+  case $word in
+    --container-*) asked="$asked $word" ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+[ -z "$asked" ] || set -- --export=ALL,ASKED="$(echo "$asked" | tr , ';')" "$@"
+exec /usr/bin/srun "$@"
+"""
+
+
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Nodes with 2, 2 and 4 GPUs, which are plain files."""
@@ -35,7 +55,9 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
         login = lab.add_node("login", gpus=0, docker=False, namespace=False)
         _commands(login, slurm)
         cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
-        text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
+        kinds = {"hpc": "none", "boxed": "apptainer", "squashed": "pyxis"}
+        clusters = [f"  {name}: {{engine: slurm, {cluster}, container: {kind}}}\n" for name, kind in kinds.items()]
+        text = f"version: 1\nclusters:\n{''.join(clusters)}nodes:\n  away: {{host: 127.0.0.9}}\n"
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
@@ -48,7 +70,10 @@ def _commands(login: Node, slurm: Slurm) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
         file.chmod(0o755)
-    # A job has the PATH of the login.
+    # A job has the PATH of the login. Stand-ins for apptainer and for the plugin pyxis write down what they are asked for.
+    (login.dir / "bin" / "apptainer").write_text(APPTAINER)
+    (login.dir / "bin" / "srun").write_text(PYXIS.format(conf=slurm.env["SLURM_CONF"]))
+    (login.dir / "bin" / "apptainer").chmod(0o755)
     (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
 
 
@@ -195,3 +220,17 @@ def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
     until(lambda: state(cli, task) == "running")
     assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
     cli("kill", task)
+
+
+def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
+    asked = ["--image", "nvcr.io/nvidia/pytorch:25.01", "--mount", "/data:/data:ro", "--workdir", "/work", "--env", "A=a b"]
+    ran = cli("submit", "-f", *asked, "boxed", "1x", "--", "sh", "-c", "echo $A")
+    options = "--nv --bind /data:/data:ro --pwd /work"
+    assert ran.out.splitlines() == [f"apptainer exec {options} docker://nvcr.io/nvidia/pytorch:25.01 sh -c echo $A", "a b"]
+    ran = cli("submit", "-f", *asked, "squashed", "1x", "--", "sh", "-c", "echo $A; echo $ASKED")
+    a, options = ran.out.splitlines()
+    image = " --container-image=nvcr.io#nvidia/pytorch:25.01 --container-workdir=/work"
+    assert (a, options.partition(" --container-mounts=")[0]) == ("a b", image.strip())
+    assert options.endswith(";/data:/data:ro")
+    refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
+    assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err

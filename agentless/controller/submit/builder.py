@@ -95,7 +95,7 @@ class TaskBuilder:
         for name in (*spec.needs.nodes, *spec.needs.exclude):
             self._nodes.place(name)
         if named := [name for name in spec.needs.nodes if name in self._nodes.clusters]:
-            check_for_cluster(spec, named[0])
+            check_for_cluster(spec, named[0], self._nodes.cluster_link(named[0]).node.slurm)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 

@@ -14,6 +14,7 @@ from typing import Any
 from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
+from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
@@ -150,6 +151,8 @@ class Slurm:
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
         variables = launch_script.variables(task, placement, self._node, whole, ())
+        del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
+        boxed = self._cluster.container if spec.image else "none"
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         job = self._script(
@@ -157,9 +160,10 @@ class Slurm:
             name=task.container_name,
             comment=comment,
             labels=launch_script.packed(labels),
-            workdir=spec.workdir,
+            workdir=spec.workdir if boxed == "none" else None,
             srun=srun_options(spec, self._cluster),
-            command=spec.command,
+            mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
+            command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
         )
         script = self._script(
             "slurm-launch.sh.j2",
@@ -168,7 +172,7 @@ class Slurm:
             script=job,
             variables=self._renderer.script(
                 "slurm-variables.sh.j2",
-                env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
+                env=apptainer_variables(variables) if boxed == "apptainer" else variables,
             ),
             options=sbatch_options(task, self._cluster, comment),
             secret_env=spec.secret_env,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from agentless.engines.slurm.container import pyxis_options
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
@@ -34,9 +35,9 @@ def sbatch_options(task: Task, cluster: SlurmCluster, comment: str) -> list[str]
 
 def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     """The options of the only step of a job. From Slurm 22.05 on, srun has to be told the cores once more."""
-    del cluster
     cores = [f"--cpus-per-task={math.ceil(spec.cores)}"] if spec.cores else []
-    return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1"]
+    container = pyxis_options(spec) if spec.image and cluster.container == "pyxis" else []
+    return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1", *container]
 
 
 def _gres(gpus: int, types: tuple[str, ...]) -> str:

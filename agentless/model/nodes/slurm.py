@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+ContainerRuntime = Literal["pyxis", "apptainer", "none"]
+"""What runs an image on the compute nodes of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,7 @@ class SlurmCluster:
     account: str | None = None
     qos: str | None = None
     folder: str = ".agentless/slurm"
+    container: ContainerRuntime = "none"
 
 
 @dataclass(frozen=True, slots=True)

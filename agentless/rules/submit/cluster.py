@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
+from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.spec import TaskSpec
 
 
@@ -31,13 +32,14 @@ def joined(targets: Sequence[str], clusters: Container[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
+def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
     """Raise UsageError with the option that has no meaning on a cluster, or that it does not support yet."""
     if len(spec.needs.nodes) > 1:
         raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
+    if spec.image is not None:
+        _check_image(spec, cluster, config or SlurmCluster())
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
-        "--image": spec.image is not None,
         "--container": spec.container is not None,
         "--nodes": spec.gang_size > 1,
         "--upload": bool(spec.uploads),
@@ -50,7 +52,7 @@ def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
         "--no-queue and --wait-for": spec.terms.wait_for is not None,
         "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),
-        "--mount": bool(spec.mounts),
+        "--mount without --image": bool(spec.mounts) and spec.image is None,
         "--volume": bool(spec.volumes),
         "--gpu-memory": spec.needs.gpu_memory is not None,
         "--gpu-share": spec.needs.gpu_share > 1,
@@ -63,3 +65,13 @@ def check_for_cluster(spec: TaskSpec, cluster: str) -> None:
     if wrong := next((option for option, given in unsupported.items() if given), None):
         hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
+
+
+def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
+    if config.container == "none":
+        raise UsageError(
+            f"{cluster} runs no images; if it has pyxis or apptainer, set container: of {cluster} in the inventory, or "
+            "omit --image"
+        )
+    if odd := next((mount for mount in spec.mounts if "," in str(mount)), None):
+        raise UsageError(f"--mount {odd}: {config.container} takes no path with a comma; use another one")
