@@ -111,7 +111,7 @@ def program_words(process: dict[str, Any]) -> str:
 
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
-    if task["node"] is None or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
+    if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"])
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
@@ -128,8 +128,8 @@ def short_target(target: str) -> str:
 
 def gpu_number(gpu: dict[str, Any]) -> GpuNumber:
     """The number of a GPU or slice; controllers of older versions only give the index."""
-    number: GpuNumber = gpu.get("number", gpu["index"])
-    return number
+    number: GpuNumber | None = gpu.get("number")
+    return gpu["index"] if number is None else number
 
 
 def gpu_place(gpu: dict[str, Any]) -> str:
@@ -365,6 +365,13 @@ def or_dash(value: object, unit: str = "") -> str:
 def percent(share: float | None) -> str:
     """A share from 0 to 1: `25.0%`, `-` if it is not known."""
     return or_dash(None if share is None else f"{100 * share:.1f}", "%")
+
+
+def used_in_all(found: dict[str, Any]) -> str:
+    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs; 2.50 GPU-hours on clusters`."""
+    total, away = found["total"], found["total"].get("cluster_gpu_hours")
+    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
+    return share + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
 
 
 def watts(power: float | None) -> str:

@@ -91,7 +91,8 @@ nonsense
 
 def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
     first, second, third = parse_nodes(SINFO)
-    assert (first.gpus, first.gpus_used, first.cores_used, first.cores) == ((("a100", 4), ("h100", 2)), 3, 8, 32)
+    assert (first.gpus, first.gpus_used) == ((("a100", 4), ("h100", 2)), (("a100", 3), ("h100", 0)))
+    assert (first.gpus_free, first.cores_used, first.cores) == (3, 8, 32)
     assert (first.memory_mib, first.memory_used_mib, first.reason) == (64000, 16000, "")
     assert (second.state, second.gpus, second.reason) == ("drained", (("", 2),), "fan | broken")
     assert third.gpus == ()

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.cli.formats import Kind
+from agentless.cli.formats import Format, Kind
 from agentless.cli.table import Column
 from agentless.client.client import Client
+from agentless.client.http import RequestFailed
 from agentless.client.words import in_use
 
 
-def nodes_of(served: Client, name: str) -> list[dict[str, Any]] | None:
-    """The compute nodes of a cluster; None if this is the name of none."""
-    if name not in {each["name"] for each in served.get("/v1/clusters")}:
-        return None
-    return list(served.get(f"/v1/clusters/{name}/nodes"))
+def show_nodes_of(served: Client, name: str, error: RequestFailed, style: Format) -> None:
+    """List the compute nodes of a cluster. Raises `error`, by which there is no such node, if it is no cluster."""
+    style.show(_nodes_of(served, name, error), _NODE_COLUMNS, f"{name} has no nodes")
+
+
+def show_gpus_of(served: Client, name: str, error: RequestFailed, style: Format, *, free: bool) -> None:
+    """Likewise those with GPUs, or with free ones."""
+    having = [node for node in _nodes_of(served, name, error) if (node["gpus_free"] if free else node["gpus"])]
+    style.show(having, _NODE_COLUMNS, "No free GPUs" if free else "No GPUs")
+
+
+def _nodes_of(served: Client, name: str, error: RequestFailed) -> list[dict[str, Any]]:
+    if error.error != "NotFound":
+        raise error
+    try:
+        return list(served.get(f"/v1/clusters/{name}/nodes"))
+    except RequestFailed as other:
+        raise (error if other.error == "NotFound" else other) from None
 
 
 def _free(node: dict[str, Any]) -> str:
-    every = sum(node["gpus"].values())
-    return f"{every - node['gpus_used']}/{every}"
+    return f"{node['gpus_free']}/{sum(node['gpus'].values())}"
 
 
 def _types(node: dict[str, Any]) -> str:
@@ -35,7 +48,7 @@ CLUSTER_COLUMNS = [
     Column("REASON", lambda cluster: cluster["reason"], wraps=True),
 ]
 CLUSTER_NODES = Kind("view.ClusterNodeView", lambda node: str(node["name"]))
-CLUSTER_NODE_COLUMNS = [
+_NODE_COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["state"]),
     Column("FREE", _free, right=True),

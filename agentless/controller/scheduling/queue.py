@@ -87,14 +87,15 @@ class Queue:
 
     @property
     def tasks(self) -> list[Task]:
-        """The pending tasks in their order, then the blocked and the scheduled ones."""
+        """The pending tasks in their order, then blocked and scheduled ones, then those in the queues of clusters."""
+        away = [task for task in self._tasks.live.values() if isinstance(task.status, Submitted)]
         later = [
             (task.status.until, task.id, task)
             for task in self._tasks.live.values()
             if isinstance(task.status, Scheduled)
         ]
         blocked = [self._tasks.live[task_id] for task_id in self._tasks.waiters]
-        return self.waiting() + blocked + [task for *_, task in sorted(later)]
+        return self.waiting() + blocked + [task for *_, task in sorted(later)] + away
 
     def look(self, others: Sequence[Task] = (), *, asking: Task | None = None) -> Plan:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
