@@ -21,6 +21,10 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_NAMED = 3
+"""The most nodes of a cluster that are named in a line."""
+
+
 def state(task: dict[str, Any]) -> str:
     """The state, with an exit code that is not 0."""
     code = task["exit_code"]
@@ -29,7 +33,7 @@ def state(task: dict[str, Any]) -> str:
 
 def job_of(task: dict[str, Any]) -> str | None:
     """The number of the job that a task is on its cluster, None for one on a node."""
-    return job_number(task["container"])
+    return job_number(task.get("container"))
 
 
 def command_line(task: dict[str, Any]) -> str:
@@ -274,8 +278,24 @@ def happened(event: dict[str, Any]) -> str:
     words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
     if name == "assigned":
         return f"{words} to {where(task)}"
+    if name == "job-queued" and why(task).startswith("job "):
+        return f"In the queue of {task['node']} as {why(task)}"
     ends = task["ended_at"] is not None and name not in ("retried", "removed", "gave-up")
     return f"{words}: {state(task)}" if ends else words
+
+
+def gpus_by_type(numbers: Mapping[str, int]) -> str:
+    """The GPUs of a cluster or one of its nodes: `4xa100,2xh100`, `8x` without a type."""
+    return ",".join(f"{count}x{kind}" for kind, count in numbers.items()) or "-"
+
+
+def nodes_out(cluster: dict[str, Any]) -> str:
+    """The nodes of a cluster that get no new jobs: `2 nodes out: c2 (fan broken), c7 (down)`; empty if all do."""
+    if not cluster["nodes_out"]:
+        return ""
+    named = [f"{name} ({why})" for name, why in cluster["out"].items()][:_NAMED]
+    more = cluster["nodes_out"] - len(named)
+    return f"{counted(cluster['nodes_out'], 'node')} out: {', '.join(named)}" + (f" and {more} more" if more else "")
 
 
 def unix_time(text: str) -> float:

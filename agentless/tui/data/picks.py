@@ -117,6 +117,9 @@ def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pi
     for node in cluster.ordered_nodes():
         found = states.get(node["name"], [])
         yield Pick(node["name"], f"{node['state']}, {found.count('free')} of {counted(len(found), 'GPU')} free")
+    for each in cluster.ordered_clusters():
+        free = f"{each['gpus_free']} of {counted(sum(each['gpus'].values()), 'GPU')} free"
+        yield Pick(each["name"], f"cluster, {each['state']}, {free}")
 
 
 def _envs(_: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:

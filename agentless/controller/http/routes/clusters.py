@@ -7,7 +7,6 @@ from typing import Protocol
 from fastapi import FastAPI
 
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.tasks import Tasks
 from agentless.model.view import ClusterNodeView, ClusterView
 from agentless.rules.views.publish import cluster_node_view
 
@@ -16,7 +15,6 @@ class ClusterServices(Protocol):
     """The parts that these requests use."""
 
     nodes: Nodes
-    tasks: Tasks
 
 
 def add_to(app: FastAPI, services: ClusterServices) -> None:
@@ -25,9 +23,7 @@ def add_to(app: FastAPI, services: ClusterServices) -> None:
     @app.get("/v1/clusters")
     async def clusters() -> list[ClusterView]:
         """List all clusters, each with its nodes and GPUs as of the last look, some 30 seconds ago at most."""
-        return [
-            link.view(sum(1 for _ in services.tasks.on_node(name))) for name, link in services.nodes.clusters.items()
-        ]
+        return services.nodes.cluster_views()
 
     @app.get("/v1/clusters/{cluster}/nodes")
     async def cluster_nodes(cluster: str) -> list[ClusterNodeView]:
