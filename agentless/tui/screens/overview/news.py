@@ -179,10 +179,10 @@ def _without_repetition(events: list[Row]) -> list[Row]:
     """
     fresh: list[Row] = []
     said: dict[str, Piece] = {}
-    queued = {event_about(event): event["at"] for event in reversed(events) if event["event"] == _IN_QUEUE}
+    queued = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _IN_QUEUE}
     for event in reversed(events):
         about, words = event_about(event), event_words(event)
-        is_last = event["event"] != _IN_QUEUE or queued[about] == event["at"]
+        is_last = event.get("event") != _IN_QUEUE or queued[about] == event["at"]
         if is_last and (event.get("task") or said.get(about) != words):
             fresh.append(event)
         said[about] = words
