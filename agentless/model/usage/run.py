@@ -17,7 +17,10 @@ Kind = tuple[str, str, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The begin and end of a run (Unix seconds), its GPUs, whether it succeeded, and whether it was preemptible."""
+    """The begin and end of a run (Unix seconds), its GPUs, whether it succeeded, and whether it was preemptible.
+
+    `away`: it was a job of a cluster.
+    """
 
     owner: str
     begin: float
@@ -26,6 +29,7 @@ class Run:
     kind: Kind
     completed: bool
     lent: bool = False
+    away: bool = False
 
 
 def kind_of(owner: str, image: str | None, gpus: int, command: Sequence[str]) -> Kind:
@@ -58,4 +62,5 @@ def run_of(task: Task, now: float) -> Run | None:
             return None
     gpus = len(placement.gpu_uuids) if placement else 0
     lent = task.spec.terms.preemptible
-    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), task.state == "completed", lent)
+    done, away = task.state == "completed", job_number(task.container) is not None
+    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), done, lent, away)
