@@ -108,6 +108,10 @@ def _gpu_types(cluster: ClusterState) -> Iterator[Pick]:
     for name in sorted(found, key=natural):
         free = sum(gpu["state"] == "free" for gpu in found[name])
         yield Pick(name, f"{free} of {counted(len(found[name]), 'GPU')} free")
+    for each in cluster.ordered_clusters():
+        for kind, total in each["gpus"].items():
+            if kind:
+                yield Pick(kind, f"{counted(total, 'GPU')} of {each['name']}")
 
 
 def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
