@@ -19,6 +19,7 @@ from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
+from agentless.tui.data.picks import Pick, picks
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.submit import SubmitForm
@@ -328,6 +329,8 @@ async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
             "out: c2 (fan broken)",
         ):
             assert words in eyes.text
+        assert Pick("hpc", "cluster, online, 2 of 8 GPUs free") in picks("node", eyes.app.cluster, {})
+        assert Pick("h100", "2 GPUs of hpc") in picks("gpu_type", eyes.app.cluster, {})
         await eyes.press("3", "end", "enter")
         await eyes.pilot.pause()
         assert "1 running, 1 pending" in eyes.text
