@@ -94,7 +94,7 @@ class Summary(Static):
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
         yield self._of_gpus(gpus)
-        if clusters := [each for each in self._cluster.ordered_clusters() if each["asked_at"]]:
+        if clusters := [each for each in self._cluster.ordered_clusters() if each["asked_at"] and not each["reason"]]:
             yield self._of_clusters(clusters)
         silent = {name for name in self._cluster.nodes if self._cluster.is_silent(name)}
         busy = [gpu["utilization_pct"] for gpu in gpus if gpu["node"] not in silent]

@@ -19,12 +19,10 @@ FRAMED = 36
 """The least lines of the screen for frames around them."""
 METER = 10
 """The width of the bar of the GPUs of a type."""
-_MOST = 6
-"""The most clusters that are shown."""
 
 
 class ClusterPanels(GivenLines):
-    """A panel for each cluster, or a line where there is little space. A click opens one."""
+    """A panel for each cluster, or a line where there is little space; they leave most of it. A click opens one."""
 
     class Opened(Message):
         """A cluster was opened."""
@@ -41,8 +39,10 @@ class ClusterPanels(GivenLines):
     def take(self, width: int, height: int) -> int:
         """Make the lines for a screen of this size; returns how many these are."""
         self.lines, self._names = [], []
-        for cluster in self._cluster.ordered_clusters()[:_MOST]:
-            lines = list(self._framed(cluster, width)) if height >= FRAMED else [self._short(cluster, width)]
+        clusters = self._cluster.ordered_clusters()
+        is_framed = height >= FRAMED and len(clusters) * 3 <= height // 4
+        for cluster in clusters[: max(1, height // 8)]:
+            lines = list(self._framed(cluster, width)) if is_framed else [self._short(cluster, width)]
             self.lines += lines
             self._names += [cluster["name"]] * len(lines)
         self.display = bool(self.lines)
@@ -97,9 +97,10 @@ class ClusterPanels(GivenLines):
 
 
 def _free(cluster: Row) -> str:
-    """`6 of 8 GPUs free`."""
-    total = sum(cluster["gpus"].values())
-    return f"{cluster['gpus_free']} of {counted(total, 'GPU')} free" if cluster["asked_at"] else "Slurm"
+    """`6 of 8 GPUs free`; only the engine while that is not known."""
+    if cluster["reason"] or not cluster["asked_at"]:
+        return "Slurm"
+    return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
 
 
 def _of_name(cluster: Row) -> str:

@@ -127,7 +127,7 @@ class Overview(Container):
         is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
         beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
-        panels = len(self.cluster.clusters)
+        panels = min(len(self.cluster.clusters), height // 8)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
         used = self._arrange(width - beside, height - band)
         if not is_wide:  # first the news have what the GPUs leave, then the curve
