@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -133,8 +132,7 @@ def test_its_nodes_are_listed_as_slurm_has_them(cli: Cli, slurm: Slurm) -> None:
     assert {name: row["gpus"] for name, row in rows.items()} == {"c1": {"": 2}, "c2": {"": 2}, "c3": {"": 4}}
     assert [row["name"] for row in cli.json("gpus", "hpc", "--free")] == ["c1", "c3"]
     (cluster,) = cli.get("/v1/clusters")
-    with contextlib.closing(cli.client.lines("/v1/watch")) as rows:
-        assert next(rows)["clusters"] == [cluster]
+    assert next(cli.client.lines("/v1/watch"))["clusters"] == [cluster]
     assert (cluster["gpus"], cluster["gpus_free"], cluster["out"]) == ({"": 8}, 6, {"c2": "fan broken"})
     assert cli("explain", "hpc", "8x").out == cli("explain", "hpc 8x").out
     assert (rows["c2"]["state"], rows["c2"]["reason"]) == ("idle+drain", "fan broken")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
+from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
@@ -110,10 +110,10 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, took, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, 0.0
+        time, took, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
         while True:
             if time() - nodes_at > NODES_EVERY:
-                with contextlib.suppress(RuntimeFailed, NoAnswer):  # the next look says it, if that matters
+                with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at = time()
             every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
