@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
     from agentless.model.view import (
         CheckView,
+        ClusterNodeView,
+        ClusterView,
         EventView,
         ExplainView,
         GpuView,
@@ -43,6 +45,8 @@ __all__ = [
     "Batch",
     "CheckView",
     "Cluster",
+    "ClusterNodeView",
+    "ClusterView",
     "ControllerError",
     "EventView",
     "ExplainView",

@@ -28,6 +28,8 @@ from agentless.model.tasks.workload import WorkloadName
 from agentless.model.usage.figures import By
 from agentless.model.view import (
     CheckView,
+    ClusterNodeView,
+    ClusterView,
     ControllerView,
     EnvView,
     EventView,
@@ -251,6 +253,17 @@ class Cluster:
     def nodes(self) -> list[NodeView]:
         """The nodes of the inventory."""
         return [parse(NodeView, each) for each in self._client.get("/v1/nodes")]
+
+    @Verb
+    def clusters(self) -> list[ClusterView]:
+        """The Slurm clusters of the inventory, with their GPUs as of the last look."""
+        return [parse(ClusterView, each) for each in self._client.get("/v1/clusters")]
+
+    @Verb
+    def cluster_nodes(self, cluster: str) -> list[ClusterNodeView]:
+        """The compute nodes of a cluster as it has them now; raises NotFound."""
+        found = self._client.get(f"/v1/clusters/{_path_word(cluster)}/nodes")
+        return [parse(ClusterNodeView, each) for each in found]
 
     @Verb
     def node(self, name: str) -> NodeView:

@@ -88,10 +88,11 @@ def reservations(incomplete: str) -> _Found:
 
 
 def targets(incomplete: str) -> _Found:
-    """Nodes, and after `::` their free GPUs."""
+    """Nodes and clusters, and after `::` the free GPUs of a node."""
     node, colons, _ = incomplete.partition("::")
     if not colons:
-        return nodes(incomplete)
+        clusters = ((each["name"], f"cluster, {each['state']}") for each in _ask("/v1/clusters"))
+        return [*nodes(incomplete), *_offered(clusters, incomplete)]
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
     return _offered(((f"{node}::{gpu_number(gpu)}", f"{gpu['name']}, free") for gpu in free), "")
 

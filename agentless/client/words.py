@@ -21,6 +21,10 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_NAMED = 3
+"""The most nodes of a cluster that are named in a line."""
+
+
 def state(task: dict[str, Any]) -> str:
     """The state, with an exit code that is not 0."""
     code = task["exit_code"]
@@ -29,7 +33,7 @@ def state(task: dict[str, Any]) -> str:
 
 def job_of(task: dict[str, Any]) -> str | None:
     """The number of the job that a task is on its cluster, None for one on a node."""
-    return job_number(task["container"])
+    return job_number(task.get("container"))
 
 
 def command_line(task: dict[str, Any]) -> str:
@@ -111,7 +115,7 @@ def program_words(process: dict[str, Any]) -> str:
 
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
-    if task["node"] is None or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
+    if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"])
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
@@ -128,8 +132,8 @@ def short_target(target: str) -> str:
 
 def gpu_number(gpu: dict[str, Any]) -> GpuNumber:
     """The number of a GPU or slice; controllers of older versions only give the index."""
-    number: GpuNumber = gpu.get("number", gpu["index"])
-    return number
+    number: GpuNumber | None = gpu.get("number")
+    return gpu["index"] if number is None else number
 
 
 def gpu_place(gpu: dict[str, Any]) -> str:
@@ -274,8 +278,24 @@ def happened(event: dict[str, Any]) -> str:
     words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
     if name == "assigned":
         return f"{words} to {where(task)}"
+    if name == "job-queued" and why(task).startswith("job "):
+        return f"In the queue of {task['node']} as {why(task)}"
     ends = task["ended_at"] is not None and name not in ("retried", "removed", "gave-up")
     return f"{words}: {state(task)}" if ends else words
+
+
+def gpus_by_type(numbers: Mapping[str, int]) -> str:
+    """The GPUs of a cluster or one of its nodes: `4xa100,2xh100`, `8x` without a type."""
+    return ",".join(f"{count}x{kind}" for kind, count in numbers.items()) or "-"
+
+
+def nodes_out(cluster: dict[str, Any]) -> str:
+    """The nodes of a cluster that get no new jobs: `2 nodes out: c2 (fan broken), c7 (down)`; empty if all do."""
+    if not cluster["nodes_out"]:
+        return ""
+    named = [f"{name} ({why})" for name, why in cluster["out"].items()][:_NAMED]
+    more = cluster["nodes_out"] - len(named)
+    return f"{counted(cluster['nodes_out'], 'node')} out: {', '.join(named)}" + (f" and {more} more" if more else "")
 
 
 def unix_time(text: str) -> float:
@@ -365,6 +385,13 @@ def or_dash(value: object, unit: str = "") -> str:
 def percent(share: float | None) -> str:
     """A share from 0 to 1: `25.0%`, `-` if it is not known."""
     return or_dash(None if share is None else f"{100 * share:.1f}", "%")
+
+
+def used_in_all(found: dict[str, Any]) -> str:
+    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs; 2.50 GPU-hours on clusters`."""
+    total, away = found["total"], found["total"].get("cluster_gpu_hours")
+    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
+    return share + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
 
 
 def watts(power: float | None) -> str:

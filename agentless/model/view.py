@@ -275,7 +275,12 @@ class NumaView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster with a queue of its own. `reason` is why it is not `online`, `tasks` how many are live there."""
+    """A cluster with a queue of its own. `reason` is why it is not `online`, `tasks` how many are live there.
+
+    As of `asked_at` (None: not known yet): `nodes` counts its compute nodes, `gpus` and `gpus_used` its GPUs by type,
+    empty where it has none, `gpus_free` those that a job could get. `nodes_out` get no new jobs; `out` has the reasons
+    of the first of them by name.
+    """
 
     name: str
     engine: str
@@ -283,13 +288,20 @@ class ClusterView:
     reason: str
     address: str
     tasks: int
+    nodes: int = 0
+    gpus: dict[str, int] = field(default_factory=dict)
+    gpus_used: dict[str, int] = field(default_factory=dict)
+    gpus_free: int = 0
+    nodes_out: int = 0
+    out: dict[str, str] = field(default_factory=dict)
+    asked_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNodeView:
     """A compute node of a cluster, as the cluster has it. `gpus` are numbers by type, an empty one where it has none.
 
-    `reason` is why an administrator has taken it out. Memory is in MiB.
+    `reason` is why an administrator has taken it out. `gpus_free` are those that a job could get. Memory is in MiB.
     """
 
     name: str
@@ -301,6 +313,7 @@ class ClusterNodeView:
     cores_used: int
     memory_mib: int
     memory_used_mib: int
+    gpus_free: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.batch import BatchScreen
+from agentless.tui.screens.details.cluster import screen_of
 from agentless.tui.screens.details.gpu import GpuDetails
-from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.events import Events
 from agentless.tui.screens.gpus import Gpus
@@ -60,6 +60,7 @@ from agentless.tui.screens.keys import Keys, keys_of
 from agentless.tui.screens.logs.choose import ChooseTask
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.nodes import Nodes
+from agentless.tui.screens.overview.clusters import ClusterPanels
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.palette import Everything, Palette
 from agentless.tui.screens.places import Places, copied
@@ -538,17 +539,20 @@ class Dashboard(App[None]):
         if isinstance(view, Gpus) and view.chosen:
             self.push_screen(GpuDetails(self.cluster, view.chosen))
         elif isinstance(view, Nodes) and view.about_node:
-            self.push_screen(NodeDetails(self.cluster, view.about_node))
+            self.push_screen(screen_of(self.cluster, view.about_node))
         elif isinstance(view, Workflows) and view.chosen:
             self.push_screen(WorkflowScreen(self.cluster, view.chosen["id"]))
         elif view.about_task:
             self.push_screen(TaskDetails(self.cluster, view.about_task))
         elif view.about_node:
-            self.push_screen(NodeDetails(self.cluster, view.about_node))
+            self.push_screen(screen_of(self.cluster, view.about_node))
 
     def on_cluster_map_opened(self) -> None:
         if self.view.chosen:
             self.push_screen(GpuDetails(self.cluster, self.view.chosen))
+
+    def on_cluster_panels_opened(self, message: ClusterPanels.Opened) -> None:
+        self.push_screen(screen_of(self.cluster, message.name))
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         if self.is_running:

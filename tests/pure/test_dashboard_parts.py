@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import TREND, ClusterState, natural
@@ -35,6 +36,10 @@ def test_a_line_replaces_the_rows_it_has_and_leaves_the_others():
     assert known.apply({"now": 1.0, "gpus": [{**gpu, "utilization_pct": 55}]}) == {"gpus"}
     assert known.gpus[key]["utilization_pct"] == 55
     assert {k: v for k, v in known.gpus.items() if k != key} == {k: v for k, v in before.items() if k != key}
+
+
+def test_a_gpu_without_a_number_has_its_index():
+    assert [gpu_number({"index": 3, **more}) for more in ({}, {"number": None}, {"number": 0})] == [3, 3, 0]
 
 
 def test_what_is_gone_is_not_known_any_more():

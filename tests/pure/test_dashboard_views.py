@@ -19,6 +19,7 @@ from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
+from agentless.tui.data.picks import Pick, picks
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.submit import SubmitForm
@@ -299,3 +300,42 @@ async def test_a_task_has_its_name_also_where_there_is_no_room_for_the_column():
         await eyes.see("pretrain-a: python train.py")
         await eyes.pilot.resize_terminal(160, 24)
         await eyes.see("pretrain-a", lambda: "pretrain-a: " not in eyes.text)
+
+
+# ------------------------------------------------------------------------------- clusters
+
+HPC = {
+    "name": "hpc", "engine": "slurm", "state": "online", "reason": "", "address": "ann@login1", "tasks": 2, "nodes": 3,
+    "gpus": {"a100": 6, "h100": 2}, "gpus_used": {"a100": 5}, "gpus_free": 2, "nodes_out": 1,
+    "out": {"c2": "fan\nbroken"}, "asked_at": "2026-11-22T08:00:00Z",
+}  # fmt: skip
+JOBS = [
+    {**RUNS, "id": "2job", "node": "hpc", "gpu_uuids": [], "gpus": [], "target": "hpc 4x",
+     "container": "7:agentless-2job"},
+    {**WAITS, "id": "2next", "node": "hpc", "state": "submitted", "target": "hpc 4x", "container": "8:agentless-2next",
+     "reason": "job 8: waits for free resources"},
+]  # fmt: skip
+
+
+async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
+    async with over({**tasks(*JOBS), "clusters": [HPC]}, (120, 40)) as eyes:
+        await eyes.pilot.pause()
+        for words in (
+            "│ hpc 2/8 free",
+            "2 of 8 GPUs free",
+            "a100",
+            "5/6",
+            "1 running 1 pending",
+            "out: c2 (fan broken)",
+        ):
+            assert words in eyes.text
+        assert Pick("hpc", "cluster, online, 2 of 8 GPUs free") in picks("node", eyes.app.cluster, {})
+        assert Pick("h100", "2 GPUs of hpc") in picks("gpu_type", eyes.app.cluster, {})
+        await eyes.press("3", "end", "enter")
+        await eyes.pilot.pause()
+        assert "1 running, 1 pending" in eyes.text
+        assert "job 8: waits for free resources" in eyes.text
+        assert eyes.app.places.here.path == "/nodes/hpc"
+        eyes.app.incoming.take({"now": RECORDED["now"], "gone": [["clusters", "hpc"]]})
+        await eyes.pilot.pause()
+        assert "hpc is no longer in the inventory" in eyes.text

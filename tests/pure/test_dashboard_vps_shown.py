@@ -76,7 +76,7 @@ def test_stopped_vps_are_all_in_the_feed_however_many_tasks_have_ended_since(mon
         vps=SimpleNamespace(names=SimpleNamespace(all=lambda: [vps])),
         workflows=None,
         views=SimpleNamespace(seen_by=lambda _, each: {"id": each.id}),
-        nodes=SimpleNamespace(links={}),
+        nodes=SimpleNamespace(links={}, clusters={}),
         records=SimpleNamespace(known={}),
         reservation_book=SimpleNamespace(known={}),
         queue=SimpleNamespace(plan=None),

@@ -30,7 +30,7 @@ whole
 """
 NODE = NodeConfig("hpc", "login1")
 MINE = SlurmCluster(partition="gpu", account="lab", qos="high")
-A100 = ClusterNode("c1", "idle", (("a100", 4),), 0, 64, 0, 1000, 0, "")
+A100 = ClusterNode("c1", "idle", (("a100", 4),), (), 64, 0, 1000, 0, "")
 
 
 def checks(

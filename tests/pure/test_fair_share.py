@@ -234,6 +234,17 @@ def test_fair_share_converges(gpus: int, length: float, ann: float, bob: float, 
 # ------------------------------------------------------------- what is counted of tasks
 
 
+def test_jobs_of_clusters_count_for_nothing_before_and_after_their_end(tmp_path: Path) -> None:
+    job = task("t1", "hpc")
+    job = replace(job, status=replace(job.status, container="7:agentless-t1"))
+    assert live_uses([job], NOW) == []
+    history = History(tmp_path / "history")
+    for name, container in (("t1", "7:agentless-t1"), ("t2", "c" * 64)):
+        ended = task(name, "hpc", "ended")
+        history.add(replace(ended, status=replace(ended.status, container=container)))
+    assert [run.away for run in history.runs(0.0, 10)] == [True, False]
+
+
 def test_a_live_task_counts_up_to_its_expected_end() -> None:
     limited = spec(needs=parse_target("node1::0,1"), terms=Terms(time_limit=7200))
     (use,) = live_uses([task("t1", "node1::0,1", spec=limited, owner="ann")], NOW)

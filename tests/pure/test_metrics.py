@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agentless.controller.usage.metrics import OTHERS, OWNERS, text
 from agentless.controller.usage.metrics_snapshot import MetricsSnapshot
 from agentless.model.nodes.host_load import Disk, HostLoad
+from agentless.model.view import ClusterView
 from tests.pure.build import NOW, cluster, process, reading, seen, spec, task
 
 GPU = {"node": "node1", "gpu": "0", "uuid": "GPU-node1-0"}
@@ -43,6 +44,19 @@ def values(of: MetricsSnapshot, name: str):
 def one(of: MetricsSnapshot, name: str, **labels: str):
     (found,) = [s.value for f in families(of).values() for s in f.samples if s.name == name and s.labels == labels]
     return found
+
+
+def test_clusters_say_their_gpus_and_our_tasks_there():
+    hpc = ClusterView(
+        "hpc", "slurm", "online", "", "login", 1, 3, {"a100": 8}, {"a100": 5}, 1, 1, {"c2": "fan"}, "2026-11-27"
+    )
+    job = task("t1", "hpc")
+    found = figures(clusters=(hpc, replace(hpc, name="far", state="offline", asked_at=None)), tasks=(job,))
+    assert values(found, "agentless_cluster_up") == {("hpc",): 1, ("far",): 0}
+    assert one(found, "agentless_cluster_gpus", cluster="hpc", type="a100") == 8
+    assert values(found, "agentless_cluster_gpus_allocated") == {("hpc", "a100"): 5}
+    assert values(found, "agentless_cluster_gpus_free") == values(found, "agentless_cluster_nodes_out") == {("hpc",): 1}
+    assert one(found, "agentless_cluster_tasks", cluster="hpc", state="running") == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agentless.engines.slurm.jobs import MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import parse_nodes
 from agentless.engines.slurm.reasons import reason_words
+from agentless.rules.explain.waits import room
 
 RECORDED = (Path(__file__).parent / "data" / "slurm" / "squeue-22.05.txt").read_text()
 JOBS = {job.name: job for job in parse_jobs(RECORDED)}
@@ -91,10 +92,13 @@ nonsense
 
 def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
     first, second, third = parse_nodes(SINFO)
-    assert (first.gpus, first.gpus_used, first.cores_used, first.cores) == ((("a100", 4), ("h100", 2)), 3, 8, 32)
+    assert (first.gpus, first.gpus_used) == ((("a100", 4), ("h100", 2)), (("a100", 3), ("h100", 0)))
+    assert (first.gpus_free, first.cores_used, first.cores) == (3, 8, 32)
     assert (first.memory_mib, first.memory_used_mib, first.reason) == (64000, 16000, "")
     assert (second.state, second.gpus, second.reason) == ("drained", (("", 2),), "fan | broken")
     assert third.gpus == ()
+    assert room([first, second, third]) == "; 3 of its 8 GPUs free now, 1 node out"
+    assert room([third]) == ""
 
 
 @given(st.text() | st.lists(st.text(), min_size=7, max_size=9).map("|".join))

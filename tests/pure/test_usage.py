@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from agentless.errors import StateError, UsageError
 from agentless.model.nodes.node_record import GpuRecord, NodeRecord
-from agentless.model.tasks.task import Ended
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.task import Ended, Placement, Submitted
 from agentless.model.tasks.terms import Terms
+from agentless.model.usage.run import gpus_held
 from agentless.model.usage.spent import GpuActivity, Spent, spent_of
 from agentless.rules.usage.periods import LONGEST, period_of, periods
 from agentless.rules.usage.usage import ROWS, Tally, gpus_of, observed
@@ -308,6 +310,20 @@ def test_what_was_lent_is_told_apart_also_by_the_history(path):
         tally.add(replace(each, gpus=60))
     total = tally.view(4).total
     assert (total.gpu_hours, total.lent_gpu_hours) == (2.0, 1.0)
+
+
+def test_a_job_of_a_cluster_has_the_gpus_that_it_asks_for_and_is_no_share_of_the_own_ones():
+    job = ended("t1", spec=spec(needs=Needs(gpus=4, nodes=("hpc",))))
+    job = replace(job, status=replace(job.status, placement=Placement("hpc"), container="7:agentless-t1"))
+    used = spent_of(job, GpuActivity(), NOW)
+    assert used is not None
+    assert used.gpus == 4
+    assert gpus_held(replace(job, status=Submitted(Placement("hpc"), "7:agentless-t1", NOW))) == 0
+    tally = Tally((NOW - 60, NOW), "owner", {"hpc"})
+    for each in (replace(used, gpus=60), spent(-1 / 60, 0, gpus=1)):
+        tally.add(each)
+    total = tally.view(4).total
+    assert (total.gpu_hours, total.cluster_gpu_hours, total.share) == (1.017, 1.0, 0.25)
 
 
 def test_all_that_ended_in_a_span_are_found_page_by_page(path):

@@ -101,6 +101,7 @@ def test_of_a_secret_variable_the_name_is_shown() -> None:
     ("name", "fields", "words"),
     [
         ("assigned", {}, "Assigned to n1::0,1"),
+        ("job-queued", {"node": "hpc", "reason": "job 7: held"}, "In the queue of hpc as job 7: held"),
         ("stop-asked", {}, "Stop requested"),
         ("exited", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Exited: failed (3)"),
         ("retried", {"state": "failed", "exit_code": 3, "ended_at": "2026-11-22T08:00:00Z"}, "Retried"),

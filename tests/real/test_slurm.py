@@ -99,6 +99,7 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
     until(lambda: "waits for free resources" in str(cli.task(waiting)["reason"]))
     assert cli("explain", waiting).out.startswith(f"task {waiting} is job ")
+    assert [task["id"] for task in cli.get("/v1/queue")] == [waiting]
     cli("stop", waiting)
     assert (state(cli, waiting), jobs(slurm, waiting)) == ("cancelled", ["CANCELLED"])
     cli("pause", holder)
@@ -154,6 +155,11 @@ def test_its_nodes_are_listed_as_slurm_has_them(cli: Cli, slurm: Slurm) -> None:
     slurm.run("scontrol", "update", "nodename=c2", "state=drain", "reason=fan broken")
     rows = {row["name"]: row for row in cli.json("gpus", "hpc")}
     assert {name: row["gpus"] for name, row in rows.items()} == {"c1": {"": 2}, "c2": {"": 2}, "c3": {"": 4}}
+    assert [row["name"] for row in cli.json("gpus", "hpc", "--free")] == ["c1", "c3"]
+    (cluster,) = cli.get("/v1/clusters")
+    assert next(cli.client.lines("/v1/watch"))["clusters"] == [cluster]
+    assert (cluster["gpus"], cluster["gpus_free"], cluster["out"]) == ({"": 8}, 6, {"c2": "fan broken"})
+    assert cli("explain", "hpc", "8x").out == cli("explain", "hpc 8x").out
     assert (rows["c2"]["state"], rows["c2"]["reason"]) == ("idle+drain", "fan broken")
     assert "hpc      online  slurm" in cli("nodes").out
     slurm.run("scontrol", "update", "nodename=c2", "state=resume")

@@ -10,11 +10,12 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.formats import Format, Kind, Output
-from agentless.cli.nodes.clusters import CLUSTER_NODE_COLUMNS, CLUSTER_NODES, nodes_of
+from agentless.cli.nodes.clusters import CLUSTER_NODES, show_gpus_of
 from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
+from agentless.client.http import RequestFailed
 from agentless.client.words import (
     gpu_column,
     gpu_number,
@@ -67,13 +68,15 @@ def gpus(
     if since and not plot:
         raise UsageError("--since is for --plot; add --plot")
     served, wanted = client(context), list(map(_parsed, targets or ()))
-    if len(wanted) == 1 and not wanted[0].indices and (inside := nodes_of(served, wanted[0].node or "")) is not None:
-        having = [node for node in inside if node["gpus"]]
-        CLUSTER_NODES.format(as_json, output).show(having, CLUSTER_NODE_COLUMNS, "No GPUs")
+    try:
+        found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
+    except RequestFailed as error:
+        if len(wanted) > 1 or wanted[0].indices or watch or plot:
+            raise
+        show_gpus_of(served, str(wanted[0].node), error, CLUSTER_NODES.format(as_json, output), free=free)
         return
     if watch:
         _watch_gpus(served, wanted, free=free)
-    found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
     if plot and found:
         _plot(served, found, since or "1h", style, are_all=not wanted and not free)
         return
@@ -137,8 +140,6 @@ def _say_notes(found: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None
 
 def _watch_gpus(served: Client, wanted: list[Needs], *, free: bool) -> None:
     from agentless.cli.nodes.watch import watch
-
-    _chosen(served, wanted)  # raises NotFound if one is not there
 
     def is_wanted(gpu: dict[str, Any]) -> bool:
         return not wanted or any(

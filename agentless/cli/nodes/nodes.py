@@ -10,13 +10,14 @@ import typer
 from agentless.cli.arguments import Json, ManyNodes, NodeArgument
 from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
-from agentless.cli.nodes.clusters import CLUSTER_COLUMNS, CLUSTER_NODE_COLUMNS, CLUSTER_NODES, nodes_of
+from agentless.cli.nodes.clusters import CLUSTER_COLUMNS, CLUSTER_NODES, show_nodes_of
 from agentless.cli.nodes.drain import drain, resume
 from agentless.cli.nodes.gpus import GPU_COLUMNS
 from agentless.cli.nodes.host_keys import trust
 from agentless.cli.output import print_line
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show, wrapped
+from agentless.client.http import RequestFailed
 from agentless.client.words import (
     cores_in_use,
     engine_version,
@@ -61,10 +62,13 @@ def show_list(context: typer.Context, nodes: ManyNodes = None, as_json: Json = F
 def _list(context: typer.Context, nodes: Sequence[str], as_json: bool, output: str | None) -> None:
     style = _NODES.format(as_json, output)
     served = client(context)
-    if len(nodes) == 1 and (inside := nodes_of(served, nodes[0])) is not None:
-        CLUSTER_NODES.format(as_json, output).show(inside, CLUSTER_NODE_COLUMNS, f"{nodes[0]} has no nodes")
+    try:
+        found = [served.get(f"/v1/nodes/{node}") for node in nodes] or served.get("/v1/nodes")
+    except RequestFailed as error:
+        if len(nodes) > 1:
+            raise
+        show_nodes_of(served, nodes[0], error, CLUSTER_NODES.format(as_json, output))
         return
-    found = [served.get(f"/v1/nodes/{node}") for node in nodes] or served.get("/v1/nodes")
     style.show(found, _COLUMNS, "No nodes in the inventory")
     if style.is_table and not nodes and (clusters := served.get("/v1/clusters")):
         print_line("")
@@ -75,10 +79,11 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False,
     """Show the details of one node."""
     style = _NODES.format(as_json, output)
     served = client(context)
-    if (inside := nodes_of(served, node)) is not None:
-        CLUSTER_NODES.format(as_json, output).show(inside, CLUSTER_NODE_COLUMNS, f"{node} has no nodes")
+    try:
+        found = served.get(f"/v1/nodes/{node}")
+    except RequestFailed as error:
+        show_nodes_of(served, node, error, CLUSTER_NODES.format(as_json, output))
         return
-    found = served.get(f"/v1/nodes/{node}")
     found["gpu_list"] = served.get("/v1/gpus", node=node)
     with paged():
         if style.is_table:

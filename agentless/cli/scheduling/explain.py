@@ -20,6 +20,8 @@ from agentless.client.http import RequestFailed
 from agentless.client.words import explained
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.nodes.node import all_named, naming
+from agentless.model.scheduling.needs import is_counted
+from agentless.rules.submit.cluster import is_place_alone
 from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.task_request import Outside, task_request
 
@@ -44,7 +46,13 @@ def add_to(app: typer.Typer) -> None:
 class _Explaining(Command):
     """Shows the most used options in its short help."""
 
-    common: ClassVar[set[str]] = {*(name for name in _NEEDS if OPTIONS[name].common), "task", "target", "as_json"}
+    common: ClassVar[set[str]] = {
+        *(name for name in _NEEDS if OPTIONS[name].common),
+        "task",
+        "there",
+        "target",
+        "as_json",
+    }
 
 
 @with_options(as_json=[_of_explain(name) for name in OPTIONS if name in _NEEDS])
@@ -58,6 +66,10 @@ def explain(
             autocompletion=complete.tasks,
             show_default=False,
         ),
+    ] = None,
+    there: Annotated[
+        str | None,
+        typer.Argument(metavar="[COUNTxTYPE]", help="GPUs there, as in explain hpc 8x", show_default=False),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", "-t", metavar="TARGET", help="A target, even if a task has that name")
@@ -74,6 +86,12 @@ def explain(
     agentless explain 4k7q
     agentless explain 2x:40G --time-limit 2h
     """
+    if there is not None:
+        if target is not None or not task or not is_place_alone(task) or not is_counted(there):
+            raise UsageError(
+                f"unexpected argument {there!r}; to explain GPUs of a cluster, use: agentless explain hpc 8x"
+            )
+        task, target = None, f"{task} {there}"
     found = _found(client(context), task, target, options)
     if as_json:
         print_json(found)
@@ -111,7 +129,7 @@ def _found(served: Client, word: str | None, target: str | None, options: Option
     if word is None and target is None and not asked:
         raise UsageError("Specify a pending task, or a request such as: agentless explain 2x:40G")
     # A slice, like node1::0/1, is no path of a URL.
-    if word is None or asked or not word or "/" in word:
+    if not word or asked or "/" in word:
         return _what_if(served, tuple(filter(None, (word, target))), options)
     if target is not None:
         raise UsageError("Specify a task or --target, not both")

@@ -17,9 +17,8 @@ from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column
 from agentless.cli.usage.chart import bars
-from agentless.client.words import or_dash, percent
+from agentless.client.words import or_dash, percent, used_in_all
 from agentless.errors import UsageError
-from agentless.model.units import counted
 from agentless.model.usage.figures import BY
 from agentless.rules.usage.periods import period_of, periods
 
@@ -65,10 +64,9 @@ def usage(
 
 
 def _print_total(found: dict[str, Any]) -> None:
-    total, gpus = found["total"], counted(found["gpus"], "GPU")
     if found["more"]:
         say(f"{found['more']:,} more rows with fewer GPU-hours")
-    say(f"Total: {total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {gpus}")
+    say(f"Total: {used_in_all(found)}")
 
 
 def _draw(found: dict[str, Any], period: str) -> None:
@@ -87,11 +85,12 @@ _ROWS = Kind("usage.figures.UsageRowView", lambda row: str(row["name"]))
 
 
 def _columns(by: str, rows: list[dict[str, Any]]) -> list[Column]:
-    lends = any(row.get("lent_gpu_hours") for row in rows)
+    lends, aways = (any(row.get(f"{kind}_gpu_hours") for row in rows) for kind in ("lent", "cluster"))
     return [
         Column(by.upper(), lambda row: row["name"], flexible=True),
         Column("GPU-HOURS", lambda row: f"{row['gpu_hours']:,.2f}", right=True),
         Column("LENT", lambda row: f"{row['lent_gpu_hours']:,.2f}" if lends else "", right=True),
+        Column("ON CLUSTERS", lambda row: f"{row['cluster_gpu_hours']:,.2f}" if aways else "", right=True),
         Column("TASKS", lambda row: str(row["tasks"]), right=True),
         Column("SHARE", lambda row: percent(row["share"]), right=True),
         Column("UTIL", lambda row: or_dash(row["utilization_pct"], "%"), right=True),

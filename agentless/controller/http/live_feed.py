@@ -34,7 +34,7 @@ FOLLOWED = 1.0
 """Seconds between two samples of a node while somebody watches."""
 
 Key = tuple[str, ...]
-"""Kind, and what names it: `nodes` its name, `gpus` node and UUID, `tasks` and `workflows` their ids."""
+"""Kind, and what names it: `nodes` and `clusters` the name, `gpus` node and UUID, `tasks` and `workflows` the id."""
 Rows = dict[str, list[Any]]
 """By kind, ready for JSON; `gone` has keys."""
 
@@ -73,6 +73,7 @@ class LiveFeed:
         self._gone: dict[Key, int] = {}  # likewise, those that are
         self._plan: Plan | None = None
         self._nodes: dict[str, object] = {}  # what the rows of a node were made from
+        self._clusters: dict[str, object] = {}  # likewise
         self._gpus: dict[str, frozenset[str]] = {}
         self._tasks: dict[
             str, tuple[Task, Outlook | None, object, object, object]
@@ -110,6 +111,7 @@ class LiveFeed:
             if name in touched or self._nodes.get(name) != made_from:
                 self._nodes[name] = made_from
                 changed.append(name)
+        self._refresh_clusters(touched)
         for name in self._nodes.keys() - nodes.links.keys():
             del self._nodes[name]
             self._drop_node(name)
@@ -197,6 +199,17 @@ class LiveFeed:
         self._workflows.take(task)
         if task.id != first_try(task.id) and (before := previous_try(task.id)) in self._ended:
             self._end(before)  # it says which task goes on with it
+
+    def _refresh_clusters(self, touched: set[str]) -> None:
+        links = self._services.nodes.clusters
+        for name, link in links.items():
+            made_from = (link.inside_at, link.silence, link.online)
+            if name in touched or self._clusters.get(name) != made_from:
+                self._clusters[name] = made_from
+                self._put(link.view(sum(1 for _ in self._services.tasks.on_node(name))), "clusters", name)
+        for name in self._clusters.keys() - links.keys():
+            del self._clusters[name]
+            self._drop("clusters", name)
 
     def _refresh_nodes(self, cluster: Cluster) -> None:
         for name, node in cluster.nodes.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import Unreachable
+from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
@@ -16,8 +16,10 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import NodeConfig, with_node
 from agentless.model.tasks.task import Placement, Task
+from agentless.model.view import ClusterView
 from agentless.ports import Clock, ClusterEngine, Engine
 from agentless.remote.session import Session
+from agentless.rules.views.publish import cluster_view
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at a cluster on which tasks are live, if it answers at once."""
@@ -25,19 +27,26 @@ SOON = 0.3
 """Seconds from a command to the next look."""
 IDLE_EVERY = 30.0
 """Seconds between two looks at one that has nothing of ours."""
+NODES_EVERY = 30.0
+"""Seconds between two looks at its compute nodes."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
 LOOK_WITHIN = 60.0
 
 
 class ClusterLink(Link):
-    """The login node of a cluster: it is asked for all our jobs at once, again and again."""
+    """The login node of a cluster: it is asked for all our jobs at once, again and again.
+
+    `inside` are its compute nodes as of `inside_at` (Unix seconds), None before the first answer.
+    """
 
     def __init__(
         self, node: NodeConfig, session: Session, runtime: ClusterEngine, clock: Clock, listener: LinkListener
     ) -> None:
         super().__init__(node, session, clock, listener)
         self.runtime = runtime
+        self.inside: tuple[ClusterNode, ...] = ()
+        self.inside_at: float | None = None
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
 
@@ -60,8 +69,14 @@ class ClusterLink(Link):
             self._wake.set()
 
     async def nodes(self) -> tuple[ClusterNode, ...]:
-        """Ask for its compute nodes."""
-        return self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
+        """Ask for its compute nodes, and keep the answer as `inside`."""
+        self.inside = self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
+        self.inside_at = self.cache.now()
+        return self.inside
+
+    def view(self, tasks: int) -> ClusterView:
+        """Its published value, with so many live tasks."""
+        return cluster_view(self.node, self.inside, self.inside_at, self.silence, online=self.online, tasks=tasks)
 
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""
@@ -95,15 +110,21 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, took = asyncio.get_running_loop().time, 0.0
+        time, took, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
         while True:
+            if time() - nodes_at > NODES_EVERY:
+                with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
+                    await self.nodes()
+                nodes_at = time()
             every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(every, RESTS * took)):
                     await self._wake.wait()
             if self._wake.is_set():
                 self._wake.clear()
-                await asyncio.sleep(max(SOON, RESTS * took))
+                # One command is looked at soon, even by a slow cluster; many together are not.
+                await asyncio.sleep(max(SOON, hurried + RESTS * took - time()))
+                hurried = time()
             began = time()
             await self.refresh()
             took = time() - began

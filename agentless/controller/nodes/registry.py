@@ -24,6 +24,7 @@ from agentless.model.nodes.node import NodeConfig, naming
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.task import Paused, Running, Task
+from agentless.model.view import ClusterView
 from agentless.ports import Clock
 from agentless.rules.nodes.survey import survey, without_container
 from agentless.rules.nodes.twins import twin_words
@@ -84,6 +85,10 @@ class Nodes:
     def cluster_of(self, needs: Needs) -> ClusterLink | None:
         """The cluster to which a task with these needs is handed over; None for one that nodes run."""
         return self.clusters.get(needs.node or "")
+
+    def cluster_views(self) -> list[ClusterView]:
+        """The clusters as they are published."""
+        return [link.view(sum(1 for _ in self._tasks.on_node(name))) for name, link in self.clusters.items()]
 
     def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once, or to all if none is named; raises NotFound."""

@@ -26,7 +26,7 @@ from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
-from agentless.rules.explain.waits import coming, in_brackets, progress, submitted_words, waits_for
+from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
 from agentless.rules.scheduling.batches import is_held_back
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
@@ -87,14 +87,15 @@ class Queue:
 
     @property
     def tasks(self) -> list[Task]:
-        """The pending tasks in their order, then the blocked and the scheduled ones."""
+        """The pending tasks in their order, then blocked and scheduled ones, then those in the queues of clusters."""
+        away = [task for task in self._tasks.live.values() if isinstance(task.status, Submitted)]
         later = [
             (task.status.until, task.id, task)
             for task in self._tasks.live.values()
             if isinstance(task.status, Scheduled)
         ]
         blocked = [self._tasks.live[task_id] for task_id in self._tasks.waiters]
-        return self.waiting() + blocked + [task for *_, task in sorted(later)]
+        return self.waiting() + blocked + [task for *_, task in sorted(later)] + away
 
     def look(self, others: Sequence[Task] = (), *, asking: Task | None = None) -> Plan:
         """Plan the pending tasks, and these others, as of now; `asking` is as in `Nodes.cluster`."""
@@ -216,7 +217,7 @@ class Queue:
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
-            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts"
+            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()

@@ -74,7 +74,7 @@ class RunHistory:
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"cannot read the earlier usage of owners: {error}", []
-        uses = [use_of(run) for run in runs]
+        uses = [use_of(run) for run in runs if not run.away]
         self._hours = used_hours([use for use in uses if not use.lent], self._at, self._half_life)
         self._lent = used_hours([use for use in uses if use.lent], self._at, self._half_life)
         self._took.clear()
@@ -106,6 +106,7 @@ class RunHistory:
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)
         if over:
             self._learn(over)
+        if over and not over.away:
             self._until(now)
             used = used_hours([use_of(over)], now, self._half_life)
             if over.lent:

@@ -21,6 +21,8 @@ from agentless.model.tasks.task import LIVE, Outcome, Pending
 OWNERS = 100
 """So many owners have a series of their own, those that have come first; all others share one."""
 OTHERS = "(others)"
+TYPES = 30
+"""So many types of GPUs of a cluster have a series."""
 
 _GPU = ("node", "gpu", "uuid")
 _READINGS = (
@@ -82,6 +84,7 @@ class _Collector(Collector):
         up = [((name,), float(node.observation.error is None)) for name, node in snapshot.cluster.nodes.items()]
         yield _gauge("node_up", "1 if the controller can reach the node, else 0.", up, "node")
         yield from _machines(snapshot)
+        yield from _clusters(snapshot)
         yield from _queue(snapshot)
         ended = [((state,), float(snapshot.ended.get(state, 0))) for state in get_args(Outcome)]
         yield _counter("tasks_ended", "Tasks that ended since the controller started.", ended, "state")
@@ -135,6 +138,28 @@ def _machines(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     for way, words, read in _TRAFFIC:
         counted = [(labels, value) for labels, load in loads if (value := read(load)) is not None]
         yield _counter(f"node_network_{way}_bytes", words, counted, "node")
+
+
+def _clusters(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    """The clusters, if there are any; a type of GPU that has no name is an empty one."""
+    clusters = snapshot.clusters
+    if not clusters:
+        return
+    up = [((each.name,), float(each.state == "online")) for each in clusters]
+    yield _gauge("cluster_up", "1 if the login node and the cluster answer, else 0.", up, "cluster")
+    known = [each for each in clusters if each.asked_at]
+    of_types = [(each, kind, count) for each in known for kind, count in [*each.gpus.items()][:TYPES]]
+    every = [((each.name, kind), float(count)) for each, kind, count in of_types]
+    yield _gauge("cluster_gpus", "GPUs of the cluster.", every, "cluster", "type")
+    used = [((each.name, kind), float(each.gpus_used.get(kind, 0))) for each, kind, _ in of_types]
+    yield _gauge("cluster_gpus_allocated", "GPUs that jobs of anybody have.", used, "cluster", "type")
+    free = [((each.name,), float(each.gpus_free)) for each in known]
+    yield _gauge("cluster_gpus_free", "GPUs that a job could get.", free, "cluster")
+    out = [((each.name,), float(each.nodes_out)) for each in known]
+    yield _gauge("cluster_nodes_out", "Compute nodes that are drained or down.", out, "cluster")
+    tasks = Counter((task.node, task.state) for task in snapshot.tasks)
+    states = [((each.name, state), float(tasks[each.name, state])) for each in clusters for state in LIVE]
+    yield _gauge("cluster_tasks", "Live tasks of this controller there.", states, "cluster", "state")
 
 
 def _queue(snapshot: MetricsSnapshot) -> Iterator[Metric]:

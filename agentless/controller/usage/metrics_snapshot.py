@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
+from agentless.model.view import ClusterView
 from agentless.rules.nodes.survey import STALE_AFTER
 
 
@@ -19,6 +20,7 @@ class MetricsSnapshot:
     ended: Mapping[str, int]
     gpu_seconds: Mapping[str, float]
     warnings: int
+    clusters: tuple[ClusterView, ...] = ()
 
     def is_current(self, node: str) -> bool:
         """Whether the readings of a node are current: those from before a link broke are not."""

@@ -33,6 +33,7 @@ class Scrape:
             dict(self._ledger.ended),
             dict(self._usage.gpu_seconds),
             len(self._warnings()),
+            tuple(self._nodes.cluster_views()),
         )
         return Response(await asyncio.to_thread(_text, snapshot), media_type=FORMAT)
 

@@ -14,6 +14,7 @@ from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running
 from agentless.model.usage.figures import By, UsageView
+from agentless.model.usage.run import gpus_held
 from agentless.model.usage.spent import GpuActivity, spent_of
 from agentless.ports import Clock
 from agentless.rules.nodes.survey import STALE_AFTER
@@ -62,8 +63,8 @@ class Usage:
         now = self._clock.now()
         seconds, self._counted_at = max(0.0, now - self._counted_at), now
         for task in self._tasks.live.values():
-            if task.placement and task.placement.gpu_uuids:
-                self.gpu_seconds[task.owner] += seconds * len(task.placement.gpu_uuids)
+            if gpus := gpus_held(task):
+                self.gpu_seconds[task.owner] += seconds * gpus
 
     def write(self) -> None:
         """Store the loads for the next controller."""
@@ -77,7 +78,7 @@ class Usage:
         """The usage between the first and the last of these times, and between each two of them."""
         if not 2 <= len(edges) <= PERIODS + 1 or any(one >= other for one, other in pairwise(edges)):
             raise UsageError(f"edge: needs 2 to {PERIODS + 1} times in increasing order")
-        tally = Tally(edges, by)
+        tally = Tally(edges, by, self._nodes.clusters)
         now = self._clock.now()
         live = {
             task.id: spent_of(task, self._tasks.loads.get(task.id, GpuActivity()), now)

@@ -45,6 +45,7 @@ _FOLDER = re.compile(
     r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
 )
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
+_UNKNOWN = 300 * 86400.0
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
 _ENDS = {
@@ -281,7 +282,7 @@ class Slurm:
             created_at=job.submitted,
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
-            expected_at=job.start if job.waits else None,
+            expected_at=_expected(job),
             signed=signed,
         )
 
@@ -298,6 +299,13 @@ def _ended_job(line: str) -> Job | None:
     name, number, code, began, ended, comment = match.groups()
     state = "FAILED" if int(code) else "COMPLETED"
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+
+
+def _expected(job: Job) -> float | None:
+    """When a job that waits starts. Slurm says a year for one behind a job without a time limit: that is unknown."""
+    if not job.waits or job.start is None:
+        return None
+    return job.start if job.start - (job.submitted or job.start) < _UNKNOWN else None
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:

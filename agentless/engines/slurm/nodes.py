@@ -32,14 +32,18 @@ def parse_nodes(text: str) -> Iterator[ClusterNode]:
         yield ClusterNode(
             printable(name)[:64],
             printable(state)[:64],
-            tuple((kind, int(count)) for kind, count in _GPUS.findall(gres)),
-            sum(int(count) for _, count in _GPUS.findall(re.sub(r"\([^)]*\)", "", used))),
+            _by_type(gres),
+            _by_type(re.sub(r"\([^)]*\):?", "", used)),  # gpu:(null):2(IDX:0-1)
             int(busy[2]) if busy else 0,
             int(busy[1]) if busy else 0,
             _number(memory),
             _number(allocated),
             "" if why == "none" else why,
         )
+
+
+def _by_type(gres: str) -> tuple[tuple[str, int], ...]:
+    return tuple((kind, int(count)) for kind, count in _GPUS.findall(gres))
 
 
 def _number(word: str) -> int:

@@ -72,7 +72,7 @@ class UsageRowView:
 
     `tasks` ran in the span, a VPS once for each of its starts; `share` is the fraction of all GPU time.
     `utilization_pct` is the average GPU utilization of the tasks, None if unknown. `lent_gpu_hours` are those of
-    `gpu_hours` that preemptible tasks used.
+    `gpu_hours` that preemptible tasks used, `cluster_gpu_hours` those on clusters, which are no part of `share`.
     """
 
     name: str
@@ -81,6 +81,7 @@ class UsageRowView:
     share: float | None
     utilization_pct: float | None
     lent_gpu_hours: float = 0.0
+    cluster_gpu_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

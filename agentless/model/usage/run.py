@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.model.tasks.task import Ended, Lost, Paused, Running, Task
+from agentless.model.containers.job_id import job_number
+from agentless.model.tasks.task import Ended, Lost, Paused, Running, Submitted, Task
 
 HEAD = 3
 """The first words of a command that identify its kind, like `python -m train`. Later words vary."""
@@ -16,7 +17,10 @@ Kind = tuple[str, str, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The begin and end of a run (Unix seconds), its GPUs, whether it succeeded, and whether it was preemptible."""
+    """The begin and end of a run (Unix seconds), its GPUs, whether it succeeded, and whether it was preemptible.
+
+    `away`: it was a job of a cluster.
+    """
 
     owner: str
     begin: float
@@ -25,6 +29,7 @@ class Run:
     kind: Kind
     completed: bool
     lent: bool = False
+    away: bool = False
 
 
 def kind_of(owner: str, image: str | None, gpus: int, command: Sequence[str]) -> Kind:
@@ -35,6 +40,13 @@ def kind_of(owner: str, image: str | None, gpus: int, command: Sequence[str]) ->
 def kind_of_task(task: Task) -> Kind:
     """The kind of a task in any state."""
     return kind_of(task.owner, task.spec.image, task.spec.needs.gpus, task.spec.command)
+
+
+def gpus_held(task: Task) -> int:
+    """How many GPUs a task has or had. A cluster does not say which, but a job has as many as it asks for."""
+    if job_number(task.container):
+        return 0 if isinstance(task.status, Submitted) else task.spec.needs.gpus
+    return len(task.placement.gpu_uuids) if task.placement else 0
 
 
 def run_of(task: Task, now: float) -> Run | None:
@@ -50,4 +62,5 @@ def run_of(task: Task, now: float) -> Run | None:
             return None
     gpus = len(placement.gpu_uuids) if placement else 0
     lent = task.spec.terms.preemptible
-    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), task.state == "completed", lent)
+    done, away = task.state == "completed", job_number(task.container) is not None
+    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), done, lent, away)

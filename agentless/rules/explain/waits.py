@@ -1,14 +1,15 @@
-"""What a blocked task waits for, in words."""
+"""What a blocked task, or one on a cluster, waits for, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from agentless.model.containers.job_id import job_number
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Assigning, Paused, Running, Submitted, Task
 from agentless.model.text import enumerated
-from agentless.model.units import format_duration
+from agentless.model.units import counted, format_duration
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.tasks.dependencies import Standing, groups, listed
 from agentless.rules.tasks.retry import is_last_try
@@ -93,6 +94,16 @@ def _end(task: Task, promise: Promise | None) -> float | None:
     if isinstance(status, Assigning):
         return status.since + within
     return promise.start + within if promise and promise.firm and promise.start is not None else None
+
+
+def room(nodes: Sequence[ClusterNode]) -> str:
+    """How many GPUs of a cluster are free, to go on with a sentence; empty if that is not known."""
+    if not (total := sum(count for node in nodes for _, count in node.gpus)):
+        return ""
+    out = sum(node.is_out for node in nodes)
+    return f"; {sum(node.gpus_free for node in nodes)} of its {counted(total, 'GPU')} free now" + (
+        f", {counted(out, 'node')} out" if out else ""
+    )
 
 
 def submitted_words(task: Task, status: Submitted, now: float) -> str:

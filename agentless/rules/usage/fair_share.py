@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from agentless.model.containers.job_id import job_number
 from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Scheduled, Submitted, Task
 from agentless.model.usage.run import Run
 from agentless.model.view import ShareView
@@ -84,12 +85,13 @@ def use_of(run: Run) -> Use:
 def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
     """The use of live tasks, up to their expected end.
 
-    Tasks of other controllers do not count: their owner is whatever their labels say.
+    Tasks of other controllers do not count: their owner is whatever their labels say. Nor do jobs of clusters, which
+    take no GPU of the nodes.
     """
     return [
         _use(task, len(held.gpu_uuids), _since(task, now), now)
         for task in tasks
-        if (held := task.placement) and task.live
+        if (held := task.placement) and task.live and not job_number(task.container)
     ]
 
 

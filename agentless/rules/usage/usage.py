@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from operator import attrgetter
@@ -32,13 +32,18 @@ class _Row:
     seen: float = 0.0
     busy: float = 0.0
     lent: float = 0.0
+    away: float = 0.0
 
 
 class Tally:
-    """Sums up usage between the first and the last of `edges`, and per period between them (Unix seconds)."""
+    """Sums up usage between the first and the last of `edges`, and per period between them (Unix seconds).
 
-    def __init__(self, edges: Sequence[float], by: By) -> None:
+    The GPUs of `clusters` are not among those of the inventory, so what was used there is no share of them.
+    """
+
+    def __init__(self, edges: Sequence[float], by: By, clusters: Container[str] = ()) -> None:
         self._edges = edges
+        self._clusters = clusters
         self._by = by
         self._name: Callable[[Spent], str] = attrgetter(by)
         self._rows: dict[str, _Row] = defaultdict(_Row)
@@ -55,6 +60,7 @@ class Tally:
         row.tasks += 1
         row.seconds += spent.gpus * (end - begin)
         row.lent += spent.gpus * (end - begin) * spent.lent
+        row.away += spent.gpus * (end - begin) * (spent.node in self._clusters)
         row.seen += spent.seen * part
         row.busy += spent.busy * part
         period = bisect_right(edges, begin) - 1
@@ -71,6 +77,7 @@ class Tally:
             total.tasks += row.tasks
             total.seconds += row.seconds
             total.lent += row.lent
+            total.away += row.away
             total.seen += row.seen
             total.busy += row.busy
         most = nsmallest(ROWS, self._rows.items(), lambda named: (-named[1].seconds, -named[1].tasks, named[0]))
@@ -113,7 +120,8 @@ def _row_view(name: str, row: _Row, capacity: float) -> UsageRowView:
         name=name,
         gpu_hours=round(row.seconds / 3600, 3),
         tasks=row.tasks,
-        share=round(row.seconds / capacity, 4) if capacity else None,
+        share=round((row.seconds - row.away) / capacity, 4) if capacity else None,
         utilization_pct=round(100 * row.busy / row.seen, 1) if row.seen else None,
         lent_gpu_hours=round(row.lent / 3600, 3),
+        cluster_gpu_hours=round(row.away / 3600, 3),
     )

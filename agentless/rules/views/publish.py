@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,6 +11,7 @@ from agentless.model.caller import Caller
 from agentless.model.containers.job_id import job_number
 from agentless.model.nodes.check import Check
 from agentless.model.nodes.cluster import Gpu, Node, Observation
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.nodes.host_load import HostLoad
 from agentless.model.nodes.node import NodeConfig
@@ -28,7 +30,18 @@ from agentless.model.tasks.task import (
 )
 from agentless.model.units import format_duration
 from agentless.model.usage.idle import IdleGpus
-from agentless.model.view import CheckView, GangView, GpuView, NodeView, NumaView, OutputView, ReservationView, TaskView
+from agentless.model.view import (
+    CheckView,
+    ClusterNodeView,
+    ClusterView,
+    GangView,
+    GpuView,
+    NodeView,
+    NumaView,
+    OutputView,
+    ReservationView,
+    TaskView,
+)
 from agentless.rules.explain.waits import waits_for
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
@@ -36,6 +49,9 @@ from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.tasks.gangs.gangs import how_it_ended
 from agentless.rules.usage.idle import words
+
+MAX_OUT = 20
+"""The most nodes of a cluster that are named because they are out."""
 
 
 def timestamp(seconds: float | None) -> str | None:
@@ -259,6 +275,54 @@ def node_view(node: Node) -> NodeView:
         image_store=works.store if works else None,
         cgroup_version=works.cgroup_version if works else None,
         missing_cgroups=tuple(sorted(works.lacks)) if works else (),
+    )
+
+
+def cluster_view(
+    config: NodeConfig,
+    nodes: Sequence[ClusterNode],
+    asked_at: float | None,
+    silence: str | None,
+    *,
+    online: bool,
+    tasks: int,
+) -> ClusterView:
+    """The published value of a cluster, with its `nodes` as they were at `asked_at`; None: they are not known yet."""
+    every, used = Counter[str](), Counter[str]()
+    for node in nodes:
+        every.update(dict(node.gpus))
+        used.update(dict(node.gpus_used))
+    out = [node for node in nodes if node.is_out]
+    return ClusterView(
+        name=config.name,
+        engine="slurm",
+        state="online" if silence is None else "offline" if not online else "degraded",
+        reason=silence or "",
+        address=address_of(config),
+        tasks=tasks,
+        nodes=len(nodes),
+        gpus=dict(every),
+        gpus_used=dict(used),
+        gpus_free=sum(node.gpus_free for node in nodes),
+        nodes_out=len(out),
+        out={node.name: node.reason or node.state for node in out[:MAX_OUT]},
+        asked_at=timestamp(asked_at),
+    )
+
+
+def cluster_node_view(node: ClusterNode) -> ClusterNodeView:
+    """The published value of a compute node."""
+    return ClusterNodeView(
+        name=node.name,
+        state=node.state,
+        reason=node.reason,
+        gpus=dict(node.gpus),
+        gpus_used=sum(count for _, count in node.gpus_used),
+        cores=node.cores,
+        cores_used=node.cores_used,
+        memory_mib=node.memory_mib,
+        memory_used_mib=node.memory_used_mib,
+        gpus_free=node.gpus_free,
     )
 
 

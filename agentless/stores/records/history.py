@@ -12,6 +12,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
+from agentless.model.containers.job_id import job_number
 from agentless.model.tasks.task import Task
 from agentless.model.usage.run import Run, kind_of
 from agentless.model.usage.spent import GpuActivity, spent_of
@@ -56,7 +57,8 @@ WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
 """
 _RUNS = """
 SELECT owner, json_extract(CAST(document AS TEXT), '$.status.started_at', '$.status.ended_at', '$.status.state',
-  '$.status.placement.gpu_uuids', '$.spec.image', '$.spec.command', '$.spec.terms.preemptible')
+  '$.status.placement.gpu_uuids', '$.spec.image', '$.spec.command', '$.spec.terms.preemptible',
+  '$.status.container')
 FROM tasks WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
   AND json_extract(CAST(document AS TEXT), '$.status.ended_at') > ?
 ORDER BY json_extract(CAST(document AS TEXT), '$.status.ended_at') DESC LIMIT ?
@@ -135,10 +137,11 @@ class History:
         """The last `limit` runs that ended after `since` (Unix seconds), the oldest first."""
         found = []
         for owner, document in reversed(self._rows(_RUNS, (since, limit))):
-            began, ended, state, uuids, image, command, lent = orjson.loads(document)
+            began, ended, state, uuids, image, command, lent, container = orjson.loads(document)
             gpus = len(uuids or ())
             kind = kind_of(owner, image, gpus, command)
-            found.append(Run(owner, began, ended, gpus, kind, state == "completed", bool(lent)))
+            away = job_number(container) is not None
+            found.append(Run(owner, began, ended, gpus, kind, state == "completed", bool(lent), away))
         return found
 
     def remove(self, task_ids: Iterable[str], events: Iterable[EventRow] = ()) -> None:

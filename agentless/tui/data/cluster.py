@@ -31,7 +31,7 @@ _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
 class ClusterState:
-    """Nodes by name, GPUs by node and UUID, tasks and workflows by id, the newest events.
+    """Nodes and clusters by name, GPUs by node and UUID, tasks and workflows by id, the newest events.
 
     `now` is the controller's clock.
 
@@ -47,6 +47,7 @@ class ClusterState:
         """Forget all rows, as before the first line."""
         self.nodes: dict[str, Row] = {}
         self.gpus: dict[tuple[str, str], Row] = {}
+        self.clusters: dict[str, Row] = {}
         self.tasks: dict[str, Row] = {}
         self.workflows: dict[str, Row] = {}
         self.controller: Row = {}
@@ -55,12 +56,14 @@ class ClusterState:
 
     def apply(self, line: Row) -> set[str]:
         """Apply a line of the stream; returns the kinds of rows that changed."""
-        changed = line.keys() & {"nodes", "gpus", "tasks", "workflows", "controller"}
+        changed = line.keys() & {"nodes", "gpus", "clusters", "tasks", "workflows", "controller"}
         self.now = line.get("now", self.now)
         for node in line.get("nodes", ()):
             self.nodes[node["name"]] = node
         for gpu in line.get("gpus", ()):
             self.gpus[gpu["node"], gpu["uuid"]] = gpu
+        for cluster in line.get("clusters", ()):
+            self.clusters[cluster["name"]] = cluster
         for task in line.get("tasks", ()):
             self.tasks[task["id"]] = task
         for workflow in line.get("workflows", ()):
@@ -93,6 +96,16 @@ class ClusterState:
     def ordered_nodes(self) -> list[Row]:
         """All nodes in natural order: node2 before node10."""
         return sorted(self.nodes.values(), key=lambda node: natural(node["name"]))
+
+    def ordered_clusters(self) -> list[Row]:
+        """All clusters in natural order."""
+        return sorted(self.clusters.values(), key=lambda cluster: natural(cluster["name"]))
+
+    def jobs(self, cluster: str) -> tuple[int, int]:
+        """How many of our tasks run on a cluster, and how many wait in its queue or on the way there."""
+        there = [task for task in self.tasks.values() if task["node"] == cluster and task["ended_at"] is None]
+        runs = count(there, "running", "paused")
+        return runs, len(there) - runs
 
     def ordered_gpus(self) -> list[Row]:
         """All GPUs by node and index; those of silent nodes without their numbers, which are old."""
@@ -142,7 +155,7 @@ class ClusterState:
         """The problems: each as what it is about, and a sentence."""
         found = [
             (node["name"], f"{node['state']}: {cause_of(node['name'], node['reason'])}")
-            for node in self.ordered_nodes()
+            for node in (*self.ordered_nodes(), *self.ordered_clusters())
             if is_bad(node)
         ]
         found += [(node["name"], node["cards"]) for node in self.ordered_nodes() if node["cards"]]
@@ -165,6 +178,8 @@ class ClusterState:
     def _drop(self, kind: str, key: list[str]) -> None:
         if kind == "nodes":
             self.nodes.pop(key[0], None)
+        elif kind == "clusters":
+            self.clusters.pop(key[0], None)
         elif kind == "tasks":
             self.tasks.pop(key[0], None)
         elif kind == "workflows":

@@ -108,6 +108,10 @@ def _gpu_types(cluster: ClusterState) -> Iterator[Pick]:
     for name in sorted(found, key=natural):
         free = sum(gpu["state"] == "free" for gpu in found[name])
         yield Pick(name, f"{free} of {counted(len(found[name]), 'GPU')} free")
+    for each in cluster.ordered_clusters():
+        for kind, total in each["gpus"].items():
+            if kind:
+                yield Pick(kind, f"{counted(total, 'GPU')} of {each['name']}")
 
 
 def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
@@ -117,6 +121,9 @@ def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pi
     for node in cluster.ordered_nodes():
         found = states.get(node["name"], [])
         yield Pick(node["name"], f"{node['state']}, {found.count('free')} of {counted(len(found), 'GPU')} free")
+    for each in cluster.ordered_clusters():
+        free = f"{each['gpus_free']} of {counted(sum(each['gpus'].values()), 'GPU')} free"
+        yield Pick(each["name"], f"cluster, {each['state']}, {free}")
 
 
 def _envs(_: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import cause_of, cores_in_use, engine_version, in_use
+from agentless.client.words import cause_of, cores_in_use, engine_version, in_use, nodes_out
 from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -13,9 +13,9 @@ from agentless.tui.widgets.table import TableColumn
 
 
 class Nodes(View):
-    """A row for each node."""
+    """A row for each node, then one for each cluster."""
 
-    KINDS = frozenset({"nodes"})
+    KINDS = frozenset({"nodes", "clusters"})
 
     def columns(self) -> Sequence[TableColumn]:
         return (
@@ -52,7 +52,7 @@ class Nodes(View):
         )
 
     def all_rows(self) -> list[Row]:
-        return self.cluster.ordered_nodes()
+        return [*self.cluster.ordered_nodes(), *map(_as_node, self.cluster.ordered_clusters())]
 
     def name_of(self, row: Row) -> object:
         return row["name"]
@@ -63,6 +63,25 @@ class Nodes(View):
 
     def node_of(self, row: Row) -> str | None:
         return str(row["name"])
+
+
+_UNKNOWN = dict.fromkeys((
+    "cores", "cores_busy", "memory_mib", "memory_used_mib", "temperature_c", "disk_used_mib", "disk_total_mib",
+    "driver",
+))  # fmt: skip
+"""What is known of a node, but not of a cluster as a whole."""
+
+
+def _as_node(cluster: Row) -> Row:
+    """A cluster as a row beside nodes."""
+    return {
+        **_UNKNOWN,
+        **cluster,
+        "gpus": sum(cluster["gpus"].values()),
+        "docker": cluster["engine"],
+        "reason": cluster["reason"] or nodes_out(cluster),
+        "labels": {},
+    }
 
 
 def _free(node: Row) -> str:

@@ -16,6 +16,7 @@ from textual.worker import Worker
 from agentless.client.words import command_line, gpu_model, gpu_place, state
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState
+from agentless.tui.screens.details.cluster import ClusterDetails
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
@@ -39,7 +40,7 @@ class Palette(CommandPalette):
 
 
 class Everything(Provider):
-    """Finds tasks, nodes, GPUs and workflows by any of their words."""
+    """Finds tasks, nodes, clusters, GPUs and workflows by any of their words."""
 
     async def search(self, query: str) -> Hits:
         words = query.lower().split()
@@ -68,6 +69,10 @@ def _kinds(cluster: ClusterState) -> Iterator[Iterator[Found]]:
     yield (
         (node["name"], f"node, {node['state']}, {node['address']}", partial(NodeDetails, cluster, node["name"]))
         for node in cluster.ordered_nodes()
+    )
+    yield (
+        (each["name"], f"cluster, {each['state']}, {each['address']}", partial(ClusterDetails, cluster, each["name"]))
+        for each in cluster.ordered_clusters()
     )
     yield (
         (gpu_place(gpu), f"{gpu_model(gpu)}, {gpu['state']}, {gpu['uuid']}", partial(GpuDetails, cluster, gpu))

@@ -17,6 +17,7 @@ from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.incoming import in_app
 from agentless.tui.data.place import OVERVIEW, Place, parsed
+from agentless.tui.screens.details.cluster import ClusterDetails, screen_of
 from agentless.tui.screens.details.gpu import GpuDetails
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
@@ -148,8 +149,8 @@ class Places:
             case "vps":
                 vps = next((vps for vps in cluster.vps() if vps["name"] == about), None)
                 return self._of_task(vps, "")
-            case "nodes" if about in cluster.nodes:
-                return NodeDetails(cluster, about)
+            case "nodes" if about in cluster.nodes or about in cluster.clusters:
+                return screen_of(cluster, about)
             case "gpus":
                 found = (gpu for gpu in cluster.gpus_of(about) if str(gpu_number(gpu)) == place.part)
                 return next((GpuDetails(cluster, gpu) for gpu in found), None)
@@ -195,7 +196,7 @@ def place_of(screen: Screen[Any]) -> Place | None:
             return Place("tasks", screen.about_task["id"])
         case GpuDetails():
             return Place("gpus", screen.gpu["node"], str(gpu_number(screen.gpu)))
-        case NodeDetails():
+        case NodeDetails() | ClusterDetails():
             return Place("nodes", screen.about_node)
         case WorkflowScreen():
             return Place("workflows", screen.about_workflow["id"]) if screen.about_workflow else None

@@ -94,6 +94,8 @@ class Summary(Static):
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
         yield self._of_gpus(gpus)
+        if clusters := [each for each in self._cluster.ordered_clusters() if each["asked_at"] and not each["reason"]]:
+            yield self._of_clusters(clusters)
         silent = {name for name in self._cluster.nodes if self._cluster.is_silent(name)}
         busy = [gpu["utilization_pct"] for gpu in gpus if gpu["node"] not in silent]
         if busy := [each for each in busy if each is not None]:
@@ -106,6 +108,14 @@ class Summary(Static):
             if known:
                 numbers = words(sum(each for each, _ in known), sum(most for _, most in known))
                 yield [[(f"{title} ", "dim"), numbers]]
+
+    def _of_clusters(self, clusters: Sequence[Row]) -> list[Words]:
+        """The GPUs of clusters, which are not ours: `hpc 6/8 free`."""
+        shares = [(each, f"{each['gpus_free']}/{sum(each['gpus'].values())}") for each in clusters]
+        each_one = ", ".join(f"{each['name']} {share}" for each, share in shares)
+        free, total = (sum(each) for each in zip(*(map(int, share.split("/")) for _, share in shares), strict=True))
+        together = f"{counted(len(clusters), 'cluster')} {free}/{total}"
+        return [[(f"{words} free", "$text-success")] for words in (each_one, together)]
 
     def _of_gpus(self, gpus: Sequence[Row]) -> list[Words]:
         free, used, foreign = count(gpus, "free"), count(gpus, "allocated"), count(gpus, "foreign")

@@ -164,8 +164,8 @@ class Lines(ScrollView, can_focus=True):
 class GivenLines(Lines, can_focus=False):
     """Lines that are made all at once."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, classes=classes)
         self.lines: list[list[Piece]] = []
 
     def length(self) -> int:

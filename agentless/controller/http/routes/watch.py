@@ -49,10 +49,10 @@ def add_to(app: FastAPI, services: WatchServices) -> None:
     async def watch(caller: CurrentCaller) -> StreamingResponse:
         """Stream changed rows, one JSON object per line; the first line contains all rows.
 
-        A line has any of `nodes`, `gpus`, `tasks` (up to 1,000 ended tasks, newest first), `workflows` (without their
-        jobs; up to 100 ended ones), `gone` (`["tasks", ID]`, `["workflows", ID]`, `["nodes", NAME]`,
-        `["gpus", NODE, UUID]`) and `controller`, and always `now` (Unix seconds, controller's clock). A stopped
-        controller sends `{"leaving": true}` as its last line.
+        A line has any of `nodes`, `gpus`, `clusters`, `tasks` (up to 1,000 ended tasks, newest first), `workflows`
+        (without their jobs; up to 100 ended ones), `gone` (`["tasks", ID]`, `["workflows", ID]`, `["nodes", NAME]`,
+        `["clusters", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now` (Unix seconds, controller's
+        clock). A stopped controller sends `{"leaving": true}` as its last line.
         """
         feed = feeds.get(caller) or feeds.setdefault(caller, LiveFeed(services, caller))
         return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")

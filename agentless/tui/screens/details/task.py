@@ -19,6 +19,7 @@ from agentless.client.words import (
     command_line,
     gpu_place,
     happened,
+    job_of,
     left,
     local,
     members,
@@ -184,7 +185,7 @@ class TaskDetails(Details):
             ("labels", ", ".join(f"{key}={value}" for key, value in task["labels"].items())),
             ("ports", ports(task)),
             ("forwarded", ", ".join(self.app.forwards.of(task))),  # type: ignore[attr-defined]
-            ("container", (task["container"] or "")[:12]),
+            ("job" if job_of(task) else "container", job_of(task) or (task["container"] or "")[:12]),
         ])  # fmt: skip
         return parts
 

@@ -25,6 +25,7 @@ LINKS = "Each view has an address: the back button goes back, and a copied addre
 HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
+_IN_QUEUE = "job-queued"
 OWNERS = 5
 """The most owners whose GPUs are counted."""
 HEADED = 8
@@ -172,12 +173,17 @@ def _start(task: Row) -> tuple[bool, float]:
 
 
 def _without_repetition(events: list[Row]) -> list[Row]:
-    """The events, newest first; of a node that stays as it is, only the one that said so first."""
+    """The events, newest first; of a node that stays as it is, only the one that said so first.
+
+    Of a job in the queue of a cluster only the last one: its reasons change often.
+    """
     fresh: list[Row] = []
     said: dict[str, Piece] = {}
+    queued = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _IN_QUEUE}
     for event in reversed(events):
         about, words = event_about(event), event_words(event)
-        if event.get("task") or said.get(about) != words:
+        is_last = event.get("event") != _IN_QUEUE or queued[about] == event["at"]
+        if is_last and (event.get("task") or said.get(about) != words):
             fresh.append(event)
         said[about] = words
     return fresh[::-1]

@@ -17,6 +17,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.incoming import in_app
+from agentless.tui.screens.overview.clusters import ClusterPanels
 from agentless.tui.screens.overview.gpu import legend
 from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.overview.news import News
@@ -42,7 +43,7 @@ AGAIN = 20.0
 class Overview(Container):
     """Nodes and GPUs at the left or on top, the news beside or below, the curve where there is space left."""
 
-    KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
+    KINDS = frozenset({"gpus", "nodes", "clusters", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "app.command_palette", "Search", key_display="/", tooltip="search everything by its words"),
         Binding(
@@ -68,7 +69,7 @@ class Overview(Container):
     Overview > #right { height: auto; layout: horizontal; }
     Overview > #right > News { width: 1fr; height: 100%; border-title-color: $text-muted; }
     Overview > #right > Use { width: 46; margin: 0 0 0 1; }
-    Overview > #left > GivenLines { height: 2; }
+    Overview > #left > .legend { height: 2; }
     Overview > #left > Use { height: 1fr; }
     Overview.-wide { layout: horizontal; }
     Overview.-wide > #right { height: 100%; layout: vertical; padding: 0 0 0 1; }
@@ -80,15 +81,17 @@ class Overview(Container):
         super().__init__(id=id)
         self.cluster = cluster
         self.map = ClusterMap(cluster)
+        self.clusters = ClusterPanels(cluster)
         self.news = News(cluster)
         self._below, self._beside = Use(), Use()
         self._asked = False
-        self._legend = GivenLines()
+        self._legend = GivenLines(classes="legend")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
             yield self.map
             yield self._legend
+            yield self.clusters
             yield self._below
         with Container(id="right"):
             yield self._beside
@@ -124,7 +127,8 @@ class Overview(Container):
         is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
         beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
-        band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width)))
+        panels = min(len(self.cluster.clusters), height // 8)
+        band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
         used = self._arrange(width - beside, height - band)
         if not is_wide:  # first the news have what the GPUs leave, then the curve
             band += max(0, min(height - band - used, self.news.wanted(width) - band))
@@ -170,11 +174,12 @@ class Overview(Container):
             in_app(self.app, self._show, self.app.client.get("/v1/history", since=SPAN, points=points))  # type: ignore[attr-defined]
 
     def _arrange(self, width: int, height: int) -> int:
-        """Arrange the nodes, with a legend below a heat map; returns how many lines that takes."""
-        used = self.map.take(width, height)
+        """Arrange the nodes, with a legend below a heat map, and clusters; returns how many lines that takes."""
+        panels = self.clusters.take(width, self.size.height)
+        used = self.map.take(width, max(1, height - panels))
         self._legend.display = bool(self.map.legend)
         self.map.styles.height = used - self.map.legend
-        return used
+        return used + panels
 
     def _show(self, history: Any) -> None:
         totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}

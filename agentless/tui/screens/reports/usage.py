@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.client.plot import Series, plot
-from agentless.client.words import or_dash, percent
-from agentless.model.units import counted
+from agentless.client.words import or_dash, percent, used_in_all
 from agentless.model.usage.figures import BY
 from agentless.rules.usage.periods import periods
 from agentless.tui.data.cluster import ClusterState, Row
@@ -51,10 +50,9 @@ class UsageReport(SpannedReport):
         return self.get("/v1/usage", edge=periods(now - SPANS[self.span], now), by=self._by)
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
-        total, rows = found["total"], found["rows"]
-        share = percent(total["share"])
+        rows = found["rows"]
         title = (f"Usage by {self._by}, last {self.span}: ", "strong")
-        words = (f"{total['gpu_hours']:,.2f} GPU-hours, {share} of {counted(found['gpus'], 'GPU')}", "")
+        words = (used_in_all(found), "")
         lines: list[Sequence[Piece]] = [*([[title, words]] if width >= WIDE else [[title], [words]]), []]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
