@@ -229,10 +229,22 @@ def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
 
 
 def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
-    asked = ["--image", "nvcr.io/nvidia/pytorch:25.01", "--mount", "/data:/data:ro", "--workdir", "/work", "--env", "A=a b"]
+    asked = [
+        "--image",
+        "nvcr.io/nvidia/pytorch:25.01",
+        "--mount",
+        "/data:/data:ro",
+        "--workdir",
+        "/work",
+        "--env",
+        "A=a b",
+    ]
     ran = cli("submit", "-f", *asked, "boxed", "1x", "--", "sh", "-c", "echo $A")
     options = "--nv --bind /data:/data:ro --pwd /work"
-    assert ran.out.splitlines() == [f"apptainer exec {options} docker://nvcr.io/nvidia/pytorch:25.01 sh -c echo $A", "a b"]
+    assert ran.out.splitlines() == [
+        f"apptainer exec {options} docker://nvcr.io/nvidia/pytorch:25.01 sh -c echo $A",
+        "a b",
+    ]
     ran = cli("submit", "-f", *asked, "squashed", "1x", "--", "sh", "-c", "echo $A; echo $ASKED")
     a, options = ran.out.splitlines()
     image = " --container-image=nvcr.io#nvidia/pytorch:25.01 --container-workdir=/work"

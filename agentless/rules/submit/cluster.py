@@ -6,8 +6,8 @@ from collections.abc import Container, Sequence
 from itertools import pairwise
 
 from agentless.errors import UsageError
-from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.spec import TaskSpec
 
 
