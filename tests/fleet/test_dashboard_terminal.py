@@ -116,7 +116,7 @@ def test_it_has_another_size_when_the_window_has(world, tmux):
     tmux.resize(60, 15)
     tmux.see("n1 online")
     tmux.resize(140, 40)
-    tmux.see("n1 online", "Queue empty, no problems")
+    tmux.see("n1 online", "No tasks. To submit one")
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
         tmux.agentless("demo")
         tmux.see("Press Enter for the dashboard")
         tmux.press("Enter")
-        tmux.see("node1 online", "node2 online", "node3 online", "node4 online", "ann pretrai", "ann needs 8x")
+        tmux.see("node1 online", "node2 online", "node3 online", "node4 online", "ann pretrai", "needs 8x")
         tmux.press("q")
         tmux.see("ready$")
 
@@ -86,7 +86,7 @@ def test_the_dashboard_is_over_a_cluster_that_lives_and_has_lived(tmp_path):
     with Tmux(tmp_path, {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}, 120, 40) as tmux:
         tmux.agentless("demo", "--nodes", "2", "--dashboard")
         tmux.see(
-            "node1 online", "node2 online", "ann pretrain-llama", "finetune-vit", "2 uncorrected ECC", "ann needs 8x"
+            "node1 online", "node2 online", "ann pretrain-llama", "finetune-vit", "2 uncorrected ECC", "needs 8x"
         )
         tmux.see("-60m", "⣿")
         tmux.press("q")

@@ -36,6 +36,9 @@ NOT_TYPED = {
     "agentless submit hpc 2xA100 --time-limit 8h --cores 16 --memory 64GiB -- python train.py": (
         "tests/real/test_slurm.py"
     ),
+    "agentless submit hpc 2xA100 --image nvcr.io/nvidia/pytorch:25.01-py3 --mount /data:/data:ro -- python train.py": (
+        "tests/real/test_slurm.py"
+    ),
     "agentless gpus hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc --run": "tests/real/test_slurm.py",

@@ -70,7 +70,7 @@ def _commands(login: Node, slurm: Slurm) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
         file.chmod(0o755)
-    # A job has the PATH of the login. Stand-ins for apptainer and for the plugin pyxis write down what they are asked for.
+    # A job has the PATH of the login. Stand-ins for apptainer and for the plugin pyxis say what they are asked for.
     (login.dir / "bin" / "apptainer").write_text(APPTAINER)
     (login.dir / "bin" / "srun").write_text(PYXIS.format(conf=slurm.env["SLURM_CONF"]))
     (login.dir / "bin" / "apptainer").chmod(0o755)
