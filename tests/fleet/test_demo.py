@@ -85,9 +85,7 @@ def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
 def test_the_dashboard_is_over_a_cluster_that_lives_and_has_lived(tmp_path):
     with Tmux(tmp_path, {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}, 120, 40) as tmux:
         tmux.agentless("demo", "--nodes", "2", "--dashboard")
-        tmux.see(
-            "node1 online", "node2 online", "ann pretrain-llama", "finetune-vit", "2 uncorrected ECC", "needs 8x"
-        )
+        tmux.see("node1 online", "node2 online", "ann pretrain-llama", "finetune-vit", "2 uncorrected ECC", "needs 8x")
         tmux.see("-60m", "⣿")
         tmux.press("q")
         until(lambda: not list(tmp_path.glob("agentless-demo-*")))
