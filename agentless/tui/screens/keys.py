@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -70,6 +71,11 @@ _SIGNS = (
 )
 
 
+_WIDTH = 92
+_WIDE = 60
+"""Cells from which all keys have space beside what they do."""
+
+
 class Keys(ModalScreen[None]):
     """The help: `here` are the keys of what is shown, `title` says what that is."""
 
@@ -83,8 +89,15 @@ class Keys(ModalScreen[None]):
     def __init__(self, here: Sequence[tuple[str, str]], title: str) -> None:
         super().__init__()
         self._here, self._title = here, title
+        self._width = 0
+
+    def on_resize(self) -> None:
+        """Lay it out anew where its lines have become longer or shorter."""
+        if self._width != self._room:
+            self.refresh(recompose=True)
 
     def compose(self) -> ComposeResult:
+        self._width = self._room
         with VerticalScroll():
             pages: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
                 (f"Here: {printable(self._title)}", self._here),
@@ -96,11 +109,24 @@ class Keys(ModalScreen[None]):
                 ("GPU symbols, when many share a line", _SIGNS),
             )
             for title, rows in pages:
-                lines: list[str | tuple[str, str]] = [(f"{title}\n", "bold")]
-                for key, words in rows:
-                    lines += [(f"  {key:24}", "$text-primary"), f"{words}\n"]
                 if rows:
-                    yield Static(Content.assemble(*lines))
+                    yield Static(Content.assemble((title, "bold"), *_columns(rows, self._width), "\n"))
+
+    @property
+    def _room(self) -> int:
+        """The cells of a line, without frame, scroll bar and a space."""
+        return min(_WIDTH, self.app.size.width) - 6
+
+
+def _columns(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str | tuple[str, str]]:
+    """Keys and what they do, side by side; a long key is on a line of its own where there is little space."""
+    first = 26 if width > _WIDE else 12
+    for key, words in rows:
+        yield "\n"
+        yield (f"  {key}".ljust(first), "$text-primary")
+        if len(key) + 2 >= first:
+            yield "\n" + " " * first
+        yield ("\n" + " " * first).join(textwrap.wrap(words, width - first))
 
 
 def keys_of(screen: Screen[Any]) -> list[tuple[str, str]]:
