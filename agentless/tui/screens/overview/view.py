@@ -85,6 +85,7 @@ class Overview(Container):
         self.news = News(cluster)
         self._below, self._beside = Use(), Use()
         self._asked = False
+        self._width = 0
         self._legend = GivenLines(classes="legend")
 
     def compose(self) -> ComposeResult:
@@ -175,6 +176,7 @@ class Overview(Container):
 
     def _arrange(self, width: int, height: int) -> int:
         """Arrange the nodes, with a legend below a heat map, and clusters; returns how many lines that takes."""
+        self._width = width
         panels = self.clusters.take(width, self.size.height)
         used = self.map.take(width, max(1, height - panels))
         self._legend.display = bool(self.map.legend)
@@ -199,7 +201,7 @@ class Overview(Container):
         held = (gpu for gpu in self.cluster.gpus.values() if gpu["state"] == "allocated")
         states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
-            legend(self.map.metric, states, self.map.cell, self._legend.size.width),
+            legend(self.map.metric, states, self.map.cell, self._width),
             [(printable(about), "dim")],
         ]
         self._legend.redraw()
