@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from typing import Self
 from tests.ports import reserve
 
 from .engine import SBIN
+from .node import Node
 from .processes import MARK, descendants, kill, marked, processes
 
 _PROGRAMS = {
@@ -33,6 +35,7 @@ _PROGRAMS = {
 }
 CORES_PER_GPU = 8
 _START = 60.0
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 _LONG = "60000"
 """Seconds, as many as Slurm allows, for what must not happen since time passes faster."""
 
@@ -112,6 +115,27 @@ class Slurm:
             raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
         return ran.stdout
 
+    def give(self, login: Node) -> None:
+        """Give a machine of the lab Slurm's commands, which mean this cluster. A job has the PATH of the login."""
+        for name in PROGRAMS:
+            file = login.dir / "bin" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            file.chmod(0o755)
+
+    @contextlib.contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Inside, slurmctld is dead by SIGKILL; it comes back with the state that it has saved."""
+        pid = int(self._folder.joinpath("slurmctld.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        yield
+        with self._folder.joinpath("logs", "daemons").open("ab") as log:
+            again = subprocess.Popen(
+                ["slurmctld", "-D"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._held.callback(again.wait)
+        self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
+
     def __enter__(self) -> Self:
         try:
             self._write()
@@ -188,18 +212,21 @@ class Slurm:
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait_until_idle()
+        self._wait_until("all nodes are idle", self._is_idle)
 
-    def _wait_until_idle(self) -> None:
-        deadline, seen = time.monotonic() + _START, ""
+    def _is_idle(self) -> bool:
+        seen = self.run("sinfo", "--noheader", "--Node", "--format=%N %t")
+        return {line.split()[0] for line in seen.splitlines() if line.endswith(" idle")} == set(self._nodes)
+
+    def _wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START
         while time.monotonic() < deadline:
             with contextlib.suppress(RuntimeError):
-                seen = self.run("sinfo", "--noheader", "--Node", "--format=%N %t")
-                if {line.split()[0] for line in seen.splitlines() if line.endswith(" idle")} == set(self._nodes):
+                if condition():
                     return
             time.sleep(0.1)
         logs = (self._folder / "logs" / "daemons").read_text(errors="replace")
-        raise RuntimeError(f"Slurm does not start: {seen or 'slurmctld does not answer'}\n{logs[-2000:]}")
+        raise RuntimeError(f"Slurm does not start: not so that {what}\n{logs[-2000:]}")
 
     def _end(self) -> None:
         for _ in range(1000):

@@ -534,6 +534,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
     "slurm-logs.sh.j2": {**FOLDER, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
+    "slurm-scripts.sh.j2": {"folder": values},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-shell.sh.j2": {

@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.errors import TooMuch
 from agentless.model.command import Result
+from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
@@ -16,6 +18,7 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from agentless.rules.tasks.identity import is_adoptable
 from tests.pure.build import task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
@@ -74,3 +77,29 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     assert "hidden" not in command.script
     (submitted,) = [line for line in command.script.splitlines() if "sbatch --parsable" in line]
     assert "visible" not in submitted
+
+
+def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> None:
+    (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
+    found = ENGINE.parse_scripts(Result(0, f"agentless-2abcdef {line}\n".encode()))
+    (waiting,) = ENGINE.parse_containers(Result(0, f"{job(state='PENDING')}ended:".encode()), 0.0)
+    whole = ENGINE.with_labels(waiting, found["2abcdef"])
+    taken = task_of(whole, "hpc", 2e9)
+    assert (whole.signed, taken.id, taken.spec, taken.state, taken.container) == (
+        True, "2abcdef", TASK.spec, "submitted", "7:agentless-2abcdef",
+    )  # fmt: skip
+    assert not ENGINE.with_labels(waiting, {**found["2abcdef"], OWNER: "eve"}).signed
+
+
+def test_a_script_in_the_folder_of_another_task_or_of_nonsense_carries_nothing() -> None:
+    (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
+    bomb = launch_script.packed({"agentless.task": "2abcdef", "x": "0" * 10**7})
+    said = f"agentless-2other {line}\nagentless-2abcdef {line[:-9]}\nagentless-2abcdef {bomb}\nagentless-2abcdef\n\x1b[2J\n"
+    assert ENGINE.parse_scripts(Result(0, said.encode())) == {}
+
+
+def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:
+    (running,) = ENGINE.parse_containers(Result(0, f"{job()}ended:".encode()), 0.0)
+    claim = claim_of(running)
+    assert running.signed
+    assert not is_adoptable(running, claim, "c1")

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, Node
+from tests.lab import Lab
 from tests.lab.slurm import Slurm, missing
 from tests.real.cli import Cli, finish, until
-
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +31,13 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
     """A person whose inventory has the cluster `hpc`, and a machine that is not there."""
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
         login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-        _commands(login, slurm)
+        slurm.give(login)
+        (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
         cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
         text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
-
-
-def _commands(login: Node, slurm: Slurm) -> None:
-    """Slurm's commands on the login node, which mean this cluster."""
-    for name in PROGRAMS:
-        file = login.dir / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
-        file.chmod(0o755)
-    # A job has the PATH of the login.
-    (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
 
 
 def state(cli: Cli, task: str) -> str:

@@ -10,6 +10,8 @@ from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
@@ -27,6 +29,8 @@ IDLE_EVERY = 30.0
 """Seconds between two looks at one that has nothing of ours."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
+SILENT_EVERY = 10.0
+"""Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
 
 
@@ -63,6 +67,12 @@ class ClusterLink(Link):
         """Ask for its compute nodes."""
         return self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
 
+    async def carried(self) -> tuple[Container, ...]:
+        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
+        carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+        named = ((job, carried.get(named_task(job) or "")) for job in self.containers)
+        return tuple(self.runtime.with_labels(job, labels) for job, labels in named if labels)
+
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""
         del runtime
@@ -95,18 +105,20 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, took = asyncio.get_running_loop().time, 0.0
+        time, rest = asyncio.get_running_loop().time, 0.0
         while True:
             every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
+            every = every if self.silence is None else SILENT_EVERY
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(every, RESTS * took)):
+                async with asyncio.timeout(max(every, rest)):
                     await self._wake.wait()
             if self._wake.is_set():
                 self._wake.clear()
-                await asyncio.sleep(max(SOON, RESTS * took))
+                await asyncio.sleep(max(SOON, rest))
             began = time()
             await self.refresh()
-            took = time() - began
+            # How long Slurm did not answer is no measure of its load.
+            rest = RESTS * (time() - began) if self.silence is None else SILENT_EVERY
 
 
 TaskLink = NodeLink | ClusterLink

@@ -43,6 +43,7 @@ _COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9
 _FOLDER = re.compile(
     r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
 )
+_SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
@@ -106,6 +107,25 @@ class Slurm:
         """The nodes in the answer; raises RuntimeFailed."""
         self.check(result)
         return tuple(parse_nodes(result.out))
+
+    def scripts(self) -> Command:
+        """Read what the scripts of all our jobs carry."""
+        return self._command("slurm-scripts.sh.j2")
+
+    def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
+        """The labels of tasks in the answer, by task; raises RuntimeFailed. A script in the folder of another is none."""
+        self.check(result)
+        found = dict[str, dict[str, str]]()
+        for line in result.out.splitlines()[:MAX_JOBS]:
+            if match := _SCRIPT.fullmatch(line):
+                labels = launch_script.unpacked(match[2])
+                if labels.get(TASK) == match[1]:
+                    found[match[1]] = labels
+        return found
+
+    def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
+        """A job with the labels that its script carries, signed if their signature is."""
+        return replace(job, labels=dict(labels), signed=self._signer.has_signed(labels, self._node.name))
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""
