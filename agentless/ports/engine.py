@@ -193,6 +193,9 @@ class ContainerEngine(Engine, Protocol):
 class ClusterEngine(Engine, Protocol):
     """An engine that chooses nodes and times itself: it has a queue of its own."""
 
+    def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
+        """Ask for all our jobs, with `accounting` also for those that it has forgotten without an end."""
+
     def nodes(self) -> Command:
         """List its compute nodes."""
 

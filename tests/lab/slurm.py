@@ -22,6 +22,7 @@ from typing import Self
 
 from tests.ports import reserve
 
+from .accounting import Accounting
 from .engine import SBIN
 from .node import Node
 from .processes import MARK, descendants, kill, marked, processes
@@ -82,6 +83,8 @@ def missing(faketime: bool = True) -> list[str]:
 class Slurm:
     """`nodes` are the numbers of their GPUs by name; `partitions` and `settings` are words of slurm.conf.
 
+    With `accounting` there is a slurmdbd, with a MariaDB of its own.
+
     A context manager: the daemons run inside, and nothing of them is left outside but the folder.
     """
 
@@ -92,16 +95,20 @@ class Slurm:
         partitions: Mapping[str, str],
         settings: Mapping[str, str] | None = None,
         speed: float = 1,
+        accounting: bool = False,
     ) -> None:
         self.completed = folder / "completed"
+        self._held = contextlib.ExitStack()
         self._folder = folder
         self._nodes = nodes
         self._partitions = partitions
         auth = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _NO_MUNGE
         self._settings = {**_SETTINGS, **auth, **(settings or {})}
         self._speed = speed
+        self._accounting = Accounting(folder, self._port(), self._port()) if accounting else None
+        if self._accounting:
+            self._settings.update(self._accounting.settings)
         self._process: subprocess.Popen[bytes] | None = None
-        self._held = contextlib.ExitStack()
 
     @property
     def env(self) -> dict[str, str]:
@@ -197,6 +204,11 @@ class Slurm:
         if self._speed == 1:
             munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
             subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+        if self._accounting:
+            self._accounting.start(self.env)
+            self._wait_until("slurmdbd answers", lambda: not self.run("sacctmgr", "--noheader", "show", "cluster"))
+            with contextlib.suppress(RuntimeError):  # it tells of what it has done as of a failure
+                self.run("sacctmgr", "--immediate", "add", "cluster", "lab")
         # The kernel has another name for them: a lab's node with the processes of the machine is not managed by them.
         at.joinpath("lab-slurmd").symlink_to(str(shutil.which("slurmd", path=SBIN)))
         daemons = ["slurmctld -D -i", *(f"exec -a slurmd {at}/lab-slurmd -D -N {name}" for name in self._nodes)]
@@ -225,8 +237,8 @@ class Slurm:
                 if condition():
                     return
             time.sleep(0.1)
-        logs = (self._folder / "logs" / "daemons").read_text(errors="replace")
-        raise RuntimeError(f"Slurm does not start: not so that {what}\n{logs[-2000:]}")
+        logs = "".join(log.read_text(errors="replace")[-2000:] for log in self._folder.joinpath("logs").iterdir())
+        raise RuntimeError(f"Slurm does not start: not so that {what}\n{logs}")
 
     def _end(self) -> None:
         for _ in range(1000):

@@ -514,7 +514,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
     "slurm-checkup.sh.j2": {"folder": values, "programs": lists, "within": st.just(9)},
     "slurm-trial.sh.j2": {**FOLDER, "waits": st.just(9), "options": some},
-    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values},
+    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values, "accounting": maybe},
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),
@@ -522,6 +522,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "workdir": maybe,
         "srun": some,
         "command": some,
+        "secret_env": st.sampled_from([[], ["TOKEN"]]),
     },
     "slurm-launch.sh.j2": {
         **FOLDER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -114,3 +115,115 @@ def forge(folder: Path, task: str) -> Path:
     (forged / "script").write_text(f"{head}\n# {launch_script.packed(labels)}\n{rest}")
     os.chown(forged / "script", 65534, 65534)
     return forged
+
+
+@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 3)), *(f"net {n}" for n in range(1, 8))])
+def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: Cli, slurm: Slurm, step: str) -> None:
+    runs = cli.lab.root / f"runs-{step.replace(' ', '-')}-"
+    cli.get("/v1/tasks")
+    cli.lab.root.joinpath("step.new").write_text(step)
+    cli.lab.root.joinpath("step.new").rename(cli.lab.root / "step")
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}; exit 3")
+    done = cli("submit", *words, code=None, TOKEN="hush")
+    cli.lab.root.joinpath("step").unlink(missing_ok=True)
+    if not cli.lab.root.joinpath("step.at").exists():
+        cli("controller", "stop", code=None)  # or it would die of what follows
+    cli.lab.root.joinpath("step.at").unlink(missing_ok=True)
+    found = [task for task in cli.get("/v1/tasks", ended=True) if str(runs) in str(task["command"])]
+    assert len(found) == 1 or (not found and done.code != 0), (found, done)
+    for task in found:
+        assert end(cli, task["id"])[:2] == ("failed", 3)
+        assert jobs(slurm, task["id"]) == ["FAILED"]
+        assert runs.read_text() == "4\n"
+
+
+ENDS = {
+    "cancelled by hand": ("killed", "its job was cancelled on the cluster, outside agentless"),
+    "preempted": ("failed", "its job was preempted by Slurm"),
+    "node down": ("failed", "a node of its job failed"),
+}
+
+
+def test_what_slurm_does_to_a_job_is_told_in_words_with_the_state_and_the_code(cli: Cli, slurm: Slurm) -> None:
+    timed = running(cli, "--", "sleep", "300")
+    slurm.run("scontrol", "update", f"jobid={number(cli, timed)}", "timelimit=1")
+    for what, (expected, why) in ENDS.items():
+        task = running(cli, "2x", "--", "sleep", "300")
+        if what == "cancelled by hand":
+            slurm.run("scancel", number(cli, task))
+        elif what == "preempted":
+            slurm.run("sbatch", "--partition=urgent", "--nodes=2", "--gres=gpu:2", "--wrap=sleep 1")
+        else:
+            where = slurm.run("squeue", "--noheader", f"--jobs={number(cli, task)}", "--format=%N").strip()
+            slurm.run("scontrol", "update", f"nodename={where}", "state=down", "reason=fan")
+        assert end(cli, task) == (expected, 143, why)
+        assert cli("explain", task, code=None).out
+    until(lambda: _resume(slurm))
+    print(end(cli, timed))
+
+
+def _resume(slurm: Slurm) -> bool:
+    for node in ("c1", "c2"):
+        with contextlib.suppress(RuntimeError):
+            slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    return slurm.run("sinfo", "--noheader", "--Node", "--partition=gpu", "--format=%t").split() in (
+        ["idle"] * 2,
+        ["mix", "idle"],
+        ["idle", "mix"],
+        ["mix", "mix"],
+    )
+
+
+def test_a_job_that_slurm_puts_back_has_no_secret_left_and_says_so(cli: Cli, slurm: Slurm) -> None:
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN}; sleep 300")
+    task = cli("submit", *words, TOKEN="hush").out.strip()
+    until(lambda: cli("logs", task, code=None).out == "4\n" and state(cli, task) == "running")
+    slurm.run("scontrol", "update", f"jobid={number(cli, task)}", "requeue=1")
+    slurm.run("scontrol", "requeuehold", number(cli, task))
+    until(lambda: state(cli, task) == "submitted" and "held" in str(cli.task(task)["reason"]))
+    slurm.run("scontrol", "update", f"jobid={number(cli, task)}", "starttime=now")
+    slurm.run("scontrol", "release", number(cli, task))
+    assert end(cli, task)[:2] == ("failed", 1)
+    assert "its secrets are gone; submit the task again" in cli("logs", task).out
+
+
+def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slurm) -> None:
+    task = running(cli, "--", "sh", "-c", "sleep 12; exit 5")
+    with slurm.without_controller():
+        late = cli.start("submit", "hpc", "--", "true")
+        until(
+            lambda: (
+                "Unable to contact slurm controller"
+                in str(cli.task(task)["stale"] if "stale" in cli.task(task) else cli("ps").out)
+            )
+        )
+        new = next(t["id"] for t in cli.get("/v1/tasks") if t["id"] != task)
+        print(cli("explain", new, code=None), cli("ps").out)
+        finish(late)
+    import time
+
+    t0 = time.time()
+    assert end(cli, task)[:2] == ("failed", 5)
+    print("after", time.time() - t0)
+    assert end(cli, new)[:2] == ("completed", 0)
+    print("after", time.time() - t0)
+    assert jobs(slurm, new) == ["COMPLETED"]
+
+
+def test_a_login_node_that_is_away_for_a_minute_takes_nothing_along(cli: Cli) -> None:
+    task = running(cli, "--", "sh", "-c", "for n in $(seq 80); do echo $n; sleep 1; done; exit 7")
+    login = cli.lab.nodes["login"]
+    following = cli.start("logs", "-f", task)
+    assert following.stdout.readline() == "1\n"
+    login.stop_sshd()
+    late = cli.start("submit", "hpc", "--", "true")
+    until(lambda: state(cli, task) == "lost", 90)
+    print(cli("explain", task, code=None), cli("ps").out)
+    login.start_sshd()
+    new = finish(late).out.strip()
+    numbers = [int(line) for line in following.stdout]
+    assert numbers == list(range(2, 81))
+    following.wait(60)
+    print(following.stderr.read())
+    assert end(cli, task)[:2] == ("failed", 7)
+    assert end(cli, new)[:2] == ("completed", 0)

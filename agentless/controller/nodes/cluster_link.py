@@ -16,7 +16,7 @@ from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.cluster_node import ClusterNode
-from agentless.model.nodes.node import NodeConfig, with_node
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.task import Placement, Task
 from agentless.ports import Clock, ClusterEngine, Engine
 from agentless.remote.session import Session
@@ -44,6 +44,7 @@ class ClusterLink(Link):
         self.runtime = runtime
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._was_heard = False  # since the start
 
     def launch(
         self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
@@ -86,20 +87,30 @@ class ClusterLink(Link):
             self.cache.saw(task, found, asked)
 
     async def refresh(self) -> None:
-        """Ask for all our jobs in one round trip."""
+        """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow."""
         async with self._asking:
-            asked = self.cache.now()
-            sections = self.runtime.facts()
-            result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
-            answer = split_sections(result.stdout)
-            if len(answer) < len(sections) and (said := result.err.strip()):
-                raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
-            engine = self.runtime.parse_facts(answer, asked, self.cache.now())
+            before = {job.id for job in self.containers if job.live}
+            asked, engine = self.cache.now(), await self._listed(accounting=not self._was_heard)
+            if (
+                self._was_heard
+                and before - {job.id for job in engine.containers or ()}
+                and engine.containers is not None
+            ):
+                asked, engine = self.cache.now(), await self._listed(accounting=True)
+            self._was_heard = engine.containers is not None
             self.cache.observe(Observation(error=None, engine=engine))
             if engine.containers is not None:
                 self.cache.saw_all(asked, blind=False)
 
     # ------------------------------------------------------------------ inside
+
+    async def _listed(self, *, accounting: bool) -> EngineFacts:
+        asked, sections = self.cache.now(), self.runtime.facts(accounting=accounting)
+        result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
+        answer = split_sections(result.stdout)
+        if len(answer) < len(sections) and (said := result.err.strip()):
+            raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
+        return self.runtime.parse_facts(answer, asked, self.cache.now())
 
     async def _greet(self) -> None:
         await self.refresh()

@@ -14,7 +14,7 @@ from typing import Any
 from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
-from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
@@ -41,13 +41,16 @@ _LISTED = 8 << 20
 _NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
 _COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
 _FOLDER = re.compile(
-    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
+    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (told )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
+_TOLD = "TOLD"
+"""The state of a job of which only its script has said that Slurm told it to end."""
 _ENDS = {
+    _TOLD: "its job was ended by Slurm: cancelled, preempted, or at its time limit",
     "NODE_FAIL": "a node of its job failed",
     "BOOT_FAIL": "a node of its job did not boot",
     "CANCELLED": "its job was cancelled on the cluster, outside agentless",
@@ -73,9 +76,12 @@ class Slurm:
 
     # ------------------------------------------------------------------ asking
 
-    def facts(self) -> tuple[Section, ...]:
-        """Ask for all our jobs."""
-        return (Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT), _LISTED),)
+    def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
+        """Ask for all our jobs, with `accounting` also for those that Slurm has forgotten without an end."""
+        asked = ACCOUNTING if accounting else None
+        return (
+            Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT, accounting=asked), _LISTED),
+        )
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
         """The jobs in the answer, as `containers`; `error` if Slurm does not answer."""
@@ -92,7 +98,7 @@ class Slurm:
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
-        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT)
+        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT, accounting=ACCOUNTING)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The jobs in an answer."""
@@ -180,6 +186,7 @@ class Slurm:
             workdir=spec.workdir,
             srun=srun_options(spec, self._cluster),
             command=spec.command,
+            secret_env=spec.secret_env,
         )
         script = self._script(
             "slurm-launch.sh.j2",
@@ -265,11 +272,12 @@ class Slurm:
 
     def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
         """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
-        listed, mark, folders = f"{answer.out}\n".partition("ended:\n")
-        if not mark or listed.count("\n") > MAX_JOBS:
+        listed, mark, rest = f"\n{answer.out}\n".partition("\nended:\n")
+        ended, whole, _ = rest.rpartition("whole\n")
+        if not (mark and whole) or max(listed.count("\n"), ended.count("\n")) > MAX_JOBS:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
-        found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
+        found = [*filter(None, map(_ended_job, ended.splitlines())), *parse_jobs(ended), *parse_jobs(listed)]
         return tuple({each.id: each for job in found if (each := self._container(job))}.values())
 
     def _container(self, job: Job) -> Container | None:
@@ -290,7 +298,7 @@ class Slurm:
             name=job.name,
             state=state,
             labels=labels,
-            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over and job.started else None,
+            exit_code=job.code,
             oom_killed=job.state == "OUT_OF_MEMORY",
             error=words,
             outcome=_OUTCOMES.get(job.state),
@@ -311,8 +319,8 @@ def _ended_job(line: str) -> Job | None:
     """A job that Slurm may have forgotten, by what its script wrote at its end."""
     if (match := _FOLDER.fullmatch(line)) is None:
         return None
-    name, number, code, began, ended, comment = match.groups()
-    state = "FAILED" if int(code) else "COMPLETED"
+    name, number, code, began, ended, told, comment = match.groups()
+    state = _TOLD if told else "FAILED" if int(code) else "COMPLETED"
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
 
 

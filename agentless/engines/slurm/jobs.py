@@ -15,6 +15,8 @@ from agentless.model.text import printable
 FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
 FORMAT = ",".join(f"{field}:|" for field in (*FIELDS, "Name", "Comment"))
+ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,AllocTRES,JobName,Comment"
+"""The same fields for `sacct --format`."""
 MAX_JOBS = 20_000
 """The most jobs of one answer that are read."""
 
@@ -68,6 +70,14 @@ class Job:
         return self.state in _PAUSED
 
     @property
+    def code(self) -> int | None:
+        """The exit code as a shell has it, None if there is none. A job that Slurm has ended has a 0 that means nothing."""
+        if not (self.over and self.started):
+            return None
+        code = 128 + self.signal if self.signal else self.exit_code
+        return code if code or self.state == "COMPLETED" else None
+
+    @property
     def over(self) -> bool:
         """Whether it has ended."""
         return not (self.waits or self.runs or self.is_paused)
@@ -84,6 +94,7 @@ def parse_jobs(text: str) -> Iterator[Job]:
         if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
             continue
         exit_code, signal = _ended(code)
+        nodes = "" if nodes == "None assigned" else nodes
         why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
         yield Job(
             number, state, why, exit_code, signal,
