@@ -41,7 +41,8 @@ _LISTED = 8 << 20
 _NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
 _COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
 _FOLDER = re.compile(
-    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (told )?(.{1,300})"
+    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) "
+    r"(told )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
@@ -119,7 +120,7 @@ class Slurm:
         return self._command("slurm-scripts.sh.j2")
 
     def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
-        """The labels of tasks in the answer, by task; raises RuntimeFailed. A script in the folder of another is none."""
+        """The labels of tasks in the answer, by task; raises RuntimeFailed. None of a script in another's folder."""
         self.check(result)
         found = dict[str, dict[str, str]]()
         for line in result.out.splitlines()[:MAX_JOBS]:

@@ -71,7 +71,7 @@ class Job:
 
     @property
     def code(self) -> int | None:
-        """The exit code as a shell has it, None if there is none. A job that Slurm has ended has a 0 that means nothing."""
+        """The exit code as a shell has it, None if there is none. Where Slurm has ended a job, 0 means nothing."""
         if not (self.over and self.started):
             return None
         code = 128 + self.signal if self.signal else self.exit_code

@@ -8,15 +8,11 @@ node sees it, whichever manager the unit belongs to. The unit's facts are proper
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import orjson
 
 from agentless.engines import launch_script
 from agentless.engines.dialect import Dialect
