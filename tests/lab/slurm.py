@@ -130,6 +130,12 @@ class Slurm:
             file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
             file.chmod(0o755)
 
+    def wait_until_saved(self, job: str) -> None:
+        """Wait until slurmctld has written what it knows of a job, which it does some seconds after a change."""
+        file, began = self._folder / "state" / "job_state", time.time()
+        self.run("scontrol", "update", f"jobid={job}", "nice=0")
+        self._wait_until("its state is saved", lambda: file.stat().st_mtime > began)
+
     @contextlib.contextmanager
     def without_controller(self) -> Iterator[None]:
         """Inside, slurmctld is dead by SIGKILL; it comes back with the state that it has saved."""

@@ -8,6 +8,7 @@ import pytest
 
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
+from agentless.engines.slurm.jobs import parse_jobs
 from agentless.errors import TooMuch
 from agentless.model.command import Result
 from agentless.model.containers.claim import OWNER, claim_of, task_of
@@ -89,6 +90,18 @@ def test_what_slurm_has_ended_is_never_completed_whatever_code_it_has(
     assert (end.exit_code, end.outcome, end.oom_killed) == (None, outcome, oom)
 
 
+def test_a_step_that_was_killed_for_want_of_memory_is_told_by_the_script_of_its_job() -> None:
+    failed = (
+        f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}|"
+    )
+    ended = f"agentless-2abcdef|7 137 1795759824 1795759830 oom {COMMENT}"
+    for answer in (f"{failed}\nended:\n{ended}\nwhole\n", f"ended:\n{ended}\nwhole\n"):
+        (end,) = ENGINE.parse_containers(Result(0, answer.encode()), 0.0)
+        assert (end.exit_code, end.oom_killed) == (137, True)
+    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|cpu=1|x|c"))
+    assert job.code == 137
+
+
 def test_a_comment_that_pretends_to_be_the_end_of_an_answer_hides_no_job() -> None:
     forged = job("8", comment="x\n|agentlessended:\n|agentless") + job()
     assert found(forged + "ended:\nwhole") == [
@@ -138,8 +151,8 @@ def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> Non
 def test_a_script_in_the_folder_of_another_task_or_of_nonsense_carries_nothing() -> None:
     (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
     bomb = launch_script.packed({"agentless.task": "2abcdef", "x": "0" * 10**7})
-    said = f"agentless-2other {line}\nagentless-2abcdef {line[:-9]}\nagentless-2abcdef {bomb}\nagentless-2abcdef\n\x1b[2J\n"
-    assert ENGINE.parse_scripts(Result(0, said.encode())) == {}
+    said = [f"agentless-2other {line}", *(f"agentless-2abcdef {word}" for word in (line[:-9], bomb, "")), "\x1b[2J"]
+    assert ENGINE.parse_scripts(Result(0, "\n".join(said).encode())) == {}
 
 
 def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:

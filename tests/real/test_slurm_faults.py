@@ -137,6 +137,36 @@ def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: 
         assert runs.read_text() == "4\n"
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str) -> None:
+    """Killed with it is sbatch: before the job exists, which takes a minute to be sure of, or before its answer."""
+    runs, bin_ = cli.lab.root / f"runs-{when}", cli.lab.nodes["login"].dir / "bin"
+    hangs, real = cli.lab.root / "hangs", (bin_ / "sbatch").read_text()
+    head, submit = real.rsplit("exec ", 1)
+    hang = f"[ -e {hangs} ] || {{ touch {hangs}; sleep 300; }}\n"
+    (bin_ / "sbatch").write_text(f"{head}{hang}exec {submit}" if when == "before" else f"{head}{submit}{hang}")
+    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run >> {runs}; exit 3")
+    until(hangs.exists)
+    cli.kill_controller()
+    done = finish(submitting)
+    (bin_ / "sbatch").write_text(real)
+    task = done.out.strip()
+    assert end(cli, task)[:2] == ("failed", 3)
+    assert (runs.read_text(), jobs(slurm, task)) == ("run\n", ["FAILED"])
+    hangs.unlink()
+
+
+def test_a_job_that_arrives_late_does_not_run_beside_the_one_that_replaced_it(cli: Cli, slurm: Slurm) -> None:
+    runs = cli.lab.root / "runs-late"
+    task = running(cli, "--", "sh", "-c", f"echo run >> {runs}; sleep 300")
+    folder, said = f"$HOME/.agentless/slurm/agentless-{task}", cli.lab.root / "said"
+    cli.lab.nodes["login"].sh(f"sbatch --job-name=agentless-{task} --output={said} {folder}/script")
+    until(lambda: "FAILED" in jobs(slurm, task))
+    assert said.read_text() == f"job {number(cli, task)} is the job of this task\n"
+    assert (state(cli, task), runs.read_text()) == ("running", "run\n")
+    cli("kill", task)
+
+
 def cancel(slurm: Slurm, job: str) -> None:
     slurm.run("scancel", job)
 
@@ -177,6 +207,13 @@ def test_what_slurm_does_to_a_job_is_told_in_words(
     assert why in cli("explain", task).out
 
 
+def test_a_step_that_slurm_killed_for_want_of_memory_is_told_apart_from_a_failure(cli: Cli) -> None:
+    """By what slurmstepd writes to the output then; the Slurm of the lab confines no memory."""
+    said = "slurmstepd-c1: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    task = cli.submit("hpc", "--", "sh", "-c", f"echo '{said}' >&2; exit 137")
+    assert end(cli, task)[:2] == ("killed_oom", 137)
+
+
 def test_a_drained_node_is_a_reason_to_wait_and_its_tasks_run_on(cli: Cli, slurm: Slurm) -> None:
     stays = running(cli)
     slurm.run("scontrol", "update", "nodename=c1,c2", "state=drain", "reason=fan")
@@ -202,7 +239,8 @@ def test_a_job_that_slurm_puts_back_has_no_secret_left_and_says_so(cli: Cli, slu
 
 
 def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slurm) -> None:
-    task = running(cli, "--", "sh", "-c", "sleep 12; exit 5")
+    task = running(cli, "--", "sh", "-c", "sleep 20; exit 5")
+    slurm.wait_until_saved(number(cli, task))
     with slurm.without_controller():
         late = cli.start("submit", "hpc", "--", "true")
         until(lambda: "Unable to contact slurm controller" in cli("ps").out)

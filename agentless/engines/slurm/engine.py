@@ -42,12 +42,13 @@ _NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
 _COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
 _FOLDER = re.compile(
     r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) "
-    r"(told )?(.{1,300})"
+    r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
+_OOM = "OUT_OF_MEMORY"
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
 _ENDS = {
@@ -278,7 +279,10 @@ class Slurm:
         if not (mark and whole) or max(listed.count("\n"), ended.count("\n")) > MAX_JOBS:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
-        found = [*filter(None, map(_ended_job, ended.splitlines())), *parse_jobs(ended), *parse_jobs(listed)]
+        noted = [job for line in ended.splitlines() if (job := _ended_job(line))]
+        found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
+        oom = {job.id for job in noted if job.state == _OOM}
+        found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
         return tuple({each.id: each for job in found if (each := self._container(job))}.values())
 
     def _container(self, job: Job) -> Container | None:
@@ -300,7 +304,7 @@ class Slurm:
             state=state,
             labels=labels,
             exit_code=job.code,
-            oom_killed=job.state == "OUT_OF_MEMORY",
+            oom_killed=job.state == _OOM,
             error=words,
             outcome=_OUTCOMES.get(job.state),
             created_at=job.submitted,
@@ -321,7 +325,7 @@ def _ended_job(line: str) -> Job | None:
     if (match := _FOLDER.fullmatch(line)) is None:
         return None
     name, number, code, began, ended, told, comment = match.groups()
-    state = _TOLD if told else "FAILED" if int(code) else "COMPLETED"
+    state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
 
 

@@ -20,6 +20,8 @@ ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,AllocTRES,Jo
 MAX_JOBS = 20_000
 """The most jobs of one answer that are read."""
 
+_OOM = 125
+"""The signal that Slurm names for a kill for want of memory."""
 _ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _STATE = re.compile(r"[A-Z_]{1,40}")
 _WAITS = frozenset({
@@ -74,7 +76,8 @@ class Job:
         """The exit code as a shell has it, None if there is none. Where Slurm has ended a job, 0 means nothing."""
         if not (self.over and self.started):
             return None
-        code = 128 + self.signal if self.signal else self.exit_code
+        signal = 9 if self.signal == _OOM else self.signal
+        code = 128 + signal if signal else self.exit_code
         return code if code or self.state == "COMPLETED" else None
 
     @property
