@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -137,23 +138,24 @@ def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: 
         assert runs.read_text() == "4\n"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before and sbatch goes on", "before and sbatch dies", "after"])
 def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str) -> None:
-    """Killed with it is sbatch: before the job exists, which takes a minute to be sure of, or before its answer."""
-    runs, bin_ = cli.lab.root / f"runs-{when}", cli.lab.nodes["login"].dir / "bin"
-    hangs, real = cli.lab.root / "hangs", (bin_ / "sbatch").read_text()
-    head, submit = real.rsplit("exec ", 1)
-    hang = f"[ -e {hangs} ] || {{ touch {hangs}; sleep 300; }}\n"
-    (bin_ / "sbatch").write_text(f"{head}{hang}exec {submit}" if when == "before" else f"{head}{submit}{hang}")
-    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run >> {runs}; exit 3")
-    until(hangs.exists)
+    """Before the job exists, whether it comes into being later or not; or after that, before the answer."""
+    runs, sbatch = cli.lab.root / f"runs {when}", cli.lab.nodes["login"].dir / "bin" / "sbatch"
+    hangs, real = cli.lab.root / "hangs", sbatch.read_text()
+    head, _, submit = real.rpartition("exec ")
+    hang = f"[ -e {hangs} ] || {{ echo $$ > {hangs}; sleep 20; }}\n"
+    sbatch.write_text(f"{head}{submit}{hang}" if when == "after" else f"{head}{hang}{submit}")
+    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run >> '{runs}'; exit 3")
+    until(lambda: hangs.exists() and hangs.read_text())
     cli.kill_controller()
-    done = finish(submitting)
-    (bin_ / "sbatch").write_text(real)
-    task = done.out.strip()
+    if "dies" in when:
+        os.killpg(os.getpgid(int(hangs.read_text())), signal.SIGKILL)
+    task = finish(submitting).out.strip()
     assert end(cli, task)[:2] == ("failed", 3)
     assert (runs.read_text(), jobs(slurm, task)) == ("run\n", ["FAILED"])
     hangs.unlink()
+    sbatch.write_text(real)
 
 
 def test_a_job_that_arrives_late_does_not_run_beside_the_one_that_replaced_it(cli: Cli, slurm: Slurm) -> None:
