@@ -107,6 +107,21 @@ def test_tasks_of_a_lost_state_folder_are_found_again_by_the_scripts_of_their_jo
     shutil.rmtree(forged)
 
 
+def test_a_job_that_is_newer_than_the_state_is_taken_back_by_itself(cli: Cli, slurm: Slurm) -> None:
+    cli("controller", "stop", code=None)
+    before = cli.lab.root / "before"
+    shutil.copytree(cli.state, before)
+    task = running(cli, "--name", "newer", "--", "sleep", "300")
+    cli("controller", "stop")
+    shutil.rmtree(cli.state)
+    before.rename(cli.state)
+    cli("nodes")
+    until(lambda: [each["name"] for each in cli.get("/v1/tasks")] == ["newer"])
+    assert state(cli, task) == "running"
+    cli("kill", task)
+    assert jobs(slurm, task) == ["CANCELLED"]
+
+
 def forge(folder: Path, task: str) -> Path:
     """A folder like that of this task, with another task in a script that somebody else has written."""
     name = f"2f{task[2:]}"

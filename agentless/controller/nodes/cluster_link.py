@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import Unreachable
+from agentless.errors import AgentlessError, Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.containers.claim import named_task
 from agentless.model.containers.container import Container
@@ -32,6 +34,7 @@ RESTS = 10.0
 SILENT_EVERY = 10.0
 """Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
+_log = logging.getLogger(__name__)
 
 
 class ClusterLink(Link):
@@ -87,15 +90,16 @@ class ClusterLink(Link):
             self.cache.saw(task, found, asked)
 
     async def refresh(self) -> None:
-        """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow."""
+        """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow.
+
+        The first time the scripts are read, too: the state may be older than a job, and then its task is only there.
+        """
         async with self._asking:
-            before = {job.id for job in self.containers if job.live}
+            live = {job.id for job in self.containers if job.live}
             asked, engine = self.cache.now(), await self._listed(accounting=not self._was_heard)
-            if (
-                self._was_heard
-                and before - {job.id for job in engine.containers or ()}
-                and engine.containers is not None
-            ):
+            if engine.containers is not None and not self._was_heard:
+                engine = replace(engine, containers=await self._whole(engine.containers))
+            elif engine.containers is not None and not live.issubset(job.id for job in engine.containers):
                 asked, engine = self.cache.now(), await self._listed(accounting=True)
             self._was_heard = engine.containers is not None
             self.cache.observe(Observation(error=None, engine=engine))
@@ -103,6 +107,18 @@ class ClusterLink(Link):
                 self.cache.saw_all(asked, blind=False)
 
     # ------------------------------------------------------------------ inside
+
+    async def _whole(self, jobs: tuple[Container, ...]) -> tuple[Container, ...]:
+        """The jobs, those that we have signed with all of their labels."""
+        if not any(job.signed for job in jobs):
+            return jobs
+        try:
+            carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+        except AgentlessError as error:
+            _log.warning("%s: reading the scripts of its jobs: %s", self.node.name, error)
+            return jobs
+        named = [(job, self.runtime.with_labels(job, carried.get(named_task(job) or "", {}))) for job in jobs]
+        return tuple(whole if job.signed and whole.signed else job for job, whole in named)
 
     async def _listed(self, *, accounting: bool) -> EngineFacts:
         asked, sections = self.cache.now(), self.runtime.facts(accounting=accounting)
