@@ -74,20 +74,20 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
 
 
 @pytest.mark.parametrize(
-    ("state", "outcome", "oom"),
+    ("state", "outcome", "code"),
     [
-        ("NODE_FAIL", None, False),
-        ("PREEMPTED", None, False),
-        ("OUT_OF_MEMORY", None, True),
-        ("DEADLINE", "timeout", False),
+        ("NODE_FAIL", None, 255),
+        ("PREEMPTED", None, 143),
+        ("OUT_OF_MEMORY", None, None),
+        ("DEADLINE", "timeout", None),
     ],
 )
 def test_what_slurm_has_ended_is_never_completed_whatever_code_it_has(
-    state: str, outcome: str | None, oom: bool
+    state: str, outcome: str | None, code: int | None
 ) -> None:
     """The accounting writes `0:0` for them."""
     (end,) = ENGINE.parse_containers(Result(0, f"{job(state=state)}ended:\nwhole".encode()), 0.0)
-    assert (end.exit_code, end.outcome, end.oom_killed) == (None, outcome, oom)
+    assert (end.exit_code, end.outcome, end.oom_killed) == (code, outcome, state == "OUT_OF_MEMORY")
 
 
 def test_a_step_that_was_killed_for_want_of_memory_is_told_by_the_script_of_its_job() -> None:

@@ -62,7 +62,7 @@ def test_the_accounting_knows_the_same_ends_as_squeue_but_has_no_code_of_what_sl
         name: (listed[name].state, listed[name].start, listed[name].end) for name in over
     }
     assert {name: job.code for name, job in known.items() if job.over} == {
-        "ok": 0, "code3": 3, "sig": 137, "canc": None, "timeout": None, "down": None,
+        "ok": 0, "code3": 3, "sig": 137, "canc": None, "timeout": None, "down": 255,
     }  # fmt: skip
     assert {name: job.code for name, job in listed.items() if job.over} == {
         "ok": 0, "code3": 3, "sig": 137, "canc": 143, "timeout": 143, "never": None,

@@ -22,6 +22,9 @@ MAX_JOBS = 20_000
 
 _OOM = 125
 """The signal that Slurm names for a kill for want of memory."""
+_CODES = {"NODE_FAIL": 255, "BOOT_FAIL": 255, "PREEMPTED": 143}
+"""The exit codes of jobs that Slurm has ended and may be tried again, where it has none itself; a node that goes down
+gives a container 255, too."""
 _ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _STATE = re.compile(r"[A-Z_]{1,40}")
 _WAITS = frozenset({
@@ -78,7 +81,7 @@ class Job:
             return None
         signal = 9 if self.signal == _OOM else self.signal
         code = 128 + signal if signal else self.exit_code
-        return code if code or self.state == "COMPLETED" else None
+        return code if code or self.state == "COMPLETED" else _CODES.get(self.state)
 
     @property
     def over(self) -> bool:
