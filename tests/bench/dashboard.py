@@ -62,7 +62,8 @@ def rows(rng: random.Random) -> dict[str, Any]:
     for at in range(NODES * GPUS):
         task = tasks[at]["id"] if at < NODES * GPUS - 100 else None
         gpus.append(of(
-            GpuView, node=f"node{at // GPUS}", index=at % GPUS, number=at % GPUS, kind="gpu", uuid=f"GPU-{at}", name="NVIDIA H100 80GB HBM3",
+            GpuView, node=f"node{at // GPUS}", index=at % GPUS, number=at % GPUS, kind="gpu", uuid=f"GPU-{at}",
+            name="NVIDIA H100 80GB HBM3",
             driver="550", memory_total_mib=81559, memory_used_mib=0, utilization_pct=0, temperature_c=30, power_w=70.0,
             power_limit_w=700.0, state="allocated" if task else "free", task=task, owner="user@lab" if task else None,
             reason=f"held by task {task}" if task else "", processes=[], intruders=[], tasks=[task] if task else [],
