@@ -108,7 +108,8 @@ def test_tasks_of_a_lost_state_folder_are_found_again_by_the_scripts_of_their_jo
 
 
 def test_a_job_that_is_newer_than_the_state_is_taken_back_by_itself(cli: Cli, slurm: Slurm) -> None:
-    cli("controller", "stop", code=None)
+    cli("nodes")
+    cli("controller", "stop")
     before = cli.lab.root / "before"
     shutil.copytree(cli.state, before)
     task = running(cli, "--name", "newer", "--", "sleep", "300")
@@ -133,7 +134,7 @@ def forge(folder: Path, task: str) -> Path:
     return forged
 
 
-@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 3)), *(f"net {n}" for n in range(1, 8))])
+@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 5)), *(f"net {n}" for n in range(1, 8))])
 def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: Cli, slurm: Slurm, step: str) -> None:
     runs = cli.lab.root / f"runs-{step.replace(' ', '-')}-"
     cli.get("/v1/tasks")
