@@ -176,8 +176,9 @@ def ending(task: dict[str, Any]) -> str | None:
     name = task["id"]
     if gang := task.get("gang"):
         name = gang["id"] + name.removeprefix(first_try(name))  # the id that is known for all of its nodes
-    limit = f"reached its time limit of {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
-    reason = task["reason"] or limit
+    reason = task["reason"]
+    if task["state"] == "timeout" and task["time_limit"]:  # a job of a cluster may have that of its partition
+        reason = reason or f"reached its time limit of {format_duration(task['time_limit'])}"
     return f"{name}  {state(task)}" + (f": {reason}" if reason else "")
 
 

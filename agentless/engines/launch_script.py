@@ -22,8 +22,10 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.gang import HOSTFILE, Gang
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
+from agentless.rules.nodes import container_limits
 from agentless.rules.tasks.settings import folders
 
+_MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
 WITHIN = LOCK_WAIT + 100.0
@@ -58,6 +60,15 @@ def variables(
 def packed(labels: Mapping[str, str]) -> str:
     """Labels as one word, where an engine has no place for them."""
     return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode()
+
+
+def unpacked(word: str) -> dict[str, str]:
+    """The labels in such a word, which anybody may have written; empty if they make no sense or are too long."""
+    try:
+        labels = orjson.loads(zlib.decompressobj().decompress(base64.urlsafe_b64decode(word), _MAX_LABELS))
+        return {key: value for key, value in labels.items() if isinstance(value, str)}
+    except (AttributeError, ValueError, zlib.error):
+        return {}
 
 
 def gang_files(gang: Gang | None) -> str:

@@ -193,11 +193,23 @@ class ContainerEngine(Engine, Protocol):
 class ClusterEngine(Engine, Protocol):
     """An engine that chooses nodes and times itself: it has a queue of its own."""
 
+    def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
+        """Ask for all our jobs, with `accounting` also for those that it has forgotten without an end."""
+
     def nodes(self) -> Command:
         """List its compute nodes."""
 
     def parse_nodes(self, result: Result) -> tuple[ClusterNode, ...]:
         """The nodes in the answer; raises RuntimeFailed."""
+
+    def scripts(self) -> Command:
+        """Read what the scripts of all our jobs carry."""
+
+    def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
+        """The labels of tasks in the answer, by task; raises RuntimeFailed."""
+
+    def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
+        """A job with the labels that its script carries, signed if their signature is."""
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""

@@ -11,17 +11,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.ports import reserve
 
+from .accounting import Accounting
 from .engine import SBIN
+from .node import Node
 from .processes import MARK, descendants, kill, marked, processes
 
 _PROGRAMS = {
@@ -33,6 +36,7 @@ _PROGRAMS = {
 }
 CORES_PER_GPU = 8
 _START = 60.0
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 _LONG = "60000"
 """Seconds, as many as Slurm allows, for what must not happen since time passes faster."""
 
@@ -79,6 +83,8 @@ def missing(faketime: bool = True) -> list[str]:
 class Slurm:
     """`nodes` are the numbers of their GPUs by name; `partitions` and `settings` are words of slurm.conf.
 
+    With `accounting` there is a slurmdbd, with a MariaDB of its own.
+
     A context manager: the daemons run inside, and nothing of them is left outside but the folder.
     """
 
@@ -89,16 +95,20 @@ class Slurm:
         partitions: Mapping[str, str],
         settings: Mapping[str, str] | None = None,
         speed: float = 1,
+        accounting: bool = False,
     ) -> None:
         self.completed = folder / "completed"
+        self._held = contextlib.ExitStack()
         self._folder = folder
         self._nodes = nodes
         self._partitions = partitions
         auth = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _NO_MUNGE
         self._settings = {**_SETTINGS, **auth, **(settings or {})}
         self._speed = speed
+        self._accounting = Accounting(folder, self._port(), self._port()) if accounting else None
+        if self._accounting:
+            self._settings.update(self._accounting.settings)
         self._process: subprocess.Popen[bytes] | None = None
-        self._held = contextlib.ExitStack()
 
     @property
     def env(self) -> dict[str, str]:
@@ -111,6 +121,33 @@ class Slurm:
         if ran.returncode != 0:
             raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
         return ran.stdout
+
+    def give(self, login: Node) -> None:
+        """Give a machine of the lab Slurm's commands, which mean this cluster. A job has the PATH of the login."""
+        for name in PROGRAMS:
+            file = login.dir / "bin" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            file.chmod(0o755)
+
+    def wait_until_saved(self, job: str) -> None:
+        """Wait until slurmctld has written what it knows of a job, which it does some seconds after a change."""
+        file, began = self._folder / "state" / "job_state", time.time()
+        self.run("scontrol", "update", f"jobid={job}", "nice=0")
+        self._wait_until("its state is saved", lambda: file.stat().st_mtime > began)
+
+    @contextlib.contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Inside, slurmctld is dead by SIGKILL; it comes back with the state that it has saved."""
+        pid = int(self._folder.joinpath("slurmctld.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        yield
+        with self._folder.joinpath("logs", "daemons").open("ab") as log:
+            again = subprocess.Popen(
+                ["slurmctld", "-D"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._held.callback(again.wait)
+        self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
 
     def __enter__(self) -> Self:
         try:
@@ -173,6 +210,11 @@ class Slurm:
         if self._speed == 1:
             munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
             subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+        if self._accounting:
+            self._accounting.start(self.env)
+            self._wait_until("slurmdbd answers", lambda: not self.run("sacctmgr", "--noheader", "show", "cluster"))
+            with contextlib.suppress(RuntimeError):  # it tells of what it has done as of a failure
+                self.run("sacctmgr", "--immediate", "add", "cluster", "lab")
         # The kernel has another name for them: a lab's node with the processes of the machine is not managed by them.
         at.joinpath("lab-slurmd").symlink_to(str(shutil.which("slurmd", path=SBIN)))
         daemons = ["slurmctld -D -i", *(f"exec -a slurmd {at}/lab-slurmd -D -N {name}" for name in self._nodes)]
@@ -188,18 +230,21 @@ class Slurm:
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait_until_idle()
+        self._wait_until("all nodes are idle", self._is_idle)
 
-    def _wait_until_idle(self) -> None:
-        deadline, seen = time.monotonic() + _START, ""
+    def _is_idle(self) -> bool:
+        seen = self.run("sinfo", "--noheader", "--Node", "--format=%N %t")
+        return {line.split()[0] for line in seen.splitlines() if line.endswith(" idle")} == set(self._nodes)
+
+    def _wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START
         while time.monotonic() < deadline:
             with contextlib.suppress(RuntimeError):
-                seen = self.run("sinfo", "--noheader", "--Node", "--format=%N %t")
-                if {line.split()[0] for line in seen.splitlines() if line.endswith(" idle")} == set(self._nodes):
+                if condition():
                     return
             time.sleep(0.1)
-        logs = (self._folder / "logs" / "daemons").read_text(errors="replace")
-        raise RuntimeError(f"Slurm does not start: {seen or 'slurmctld does not answer'}\n{logs[-2000:]}")
+        logs = "".join(log.read_text(errors="replace")[-2000:] for log in self._folder.joinpath("logs").iterdir())
+        raise RuntimeError(f"Slurm does not start: not so that {what}\n{logs}")
 
     def _end(self) -> None:
         for _ in range(1000):

@@ -514,7 +514,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
     "slurm-checkup.sh.j2": {"folder": values, "programs": lists, "within": st.just(9)},
     "slurm-trial.sh.j2": {**FOLDER, "waits": st.just(9), "options": some},
-    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values},
+    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values, "accounting": maybe},
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),
@@ -523,6 +523,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "srun": some,
         "mounts": maybe,
         "command": some,
+        "secret_env": st.sampled_from([[], ["TOKEN"]]),
     },
     "slurm-launch.sh.j2": {
         **FOLDER,
@@ -535,6 +536,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
     "slurm-logs.sh.j2": {**FOLDER, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
+    "slurm-scripts.sh.j2": {"folder": values},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-shell.sh.j2": {

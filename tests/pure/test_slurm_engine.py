@@ -6,9 +6,12 @@ import re
 
 import pytest
 
+from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
+from agentless.engines.slurm.jobs import parse_jobs
 from agentless.errors import TooMuch
 from agentless.model.command import Result
+from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
@@ -16,6 +19,7 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from agentless.rules.tasks.identity import is_adoptable
 from tests.pure.build import task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
@@ -35,35 +39,91 @@ def found(text: str) -> list[tuple[str, bool, str]]:
 
 
 def test_a_job_is_known_by_its_signed_comment_whatever_its_name_is() -> None:
-    assert found(job() + "ended:") == [("7:agentless-2abcdef", True, "running")]
-    assert found(job(name="mine") + "ended:") == [("7:agentless-2abcdef", True, "running")]
+    assert found(job() + "ended:\nwhole") == [("7:agentless-2abcdef", True, "running")]
+    assert found(job(name="mine") + "ended:\nwhole") == [("7:agentless-2abcdef", True, "running")]
 
 
 def test_a_job_with_another_comment_is_known_by_its_name_but_not_as_ours() -> None:
     forged = COMMENT[:-4] + "0000"
-    assert found(job(comment=forged) + "ended:") == [("7:agentless-2abcdef", False, "running")]
-    assert found(job("8", name="agentless-2other") + "ended:") == [("8:agentless-2abcdef", True, "running")]
-    assert found(job(name="theirs", comment="x") + "ended:") == []
+    assert found(job(comment=forged) + "ended:\nwhole") == [("7:agentless-2abcdef", False, "running")]
+    assert found(job("8", name="agentless-2other") + "ended:\nwhole") == [("8:agentless-2abcdef", True, "running")]
+    assert found(job(name="theirs", comment="x") + "ended:\nwhole") == []
 
 
 def test_several_jobs_of_one_name_are_several() -> None:
-    both = found(job() + job("8", comment="forged") + "ended:")
+    both = found(job() + job("8", comment="forged") + "ended:\nwhole")
     assert both == [("7:agentless-2abcdef", True, "running"), ("8:agentless-2abcdef", False, "running")]
 
 
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:
     ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
-    (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\n".encode()), 0.0)
+    (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert (end.id, end.exit_code, end.ran, end.signed) == ("7:agentless-2abcdef", 3, 6.0, True)
-    (known,) = ENGINE.parse_containers(Result(0, f"{job()}ended:\n{ended}\n".encode()), 0.0)
+    (known,) = ENGINE.parse_containers(Result(0, f"{job()}ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert known.state == "running"
+
+
+def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() -> None:
+    ended = f"agentless-2abcdef|7 143 1795759824 1795759830 told {COMMENT}"
+    (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
+    assert (end.exit_code, end.outcome, end.signed) == (143, None, True)
+    assert end.error == "its job was ended by Slurm: cancelled, preempted, or at its time limit"
+    known = f"7|TIMEOUT|None|0:0|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}"
+    (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\n{known}\nwhole\n".encode()), 0.0)
+    assert (end.exit_code, end.outcome, end.signed) == (None, "timeout", True)
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "code"),
+    [
+        ("NODE_FAIL", None, 255),
+        ("PREEMPTED", None, 143),
+        ("OUT_OF_MEMORY", None, None),
+        ("DEADLINE", "timeout", None),
+    ],
+)
+def test_what_slurm_has_ended_is_never_completed_whatever_code_it_has(
+    state: str, outcome: str | None, code: int | None
+) -> None:
+    """The accounting writes `0:0` for them."""
+    (end,) = ENGINE.parse_containers(Result(0, f"{job(state=state)}ended:\nwhole".encode()), 0.0)
+    assert (end.exit_code, end.outcome, end.oom_killed) == (code, outcome, state == "OUT_OF_MEMORY")
+
+
+def test_a_step_that_was_killed_for_want_of_memory_is_told_by_the_script_of_its_job() -> None:
+    failed = (
+        f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}|"
+    )
+    ended = f"agentless-2abcdef|7 137 1795759824 1795759830 oom {COMMENT}"
+    for answer in (f"{failed}\nended:\n{ended}\nwhole\n", f"ended:\n{ended}\nwhole\n"):
+        (end,) = ENGINE.parse_containers(Result(0, answer.encode()), 0.0)
+        assert (end.exit_code, end.oom_killed) == (137, True)
+    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|cpu=1|x|c"))
+    assert job.code == 137
+
+
+def test_a_comment_that_pretends_to_be_the_end_of_an_answer_hides_no_job() -> None:
+    forged = job("8", comment="x\n|agentlessended:\n|agentless") + job()
+    assert found(forged + "ended:\nwhole") == [
+        ("8:agentless-2abcdef", False, "running"), ("7:agentless-2abcdef", True, "running"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", range(1, 90, 7))
+def test_no_part_of_an_answer_is_taken_for_the_whole(cut: int) -> None:
+    ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
+    text = f"{job('8')}ended:\n{ended}\nwhole\n"
+    with pytest.raises(TooMuch):
+        found(text[: len(text) * cut // 90])
 
 
 def test_an_answer_that_is_cut_off_says_nothing_of_the_jobs_that_it_lacks() -> None:
     with pytest.raises(TooMuch):
         found(job())
     with pytest.raises(TooMuch):
-        found(job() * 20_001 + "ended:")
+        found(job() + "ended:\n")
+    with pytest.raises(TooMuch):
+        found(job() * 20_001 + "ended:\nwhole")
     cut = ENGINE.parse_facts({"slurm.jobs": Result(0, job().encode())}, 0.0, 0.0)
     assert (cut.containers, bool(cut.error)) == (None, True)
 
@@ -74,3 +134,29 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     assert "hidden" not in command.script
     (submitted,) = [line for line in command.script.splitlines() if "sbatch --parsable" in line]
     assert "visible" not in submitted
+
+
+def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> None:
+    (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
+    found = ENGINE.parse_scripts(Result(0, f"agentless-2abcdef {line}\n".encode()))
+    (waiting,) = ENGINE.parse_containers(Result(0, f"{job(state='PENDING')}ended:\nwhole".encode()), 0.0)
+    whole = ENGINE.with_labels(waiting, found["2abcdef"])
+    taken = task_of(whole, "hpc", 2e9)
+    assert (whole.signed, taken.id, taken.spec, taken.state, taken.container) == (
+        True, "2abcdef", TASK.spec, "submitted", "7:agentless-2abcdef",
+    )  # fmt: skip
+    assert not ENGINE.with_labels(waiting, {**found["2abcdef"], OWNER: "eve"}).signed
+
+
+def test_a_script_in_the_folder_of_another_task_or_of_nonsense_carries_nothing() -> None:
+    (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
+    bomb = launch_script.packed({"agentless.task": "2abcdef", "x": "0" * 10**7})
+    said = [f"agentless-2other {line}", *(f"agentless-2abcdef {word}" for word in (line[:-9], bomb, "")), "\x1b[2J"]
+    assert ENGINE.parse_scripts(Result(0, "\n".join(said).encode())) == {}
+
+
+def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:
+    (running,) = ENGINE.parse_containers(Result(0, f"{job()}ended:\nwhole".encode()), 0.0)
+    claim = claim_of(running)
+    assert running.signed
+    assert not is_adoptable(running, claim, "c1")

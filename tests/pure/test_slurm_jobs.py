@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hypothesis import given
@@ -12,7 +13,8 @@ from agentless.engines.slurm.nodes import parse_nodes
 from agentless.engines.slurm.reasons import reason_words
 from agentless.rules.explain.waits import room
 
-RECORDED = (Path(__file__).parent / "data" / "slurm" / "squeue-22.05.txt").read_text()
+DATA = Path(__file__).parent / "data" / "slurm"
+RECORDED = (DATA / "squeue-22.05.txt").read_text()
 JOBS = {job.name: job for job in parse_jobs(RECORDED)}
 
 
@@ -38,6 +40,63 @@ def test_the_accounting_writes_an_exit_code_in_another_way() -> None:
     line = "7|CANCELLED by 1000|None|3:15|1795759823|1795759824|1795759884|c1|cpu=8,gres/gpu=2,gres/gpu:a100=2|x|c|"
     (job,) = parse_jobs(line)
     assert (job.state, job.exit_code, job.signal, job.gpus) == ("CANCELLED", 3, 15, 2)
+
+
+def test_the_text_of_squeue_says_what_its_json_says() -> None:
+    """Both were recorded of one cluster at one moment."""
+    jobs = {job.id: job for job in parse_jobs((DATA / "squeue-all-22.05.txt").read_text())}
+    for each in json.loads((DATA / "squeue-all-22.05.json").read_text())["jobs"]:
+        if each["array_job_id"]:
+            continue  # one object for all its elements that wait; the text has a line for each
+        job = jobs[str(each["job_id"])]
+        assert (job.state, job.reason, job.name, job.comment, job.nodes, job.submitted) == (
+            each["job_state"], each["state_reason"], each["name"], each["comment"], each["nodes"], each["submit_time"],
+        )  # fmt: skip
+        assert (job.exit_code << 8 | job.signal, job.start or 0) == (each["exit_code"], each["start_time"])
+
+
+def test_the_accounting_knows_the_same_ends_as_squeue_but_has_no_code_of_what_slurm_has_ended() -> None:
+    listed = {job.name: job for job in parse_jobs((DATA / "squeue-all-22.05.txt").read_text())}
+    known = {job.name: job for job in parse_jobs((DATA / "sacct-22.05.txt").read_text())}
+    over = {name: job for name, job in known.items() if job.over and name != "down"}
+    assert {name: (job.state, job.start, job.end) for name, job in over.items()} == {
+        name: (listed[name].state, listed[name].start, listed[name].end) for name in over
+    }
+    assert {name: job.code for name, job in known.items() if job.over} == {
+        "ok": 0, "code3": 3, "sig": 137, "canc": None, "timeout": None, "down": 255,
+    }  # fmt: skip
+    assert {name: job.code for name, job in listed.items() if job.over} == {
+        "ok": 0, "code3": 3, "sig": 137, "canc": 143, "timeout": 143, "never": None,
+    }  # fmt: skip
+    assert (known["wait"].nodes, known["wait"].started, known["run"].gpus) == ("", False, 1)
+
+
+def test_the_json_of_the_accounting_of_2205_has_lost_an_exit_code() -> None:
+    """One reason for reading text."""
+    (failed,) = (job for job in json.loads((DATA / "sacct-22.05.json").read_text())["jobs"] if job["name"] == "code3")
+    assert (failed["state"]["current"], failed["exit_code"]["return_code"]) == ("FAILED", 0)
+
+
+def test_the_text_of_sinfo_says_what_its_json_says() -> None:
+    nodes = {node.name: node for node in parse_nodes((DATA / "sinfo-22.05.txt").read_text())}
+    for each in json.loads((DATA / "sinfo-22.05.json").read_text())["nodes"]:
+        node = nodes[each["name"]]
+        assert (node.cores, node.memory_mib, node.reason) == (each["cpus"], each["real_memory"], each["reason"])
+        assert (node.state, f"gpu:{node.gpus[0][1]}", f"gpu:{node.gpus_used[0][1]}") == (
+            each["state"], each["gres"], each["gres_used"],
+        )  # fmt: skip
+
+
+@given(st.data())
+def test_a_line_that_is_cut_or_garbled_is_left_out_or_read_without_a_lie_about_its_state(data: st.DataObject) -> None:
+    line = data.draw(st.sampled_from(RECORDED.splitlines()))
+    cut = line[: data.draw(st.integers(0, len(line) - 1))]
+    for job in parse_jobs(cut):  # the comment is the last field
+        assert job.state == line.split("|")[1]
+    garbled = list(line)
+    garbled[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.characters())
+    for job in parse_jobs("".join(garbled)):
+        assert job.submitted is None or job.submitted >= 0
 
 
 def test_each_element_of_an_array_is_a_job() -> None:

@@ -165,3 +165,11 @@ def test_numa_nodes_are_listed_with_their_gpus_where_there_are_several() -> None
         "2: 1 core (17)",
     ]
     assert numa_lines({"numa": [first]}) == []
+
+
+def test_a_time_limit_that_only_the_cluster_knows_is_no_mistake() -> None:
+    ended = task(state="timeout", exit_code=143, target="hpc", node="hpc")
+    assert ending(ended) == "t1  timeout (143)"
+    assert ending({**ended, "reason": "reached the time limit of its job"}) == (
+        "t1  timeout (143): reached the time limit of its job"
+    )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentless.controller.nodes.link.link import Link, LinkListener
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
+from agentless.errors import AgentlessError, RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.containers.claim import named_task
+from agentless.model.containers.container import Container
 from agentless.model.containers.launch import Launch
 from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.cluster_node import ClusterNode
-from agentless.model.nodes.node import NodeConfig, with_node
+from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.view import ClusterView
 from agentless.ports import Clock, ClusterEngine, Engine
@@ -31,7 +35,10 @@ NODES_EVERY = 30.0
 """Seconds between two looks at its compute nodes."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
+SILENT_EVERY = 10.0
+"""Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
+_log = logging.getLogger(__name__)
 
 
 class ClusterLink(Link):
@@ -49,6 +56,7 @@ class ClusterLink(Link):
         self.inside_at: float | None = None
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._was_heard = False  # since the start
 
     def launch(
         self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
@@ -78,6 +86,12 @@ class ClusterLink(Link):
         """Its published value, with so many live tasks."""
         return cluster_view(self.node, self.inside, self.inside_at, self.silence, online=self.online, tasks=tasks)
 
+    async def carried(self) -> tuple[Container, ...]:
+        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
+        carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+        named = ((job, carried.get(named_task(job) or "")) for job in self.containers)
+        return tuple(self.runtime.with_labels(job, labels) for job, labels in named if labels)
+
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""
         del runtime
@@ -91,43 +105,68 @@ class ClusterLink(Link):
             self.cache.saw(task, found, asked)
 
     async def refresh(self) -> None:
-        """Ask for all our jobs in one round trip."""
+        """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow.
+
+        The first time the scripts are read, too: the state may be older than a job, and then its task is only there.
+        """
         async with self._asking:
-            asked = self.cache.now()
-            sections = self.runtime.facts()
-            result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
-            answer = split_sections(result.stdout)
-            if len(answer) < len(sections) and (said := result.err.strip()):
-                raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
-            engine = self.runtime.parse_facts(answer, asked, self.cache.now())
+            live = {job.id for job in self.containers if job.live}
+            asked, engine = self.cache.now(), await self._listed(accounting=not self._was_heard)
+            if engine.containers is not None and not self._was_heard:
+                engine = replace(engine, containers=await self._whole(engine.containers))
+            elif engine.containers is not None and not live.issubset(job.id for job in engine.containers):
+                asked, engine = self.cache.now(), await self._listed(accounting=True)
+            self._was_heard = engine.containers is not None
             self.cache.observe(Observation(error=None, engine=engine))
             if engine.containers is not None:
                 self.cache.saw_all(asked, blind=False)
 
     # ------------------------------------------------------------------ inside
 
+    async def _whole(self, jobs: tuple[Container, ...]) -> tuple[Container, ...]:
+        """The jobs, those that we have signed with all of their labels."""
+        if not any(job.signed for job in jobs):
+            return jobs
+        try:
+            carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+        except AgentlessError as error:
+            _log.warning("%s: reading the scripts of its jobs: %s", self.node.name, error)
+            return jobs
+        named = [(job, self.runtime.with_labels(job, carried.get(named_task(job) or "", {}))) for job in jobs]
+        return tuple(whole if job.signed and whole.signed else job for job, whole in named)
+
+    async def _listed(self, *, accounting: bool) -> EngineFacts:
+        asked, sections = self.cache.now(), self.runtime.facts(accounting=accounting)
+        result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
+        answer = split_sections(result.stdout)
+        if len(answer) < len(sections) and (said := result.err.strip()):
+            raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
+        return self.runtime.parse_facts(answer, asked, self.cache.now())
+
     async def _greet(self) -> None:
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, took, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
+        time, rest, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
         while True:
             if time() - nodes_at > NODES_EVERY:
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at = time()
             every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
+            every = every if self.silence is None else SILENT_EVERY
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(every, RESTS * took)):
+                async with asyncio.timeout(max(every, rest)):
                     await self._wake.wait()
             if self._wake.is_set():
                 self._wake.clear()
                 # One command is looked at soon, even by a slow cluster; many together are not.
-                await asyncio.sleep(max(SOON, hurried + RESTS * took - time()))
+                await asyncio.sleep(max(SOON, hurried + rest - time()))
                 hurried = time()
             began = time()
             await self.refresh()
-            took = time() - began
+            # How long Slurm did not answer is no measure of its load.
+            rest = RESTS * (time() - began) if self.silence is None else SILENT_EVERY
 
 
 TaskLink = NodeLink | ClusterLink

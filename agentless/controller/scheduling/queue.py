@@ -194,6 +194,9 @@ class Queue:
             )
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
+            away = self._nodes.clusters.get(task.node or "")
+            if away and away.silence is not None:
+                words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         if away := self._nodes.cluster_of(task.spec.needs):
             words = f"task {task.id} goes to {away.node.name} as soon as that answers"

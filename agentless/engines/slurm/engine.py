@@ -15,7 +15,7 @@ from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
-from agentless.engines.slurm.jobs import FORMAT, MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
@@ -42,13 +42,19 @@ _LISTED = 8 << 20
 _NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
 _COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
 _FOLDER = re.compile(
-    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) (.{1,300})"
+    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) "
+    r"(told |oom )?(.{1,300})"
 )
+_SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
 _UNKNOWN = 300 * 86400.0
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
+_OOM = "OUT_OF_MEMORY"
+_TOLD = "TOLD"
+"""The state of a job of which only its script has said that Slurm told it to end."""
 _ENDS = {
+    _TOLD: "its job was ended by Slurm: cancelled, preempted, or at its time limit",
     "NODE_FAIL": "a node of its job failed",
     "BOOT_FAIL": "a node of its job did not boot",
     "CANCELLED": "its job was cancelled on the cluster, outside agentless",
@@ -74,9 +80,12 @@ class Slurm:
 
     # ------------------------------------------------------------------ asking
 
-    def facts(self) -> tuple[Section, ...]:
-        """Ask for all our jobs."""
-        return (Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT), _LISTED),)
+    def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
+        """Ask for all our jobs, with `accounting` also for those that Slurm has forgotten without an end."""
+        asked = ACCOUNTING if accounting else None
+        return (
+            Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT, accounting=asked), _LISTED),
+        )
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
         """The jobs in the answer, as `containers`; `error` if Slurm does not answer."""
@@ -93,7 +102,7 @@ class Slurm:
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
-        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT)
+        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT, accounting=ACCOUNTING)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The jobs in an answer."""
@@ -108,6 +117,25 @@ class Slurm:
         """The nodes in the answer; raises RuntimeFailed."""
         self.check(result)
         return tuple(parse_nodes(result.out))
+
+    def scripts(self) -> Command:
+        """Read what the scripts of all our jobs carry."""
+        return self._command("slurm-scripts.sh.j2")
+
+    def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
+        """The labels of tasks in the answer, by task; raises RuntimeFailed. None of a script in another's folder."""
+        self.check(result)
+        found = dict[str, dict[str, str]]()
+        for line in result.out.splitlines()[:MAX_JOBS]:
+            if match := _SCRIPT.fullmatch(line):
+                labels = launch_script.unpacked(match[2])
+                if labels.get(TASK) == match[1]:
+                    found[match[1]] = labels
+        return found
+
+    def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
+        """A job with the labels that its script carries, signed if their signature is."""
+        return replace(job, labels=dict(labels), signed=self._signer.has_signed(labels, self._node.name))
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""
@@ -165,6 +193,7 @@ class Slurm:
             srun=srun_options(spec, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
             command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
+            secret_env=spec.secret_env,
         )
         script = self._script(
             "slurm-launch.sh.j2",
@@ -250,11 +279,15 @@ class Slurm:
 
     def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
         """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
-        listed, mark, folders = f"{answer.out}\n".partition("ended:\n")
-        if not mark or listed.count("\n") > MAX_JOBS:
+        listed, mark, rest = f"\n{answer.out}\n".partition("\nended:\n")
+        ended, whole, _ = rest.rpartition("whole\n")
+        if not (mark and whole) or max(listed.count("\n"), ended.count("\n")) > MAX_JOBS:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
-        found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
+        noted = [job for line in ended.splitlines() if (job := _ended_job(line))]
+        found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
+        oom = {job.id for job in noted if job.state == _OOM}
+        found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
         return tuple({each.id: each for job in found if (each := self._container(job))}.values())
 
     def _container(self, job: Job) -> Container | None:
@@ -275,8 +308,8 @@ class Slurm:
             name=job.name,
             state=state,
             labels=labels,
-            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over and job.started else None,
-            oom_killed=job.state == "OUT_OF_MEMORY",
+            exit_code=job.code,
+            oom_killed=job.state == _OOM,
             error=words,
             outcome=_OUTCOMES.get(job.state),
             created_at=job.submitted,
@@ -296,8 +329,8 @@ def _ended_job(line: str) -> Job | None:
     """A job that Slurm may have forgotten, by what its script wrote at its end."""
     if (match := _FOLDER.fullmatch(line)) is None:
         return None
-    name, number, code, began, ended, comment = match.groups()
-    state = "FAILED" if int(code) else "COMPLETED"
+    name, number, code, began, ended, told, comment = match.groups()
+    state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
 
 

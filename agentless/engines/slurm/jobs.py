@@ -15,9 +15,16 @@ from agentless.model.text import printable
 FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
 FORMAT = ",".join(f"{field}:|" for field in (*FIELDS, "Name", "Comment"))
+ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,AllocTRES,JobName,Comment"
+"""The same fields for `sacct --format`."""
 MAX_JOBS = 20_000
 """The most jobs of one answer that are read."""
 
+_OOM = 125
+"""The signal that Slurm names for a kill for want of memory."""
+_CODES = {"NODE_FAIL": 255, "BOOT_FAIL": 255, "PREEMPTED": 143}
+"""The exit codes of jobs that Slurm has ended and may be tried again, where it has none itself; a node that goes down
+gives a container 255, too."""
 _ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _STATE = re.compile(r"[A-Z_]{1,40}")
 _WAITS = frozenset({
@@ -68,6 +75,15 @@ class Job:
         return self.state in _PAUSED
 
     @property
+    def code(self) -> int | None:
+        """The exit code as a shell has it, None if there is none. Where Slurm has ended a job, 0 means nothing."""
+        if not (self.over and self.started):
+            return None
+        signal = 9 if self.signal == _OOM else self.signal
+        code = 128 + signal if signal else self.exit_code
+        return code if code or self.state == "COMPLETED" else _CODES.get(self.state)
+
+    @property
     def over(self) -> bool:
         """Whether it has ended."""
         return not (self.waits or self.runs or self.is_paused)
@@ -84,6 +100,7 @@ def parse_jobs(text: str) -> Iterator[Job]:
         if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
             continue
         exit_code, signal = _ended(code)
+        nodes = "" if nodes == "None assigned" else nodes
         why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
         yield Job(
             number, state, why, exit_code, signal,

@@ -17,6 +17,7 @@ _REASONS: Mapping[str, str] = {
     "Licenses": "waits for a license",
     "Reservation": "waits for its reservation to begin",
     "ReqNodeNotAvail": "the nodes it wants are not available now",
+    "Nodes required for job are DOWN": "the nodes that could run it are down, drained, or kept for other jobs",
     "NodeDown": "a node that it wants is down",
     "BadConstraints": "no node of the cluster has what it wants",
     "PartitionDown": "its partition is down",

@@ -8,15 +8,11 @@ node sees it, whichever manager the unit belongs to. The unit's facts are proper
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import orjson
 
 from agentless.engines import launch_script
 from agentless.engines.dialect import Dialect
@@ -44,7 +40,6 @@ from agentless.rules.nodes import container_limits
 from agentless.rules.tasks.settings import with_settings
 
 LABELS = "AGENTLESS_LABELS"
-_MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
 _LISTED = 4 << 20
 """Bytes of the answer about our units: 2,000 of them have 3 MB."""
 
@@ -395,12 +390,7 @@ def _unit(fields: Mapping[str, str], clock: float) -> Container | None:
 
 def _labels(environment: str) -> dict[str, str]:
     match = _PACKED.search(environment)
-    try:
-        packed = base64.urlsafe_b64decode(match[1]) if match else b""
-        labels = orjson.loads(zlib.decompressobj().decompress(packed, _MAX_LABELS))
-        return {key: value for key, value in labels.items() if isinstance(value, str)}
-    except (AttributeError, ValueError, zlib.error):
-        return {}
+    return launch_script.unpacked(match[1]) if match else {}
 
 
 def _exit_code(fields: Mapping[str, str]) -> int | None:

@@ -28,7 +28,7 @@ from agentless.model.nodes.device import PART_NUMBER, devices_of, parents_of
 from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.spec import TaskSpec, check_numbers
-from agentless.model.tasks.task import Assigning, Ended, Paused, Placement, Running, Task, outcome_of
+from agentless.model.tasks.task import Assigning, Ended, Paused, Placement, Running, Submitted, Task, outcome_of
 from agentless.model.text import printable
 
 TASK = "agentless.task"
@@ -232,9 +232,11 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
     submitted = min(whole.created_at, now)
     began = max(submitted, min(moment, now - ran))
     run = container.started_at
-    status: Assigning | Running | Paused | Ended
+    status: Assigning | Submitted | Running | Paused | Ended
     if container.state == "created":
         status = Assigning(placement, began)
+    elif container.state == "queued":
+        status = Submitted(placement, container.id, began, container.error, container.here(container.expected_at))
     elif container.state == "paused":
         status = Paused(placement, container.id, began, run)
     elif container.live:

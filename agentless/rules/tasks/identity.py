@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from agentless.model.containers.claim import Claim
+from agentless.model.containers.claim import SPEC, Claim
 from agentless.model.containers.container import Container
+from agentless.model.containers.job_id import job_number
 from agentless.model.tasks.task import container_name
 from agentless.model.tasks.task_id import is_task_id
 
@@ -36,10 +37,12 @@ def called(container: Container, claim: Claim, controller: str, remembered: Reme
 def is_adoptable(container: Container, claim: Claim, controller: str) -> bool:
     """Whether a container of an unknown task is adopted automatically as the task in its labels.
 
-    Its name has to be the one of a launch: a container with copied labels cannot have the same name beside it.
+    Its name has to be the one of a launch: a container with copied labels cannot have the same name beside it. A job of
+    a cluster has only its claim in the list of jobs: its task is read from its script, by `recover`.
     """
     named = container.name == container_name(claim.task)
-    return container.signed and named and claim.controller == controller and is_task_id(claim.task)
+    whole = job_number(container.id) is None or SPEC in container.labels
+    return container.signed and named and whole and claim.controller == controller and is_task_id(claim.task)
 
 
 def digest(container: Container) -> str:

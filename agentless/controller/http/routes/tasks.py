@@ -183,5 +183,6 @@ def _add_recovery(app: FastAPI, services: TaskServices) -> None:
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest, caller: CurrentCaller) -> list[TaskView]:
         """Take over tasks that `GET /v1/recovery` has listed."""
+        await services.recovery.look()
         found = services.recovery.recover(request.tasks, request.digests, by=caller)
         return [services.views.seen_by(caller, task) for task in found]

@@ -1,0 +1,290 @@
+"""Faults of a real Slurm: its daemons, its nodes, its operators; and of the way to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentless.engines import launch_script
+from agentless.model.containers.claim import TASK
+from tests.faults.kill import HOOK
+from tests.lab import Lab
+from tests.lab.slurm import Slurm, missing
+from tests.real.cli import Cli, finish, until
+
+pytestmark = pytest.mark.slow
+SETTINGS = {
+    "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=0",
+    "PreemptType": "preempt/partition_prio",
+    "PreemptMode": "REQUEUE",
+    "KillWait": "1",
+    "MessageTimeout": "10",
+}
+PARTITIONS = {"gpu": "Default=YES State=UP PriorityTier=1", "urgent": "State=UP PriorityTier=9"}
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    """Two nodes with two GPUs; what is in the partition `urgent` preempts what is in the other one."""
+    if absent := missing(faketime=False):
+        pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
+    folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
+    with Slurm(folder, {"c1": 2, "c2": 2}, PARTITIONS, SETTINGS) as slurm:
+        yield slurm
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def cli(slurm: Slurm) -> Iterator[Cli]:
+    """A person whose inventory has the cluster `hpc`, and whose controller may be told to die before a step."""
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
+        slurm.give(login)
+        cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
+        text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes: {{}}\n"
+        cli = Cli(lab, "main", text, PYTHONPATH=str(HOOK), AGENTLESS_FAULTS_STEP=str(lab.root / "step"))
+        yield cli
+        cli.close()
+
+
+def state(cli: Cli, task: str) -> str:
+    return str(cli.task(task)["state"])
+
+
+def number(cli: Cli, task: str) -> str:
+    return str(cli.task(task)["container"].partition(":")[0])
+
+
+def jobs(slurm: Slurm, task: str) -> list[str]:
+    """The states of all jobs of a task."""
+    return slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{task}", "--format=%T").split()
+
+
+def end(cli: Cli, task: str) -> tuple[str, int, str]:
+    """State, exit code of `wait`, reason, once it is over."""
+    waited = cli("wait", task, code=None)
+    return state(cli, task), waited.code, str(cli.task(task)["reason"])
+
+
+def running(cli: Cli, *words: str) -> str:
+    task = cli.submit("hpc", *(words or ("--", "sleep", "300")))
+    until(lambda: state(cli, task) == "running")
+    return task
+
+
+def test_tasks_of_a_lost_state_folder_are_found_again_by_the_scripts_of_their_jobs(cli: Cli, slurm: Slurm) -> None:
+    runs = running(cli, "--name", "runs", "--", "sleep", "300")
+    ended = cli.submit("hpc", "--", "sh", "-c", "exit 5")
+    cli("wait", ended, code=5)
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=drain", "reason=fan")
+    waits = cli.submit("hpc", "1x", "--", "true")
+    until(lambda: "down, drained, or kept for other jobs" in str(cli.task(waits)["reason"]))
+    forged = forge(cli.lab.nodes["login"].dir / "home/.agentless/slurm", ended)
+    cli("controller", "stop")
+    shutil.rmtree(cli.state)
+    cli("recover", "--yes")
+    tasks = {task["id"]: task for task in cli.get("/v1/tasks", ended=True)}
+    assert {key: (task["state"], task["exit_code"]) for key, task in tasks.items()} == {
+        runs: ("running", None),
+        ended: ("failed", 5),
+        waits: ("submitted", None),
+    }
+    assert (tasks[runs]["name"], tasks[runs]["owner"]) == ("runs", cli.task(waits)["owner"])
+    os.chown(forged / "script", 0, 0)  # his own is offered, and a person decides
+    assert f"2f{ended[2:]}" in cli("recover", code=None).out
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=resume")
+    assert end(cli, waits)[:2] == ("completed", 0)
+    cli("kill", runs)
+    assert jobs(slurm, runs) == ["CANCELLED"]
+    shutil.rmtree(forged)
+
+
+def test_a_job_that_is_newer_than_the_state_is_taken_back_by_itself(cli: Cli, slurm: Slurm) -> None:
+    cli("nodes")
+    cli("controller", "stop")
+    before = cli.lab.root / "before"
+    shutil.copytree(cli.state, before)
+    task = running(cli, "--name", "newer", "--", "sleep", "300")
+    cli("controller", "stop")
+    shutil.rmtree(cli.state)
+    before.rename(cli.state)
+    cli("nodes")
+    until(lambda: [each["name"] for each in cli.get("/v1/tasks")] == ["newer"])
+    assert state(cli, task) == "running"
+    cli("kill", task)
+    assert jobs(slurm, task) == ["CANCELLED"]
+
+
+def forge(folder: Path, task: str) -> Path:
+    """A folder like that of this task, with another task in a script that somebody else has written."""
+    name = f"2f{task[2:]}"
+    forged = Path(shutil.copytree(folder / f"agentless-{task}", folder / f"agentless-{name}"))
+    head, packed, rest = (forged / "script").read_text().split("\n", 2)
+    labels = {**launch_script.unpacked(packed.removeprefix("# ")), TASK: name}
+    (forged / "script").write_text(f"{head}\n# {launch_script.packed(labels)}\n{rest}")
+    os.chown(forged / "script", 65534, 65534)
+    return forged
+
+
+@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 5)), *(f"net {n}" for n in range(1, 8))])
+def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: Cli, slurm: Slurm, step: str) -> None:
+    runs = cli.lab.root / f"runs-{step.replace(' ', '-')}-"
+    cli.get("/v1/tasks")
+    cli.lab.root.joinpath("step.new").write_text(step)
+    cli.lab.root.joinpath("step.new").rename(cli.lab.root / "step")
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}; exit 3")
+    done = cli("submit", *words, code=None, TOKEN="hush")
+    cli.lab.root.joinpath("step").unlink(missing_ok=True)
+    if not cli.lab.root.joinpath("step.at").exists():
+        cli("controller", "stop", code=None)  # or it would die of what follows
+    cli.lab.root.joinpath("step.at").unlink(missing_ok=True)
+    found = [task for task in cli.get("/v1/tasks", ended=True) if str(runs) in str(task["command"])]
+    assert len(found) == 1 or (not found and done.code != 0), (found, done)
+    for task in found:
+        assert end(cli, task["id"])[:2] == ("failed", 3)
+        assert jobs(slurm, task["id"]) == ["FAILED"]
+        assert runs.read_text() == "4\n"
+
+
+@pytest.mark.parametrize("when", ["before and sbatch goes on", "before and sbatch dies", "after"])
+def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str) -> None:
+    """Before the job exists, whether it comes into being later or not; or after that, before the answer."""
+    runs, sbatch = cli.lab.root / f"runs {when}", cli.lab.nodes["login"].dir / "bin" / "sbatch"
+    hangs, real = cli.lab.root / "hangs", sbatch.read_text()
+    head, _, submit = real.rpartition("exec ")
+    hang = f"[ -e {hangs} ] || {{ echo $$ > {hangs}; sleep 20; }}\n"
+    sbatch.write_text(f"{head}{submit}{hang}" if when == "after" else f"{head}{hang}{submit}")
+    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run >> '{runs}'; exit 3")
+    until(lambda: hangs.exists() and hangs.read_text())
+    cli.kill_controller()
+    if "dies" in when:
+        os.killpg(os.getpgid(int(hangs.read_text())), signal.SIGKILL)
+    task = finish(submitting).out.strip()
+    assert end(cli, task)[:2] == ("failed", 3)
+    assert (runs.read_text(), jobs(slurm, task)) == ("run\n", ["FAILED"])
+    hangs.unlink()
+    sbatch.write_text(real)
+
+
+def test_a_job_that_arrives_late_does_not_run_beside_the_one_that_replaced_it(cli: Cli, slurm: Slurm) -> None:
+    runs = cli.lab.root / "runs-late"
+    task = running(cli, "--", "sh", "-c", f"echo run >> {runs}; sleep 300")
+    folder, said = f"$HOME/.agentless/slurm/agentless-{task}", cli.lab.root / "said"
+    cli.lab.nodes["login"].sh(f"sbatch --job-name=agentless-{task} --output={said} {folder}/script")
+    until(lambda: "FAILED" in jobs(slurm, task))
+    assert said.read_text() == f"job {number(cli, task)} is the job of this task\n"
+    assert (state(cli, task), runs.read_text()) == ("running", "run\n")
+    cli("kill", task)
+
+
+def cancel(slurm: Slurm, job: str) -> None:
+    slurm.run("scancel", job)
+
+
+def preempt(slurm: Slurm, job: str) -> None:
+    del job
+    slurm.run("sbatch", "--partition=urgent", "--nodes=2", "--gres=gpu:2", "--output=/dev/null", "--wrap=sleep 1")
+
+
+def lose_its_node(slurm: Slurm, job: str) -> None:
+    node = slurm.run("squeue", "--noheader", f"--jobs={job}", "--format=%N").strip()
+    slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=fan")
+    until(lambda: is_resumed(slurm, node))
+
+
+def is_resumed(slurm: Slurm, node: str) -> bool:
+    with contextlib.suppress(RuntimeError):  # its job has to be gone first
+        slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    return slurm.run("sinfo", "--noheader", "--partition=gpu", f"--nodes={node}", "--format=%t").strip() == "idle"
+
+
+@pytest.mark.parametrize(
+    ("what", "expected", "why"),
+    [
+        (cancel, "killed", "its job was cancelled on the cluster, outside agentless"),
+        (preempt, "failed", "its job was preempted by Slurm"),
+        (lose_its_node, "failed", "a node of its job failed"),
+    ],
+)
+def test_what_slurm_does_to_a_job_is_told_in_words(
+    cli: Cli, slurm: Slurm, what: Callable[[Slurm, str], None], expected: str, why: str
+) -> None:
+    task = running(cli, "2x", "--", "sleep", "300")
+    what(slurm, number(cli, task))
+    state, code, reason = end(cli, task)
+    assert (state, reason) == (expected, why)
+    assert code in (137, 143, 255)
+    assert why in cli("explain", task).out
+
+
+def test_a_step_that_slurm_killed_for_want_of_memory_is_told_apart_from_a_failure(cli: Cli) -> None:
+    """By what slurmstepd writes to the output then; the Slurm of the lab confines no memory."""
+    said = "slurmstepd-c1: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    task = cli.submit("hpc", "--", "sh", "-c", f"echo '{said}' >&2; exit 137")
+    assert end(cli, task)[:2] == ("killed_oom", 137)
+
+
+def test_a_drained_node_is_a_reason_to_wait_and_its_tasks_run_on(cli: Cli, slurm: Slurm) -> None:
+    stays = running(cli)
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=drain", "reason=fan")
+    waits = cli.submit("hpc", "1x", "--", "true")
+    until(lambda: "down, drained, or kept for other jobs" in cli("explain", waits).out)
+    assert state(cli, stays) == "running"
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=resume")
+    assert end(cli, waits)[:2] == ("completed", 0)
+    cli("kill", stays)
+
+
+def test_a_job_that_slurm_puts_back_has_no_secret_left_and_says_so(cli: Cli, slurm: Slurm) -> None:
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN}; sleep 300")
+    task = cli("submit", *words, TOKEN="hush").out.strip()
+    until(lambda: cli("logs", task, code=None).out == "4\n" and state(cli, task) == "running")
+    slurm.run("scontrol", "update", f"jobid={number(cli, task)}", "requeue=1")
+    slurm.run("scontrol", "requeuehold", number(cli, task))
+    until(lambda: state(cli, task) == "submitted" and "held" in str(cli.task(task)["reason"]))
+    slurm.run("scontrol", "update", f"jobid={number(cli, task)}", "starttime=now")
+    slurm.run("scontrol", "release", number(cli, task))
+    assert end(cli, task)[:2] == ("failed", 1)
+    assert "its secrets are gone; submit the task again" in cli("logs", task).out
+
+
+def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slurm) -> None:
+    task = running(cli, "--", "sh", "-c", "sleep 20; exit 5")
+    slurm.wait_until_saved(number(cli, task))
+    with slurm.without_controller():
+        late = cli.start("submit", "hpc", "--", "true")
+        until(lambda: "Unable to contact slurm controller" in cli("ps").out)
+        done = finish(late)
+        new = done.out.strip()
+        assert "may have submitted" in done.err
+        assert f"task {new} is assigning: hpc does not answer: " in cli("explain", new).out
+    assert end(cli, task)[:2] == ("failed", 5)
+    assert end(cli, new)[:2] == ("completed", 0)
+    assert jobs(slurm, new) == ["COMPLETED"]
+
+
+def test_a_login_node_that_is_away_for_a_minute_takes_nothing_along(cli: Cli, slurm: Slurm) -> None:
+    timed = running(cli)
+    slurm.run("scontrol", "update", f"jobid={number(cli, timed)}", "timelimit=1")
+    task = running(cli, "--", "sh", "-c", "for n in $(seq 80); do echo $n; sleep 1; done; exit 7")
+    login = cli.lab.nodes["login"]
+    following = cli.start("logs", "-f", task)
+    assert following.stdout.readline() == "1\n"
+    login.stop_sshd()
+    late = cli.start("submit", "hpc", "--", "true")
+    until(lambda: state(cli, task) == "lost", 90)
+    login.start_sshd()
+    numbers = [int(line) for line in following.stdout]
+    assert numbers == list(range(2, 81))
+    assert "its output continues here when the node answers" in finish(following).err
+    assert end(cli, task)[:2] == ("failed", 7)
+    assert end(cli, finish(late).out.strip())[:2] == ("completed", 0)
+    assert end(cli, timed) == ("timeout", 143, "reached the time limit of its job")
