@@ -270,7 +270,7 @@ class Slurm:
             name=job.name,
             state=state,
             labels=labels,
-            exit_code=(128 + job.signal if job.signal else job.exit_code) if job.over and job.started else None,
+            exit_code=_exit_code(job),
             oom_killed=job.state == "OUT_OF_MEMORY",
             error=words,
             outcome=_OUTCOMES.get(job.state),
@@ -294,6 +294,13 @@ def _ended_job(line: str) -> Job | None:
     name, number, code, began, ended, comment = match.groups()
     state = "FAILED" if int(code) else "COMPLETED"
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+
+
+def _exit_code(job: Job) -> int | None:
+    """The exit code of a job that has run and is over. Where Slurm ended it, a zero is none of the command."""
+    if not (job.over and job.started) or (job.state in _ENDS and not job.signal and not job.exit_code):
+        return None
+    return 128 + job.signal if job.signal else job.exit_code
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:
