@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,11 @@ from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.task import Placement
+from agentless.model.tasks.task import Ended, Outcome, Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.identity import is_adoptable
+from agentless.rules.tasks.reconcile import reconcile
 from tests.pure.build import task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
@@ -53,6 +55,24 @@ def test_a_job_with_another_comment_is_known_by_its_name_but_not_as_ours() -> No
 def test_several_jobs_of_one_name_are_several() -> None:
     both = found(job() + job("8", comment="forged") + "ended:\nwhole")
     assert both == [("7:agentless-2abcdef", True, "running"), ("8:agentless-2abcdef", False, "running")]
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "DEADLINE", "CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL"])
+def test_a_job_that_slurm_ended_has_not_succeeded_with_exit_code_0(state: str) -> None:
+    line = job(state=state)
+    (zero,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
+    (ended,) = ENGINE.parse_containers(Result(0, f"{line.replace('|0|', '|15|')}ended:\nwhole\n".encode()), 0.0)
+    assert (zero.state, ended.exit_code) == ("exited", 143)
+    assert zero.exit_code != 0
+    assert zero.started_at is not None
+
+
+@pytest.mark.parametrize("state", ["timeout", "killed"])
+def test_how_slurm_ended_a_job_stays_when_it_has_forgotten_it(state: Outcome) -> None:
+    line = f"ended:\nagentless-2abcdef|7 0 1795759824 1795759830 {COMMENT}\nwhole\n"
+    (end,) = ENGINE.parse_containers(Result(0, line.encode()), 0.0)
+    status = Ended(state, 1795759830.0, placement=Placement("hpc"), container=end.id)
+    assert reconcile(replace(TASK, status=status), end, 1795760830.0) == ()
 
 
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:

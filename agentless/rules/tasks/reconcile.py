@@ -156,6 +156,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
         return False
     if container.state == "queued":
         return True
+    if container.over and job_number(container.id) and status.state in ("timeout", "killed"):
+        return False  # once its cluster forgets it, only what its script wrote is left: that does not know who ended it
     if status.exit_code is None and (container.live or container.exit_code is not None):
         return True
     return container.live and container.started_at not in (None, status.run)
