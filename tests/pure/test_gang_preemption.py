@@ -143,7 +143,9 @@ def _play(there: tuple[Cluster, tuple[Task, ...]], data: st.DataObject, *, looks
         step = draw(st.sampled_from([0.5, 1.0, 2.0, 2.0]))
         crashed = draw(st.integers(0, 5)) == 0
         before = Plan() if crashed else found
-        now = min([now + step, *(end for each in running.values() if (end := _ends_at(each)) > now)])
+        ends = [_ends_at(each) for each in running.values()]
+        ends += [place.until for one in waiting.values() if (place := one.kept_place)]
+        now = min([now + step, *(end for end in ends if end > now)])
 
 
 def _ends_at(one: Task) -> float:

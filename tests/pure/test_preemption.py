@@ -240,6 +240,15 @@ def test_while_they_go_the_place_is_kept_also_from_one_in_front() -> None:
     assert places(gone) == {"t": "node1::0"}
 
 
+@pytest.mark.parametrize("late", [0.0, 0.5, 34.5, 100.0])
+def test_who_is_late_in_its_place_starts_before_the_one_whose_place_comes_after_it(late: float) -> None:
+    first, second = kept(wish("b", limit=30.0), after=5.0), kept(wish("h"), after=35.0)
+    now = NOW + 5.0 + late
+    found = plan(at(node(gpus=1), (), now), [second, first], now, POLICIES)
+    assert set(found.starts) == {"b"}
+    assert NOW + 35.0 + late <= found.promises["h"].start <= NOW + 35.0 + late + SOON
+
+
 def test_what_its_victim_leaves_besides_is_promised_to_others() -> None:
     found = look(node(stopping(lent("a", "node1::0,1")), gpus=2), kept(wish("t"), "a"), wish("u"))
     assert (promises(found), victims(found)) == ({"t": ("node1", WITHIN), "u": ("node1", WITHIN)}, {})

@@ -147,15 +147,12 @@ def _held(
     """Put tasks into the places that are kept for them, before anything else is planned. Returns the other tasks."""
     if not any(task.kept_place for task in queue):
         return queue
-    others, kept = list[Task](), list[tuple[tuple[Task, ...], list[Held], bool]]()
-    for unit in members_together(queue):
-        if len(unit) != unit[0].spec.gang_size or not all(task.kept_place for task in unit):
-            others += unit
-            continue
+    kept = list[tuple[tuple[Task, ...], list[Held], bool]]()
+    whole = [unit for unit in members_together(queue) if len(unit) == unit[0].spec.gang_size]
+    for unit in sorted((unit for unit in whole if all(task.kept_place for task in unit)), key=_due):
         ahead = turns.before(unit[0])
         held = giving.hold(unit, [wants.of(task) for task in unit], ahead.end if ahead else now)
         if held is None:
-            others += unit
             continue
         kept.append((unit, held, ahead is None))
         for task, (_, load) in zip(unit, held, strict=True):
@@ -167,7 +164,12 @@ def _held(
             begun |= {task.id: placement for task, (placement, _) in zip(unit, starts, strict=True)}
         else:
             promised |= {task.id: coming.promise() for task, (coming, _) in zip(unit, held, strict=True)}
-    return others
+    placed = {task.id for unit, _, _ in kept for task in unit}
+    return [task for task in queue if task.id not in placed]
+
+
+def _due(unit: Sequence[Task]) -> float:
+    return max(place.until for task in unit if (place := task.kept_place))
 
 
 def _coming(

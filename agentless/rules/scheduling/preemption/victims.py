@@ -85,6 +85,7 @@ class Preemption:
         self.lenders = list(dict.fromkeys(self._homes.values()))
         self._asked: dict[str, list[float]] = {}  # the times of all places that rely on the end of a task
         self._kept_for: dict[str, float] = {}  # the first time of a place that is kept with this victim
+        self._held: list[tuple[NodeTimeline, float, Load]] = []  # with the time at which its task was to be over
         self._waiting: list[tuple[Sequence[Task], Sequence[Coming]]] = []
         self._failed: dict[Shape, list[Amounts]] = {}
         self._own_works: dict[str, float] = {}
@@ -96,20 +97,25 @@ class Preemption:
     def hold(self, unit: Sequence[Task], wants: Sequence[Want], since: float) -> list[Held] | None:
         """Put a task, or a gang, into the places kept for it, for when the victims have gone. Not before `since`.
 
+        Those whose places come first are to be put first: where one is late, those that follow it are later, too.
         None if nobody can start on one of these nodes; then all may start on others.
         """
         places = [place for task in unit if (place := task.kept_place)]
         nodes = [node for place in places if (node := self._nodes.get(place.node)) and not node.closed]
         if len(nodes) < len(unit):
             return None
-        moment = max(since, self.now + SOON, *(place.until for place in places))
+        due = max(place.until for place in places)
+        late = (load.end for node, over, load in self._held if node in nodes and over < due + SOON)
+        moment = max(since, self.now + SOON, due, *late)
         found = list[Held]()
         for node, place, want in zip(nodes, places, wants, strict=True):
             gpus, left = node.these(place.gpu_uuids), tuple(each for each in place.victims if node.load_of(each))
             coming = Coming(moment, node, gpus, left)
             self.ask(node, left, moment)
             self._keep_for(coming)
-            found.append((coming, node.put(*want, gpus, moment, firm=True)))
+            load = node.put(*want, gpus, moment, firm=True)
+            self._held.append((node, due + load.end - load.begin, load))
+            found.append((coming, load))
         return found
 
     def begin(self, unit: Sequence[Task], wants: Sequence[Want], held: Sequence[Held]) -> list[Begun] | None:
