@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agentless.engines.slurm.engine import Slurm
-from agentless.errors import TooMuch
+from agentless.errors import NoAnswer, RuntimeFailed, TooMuch
 from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
@@ -72,5 +72,17 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     secret = task("2abcdeg", "hpc", spec=TASK.spec.__class__(("true",), env={"A": "visible"}, secret_env=("B",)))
     command = ENGINE.launches([Launch(secret, Placement("hpc"), secrets={"B": "hidden"})])
     assert "hidden" not in command.script
-    (submitted,) = [line for line in command.script.splitlines() if "sbatch --parsable" in line]
-    assert "visible" not in submitted
+    (options,) = re.findall(r"^launch .*?(--job-name=.*)", command.script, re.MULTILINE | re.DOTALL)
+    assert "visible" not in options
+
+
+def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
+    tasks = [task(each, "hpc") for each in ("2abcdeh", "2abcdei", "2abcdej")]
+    script = ENGINE.launches([Launch(each, Placement("hpc")) for each in tasks]).script
+    assert all(f"answer {at} {each.container_name} " in script for at, each in enumerate(tasks, 1))
+    good, bad, lost = ENGINE.answers(3, Result(0, b"1|job 7\n1=0\n2|sbatch: error: no such account\n2=1\n3|job"))
+    assert ENGINE.parse_launch(tasks[0], good) == "7:agentless-2abcdeh"
+    with pytest.raises(RuntimeFailed, match="no such account"):
+        ENGINE.parse_launch(tasks[1], bad)
+    with pytest.raises(NoAnswer):
+        ENGINE.parse_launch(tasks[2], lost)

@@ -59,7 +59,7 @@ _ENDS = {
 class Slurm:
     """One cluster, for which `node` stands; a `ports.Engine`."""
 
-    at_once = 1
+    at_once = 32
     program = "sbatch"
     images = volumes = files = envs = None
 
@@ -143,45 +143,26 @@ class Slurm:
     # ---------------------------------------------------------------- changing
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Lock, look, `sbatch` as one script for the only one; `parse_launch` reads its answer."""
-        (one,) = wanted
-        task, placement, spec = one.task, one.placement, one.task.spec
-        launch_script.check_secrets_are_there(spec, one.secrets)
-        whole = with_settings(spec, self._node)
-        claim = self._claim(task.id)
-        variables = launch_script.variables(task, placement, self._node, whole, ())
-        comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
-        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        job = self._script(
-            "slurm-job.sh.j2",
-            name=task.container_name,
-            comment=comment,
-            labels=launch_script.packed(labels),
-            workdir=spec.workdir,
-            srun=srun_options(spec, self._cluster),
-            command=spec.command,
-        )
+        """Look for their jobs, and lock, look and `sbatch` for each, as one script; `parse_launch` reads an answer.
+
+        All have the same secrets; `answers` splits the answer.
+        """
+        secrets = wanted[0].secrets
         script = self._script(
             "slurm-launch.sh.j2",
-            name=task.container_name,
             lock_wait=launch_script.LOCK_WAIT,
-            script=job,
-            variables=self._renderer.script(
-                "slurm-variables.sh.j2",
-                env={name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"},
-            ),
-            options=sbatch_options(task, self._cluster, comment),
-            secret_env=spec.secret_env,
+            jobs=[{"name": each.task.container_name, "words": self._launch(each)} for each in wanted],
+            secrets=sorted(secrets),
         )
-        return Command(script + "\n", secrets=dict(one.secrets), timeout=launch_script.WITHIN)
+        return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The only answer."""
-        return [result] * count
+        """Split the answer to a script of `count` launches into one answer each."""
+        return launch_script.answers(count, result)
 
-    def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
-        """None before the script has ended."""
-        return {}
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:
+        """The answers that are complete in the output so far, by the place of the launch in the script."""
+        return launch_script.answered(count, out)
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The number of the job. Raises Refused or RuntimeFailed if there is none, NoAnswer if that is not known."""
@@ -239,6 +220,28 @@ class Slurm:
     def _of(self, container: str, template: str, **values: Any) -> Command:
         job, _, name = container.rpartition(":")
         return self._command(template, job=job, name=name, **values)
+
+    def _launch(self, one: Launch) -> list[str]:
+        """The name of a job, its script, the variables of its task, and the options of `sbatch`."""
+        task, placement, spec = one.task, one.placement, one.task.spec
+        launch_script.check_secrets_are_there(spec, one.secrets)
+        whole = with_settings(spec, self._node)
+        claim = self._claim(task.id)
+        variables = launch_script.variables(task, placement, self._node, whole, ())
+        comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        job = self._script(
+            "slurm-job.sh.j2",
+            name=task.container_name,
+            comment=comment,
+            labels=launch_script.packed(labels),
+            workdir=spec.workdir,
+            srun=srun_options(spec, self._cluster),
+            command=spec.command,
+        )
+        env = {name: value for name, value in variables.items() if name != "AGENTLESS_GPUS"}
+        exports = self._renderer.script("slurm-variables.sh.j2", env=env)
+        return [task.container_name, job, exports, *sbatch_options(task, self._cluster, comment)]
 
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
