@@ -31,6 +31,7 @@ _PROGRAMS = {
     "munged": "munge",
     "faketime": "faketime",
 }
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 CORES_PER_GPU = 8
 _START = 60.0
 _LONG = "60000"
@@ -111,6 +112,14 @@ class Slurm:
         if ran.returncode != 0:
             raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
         return ran.stdout
+
+    def give_commands(self, folder: Path) -> None:
+        """Slurm's commands in a folder, where they mean this cluster whatever the environment is."""
+        folder.mkdir(exist_ok=True)
+        for name in COMMANDS:
+            file = folder / name
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            file.chmod(0o755)
 
     def __enter__(self) -> Self:
         try:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, Node
+from tests import ready
+from tests.lab import Lab
 from tests.lab.slurm import Slurm, missing
 from tests.real.cli import Cli, finish, until
 
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +33,14 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
     """A person whose inventory has the cluster `hpc`, and a machine that is not there."""
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
         login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-        _commands(login, slurm)
+        slurm.give_commands(login.dir / "bin")
+        # A job has the PATH of the login.
+        (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
         cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
         text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
-
-
-def _commands(login: Node, slurm: Slurm) -> None:
-    """Slurm's commands on the login node, which mean this cluster."""
-    for name in PROGRAMS:
-        file = login.dir / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f'#!/bin/sh\nexport SLURM_CONF={slurm.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
-        file.chmod(0o755)
-    # A job has the PATH of the login.
-    (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
 
 
 def state(cli: Cli, task: str) -> str:
@@ -113,8 +104,8 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
 
 
 def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: Cli, slurm: Slurm) -> None:
-    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN} span:{1..40}; exit 3")
-    submit = cli.start("submit", *words, TOKEN="it's")
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN} $0; exit 3", "span:{1..12}")
+    submit = ready.Started("submit", *words, env={**cli.env, "TOKEN": "it's"}, cwd=cli.lab.home)
     folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
     before = len([*folder.glob("agentless-*/job")])
     until(lambda: len([*folder.glob("agentless-*/job")]) > before + 2)
@@ -123,10 +114,10 @@ def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: 
     cli("wait", "--batch", batch, code=None)
     tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch]
     assert {(task["state"], task["exit_code"]) for task in tasks} == {("failed", 3)}
-    assert len(tasks) == 40
+    assert len(tasks) == 12
     listed = slurm.run("squeue", "--noheader", "--states=all", "--format=%j").split()
-    assert [listed.count(f"agentless-{task['id']}") for task in tasks] == [1] * 40
-    assert cli("logs", tasks[-1]["id"]).out == "4 40\n"
+    assert [listed.count(f"agentless-{task['id']}") for task in tasks] == [1] * 12
+    assert cli("logs", tasks[-1]["id"]).out == "4 12\n"
     assert not [*folder.glob("agentless-*/secrets")]
 
 
