@@ -95,7 +95,8 @@ def _submit(client: Client, count: int) -> float:
     request = {"targets": ["hpc"], "spec": {"command": ["true"]}}
 
     def one(_: int) -> str:
-        return str(client.another().submit(request)["tasks"][0]["state"])
+        (task,) = client.another().submit(request)
+        return str(task["task"]["state"])
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         began = time.perf_counter()
