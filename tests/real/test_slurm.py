@@ -15,7 +15,6 @@ from tests.lab.slurm import Slurm, missing
 from tests.real.cli import Cli, finish, until
 
 
-
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Nodes with 2, 2 and 4 GPUs, which are plain files."""

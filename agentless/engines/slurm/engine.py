@@ -6,6 +6,7 @@ comment is a signed claim. Script, output and end are in a folder of that name, 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,6 +69,8 @@ class Slurm:
         self._cluster = cluster
         self._renderer = renderer
         self._signer = signer
+        # Most jobs are as in the look before.
+        self._read = functools.lru_cache(MAX_JOBS)(self._line)
         self.terminal = SlurmTerminal(self._of, renderer.script)
 
     # ------------------------------------------------------------------ asking
@@ -252,8 +255,12 @@ class Slurm:
         if not mark or listed.count("\n") > MAX_JOBS:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
-        found = [*filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])), *parse_jobs(listed)]
-        return tuple({each.id: each for job in found if (each := self._container(job))}.values())
+        ended = map(self._container, filter(None, map(_ended_job, folders.splitlines()[:MAX_JOBS])))
+        found = [*ended, *map(self._read, listed.splitlines())]
+        return tuple({each.id: each for each in found if each}.values())
+
+    def _line(self, line: str) -> Container | None:
+        return next(filter(None, map(self._container, parse_jobs(line))), None)
 
     def _container(self, job: Job) -> Container | None:
         """A job of a task. By its signed comment, if it has one: its owner may have changed the name."""
