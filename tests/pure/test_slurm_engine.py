@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from agentless.controller.nodes.reconciler import _is_newer
 from agentless.engines.slurm.engine import Slurm
 from agentless.errors import NoAnswer, RuntimeFailed, TooMuch
 from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.task import Placement
+from agentless.model.tasks.task import Placement, Submitted
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.pure.build import task
@@ -86,3 +89,9 @@ def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
         ENGINE.parse_launch(tasks[1], bad)
     with pytest.raises(NoAnswer):
         ENGINE.parse_launch(tasks[2], lost)
+
+
+def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None:
+    submitted = replace(TASK, status=Submitted(Placement("hpc"), "7:agentless-2abcdef", since=100.0))
+    assert _is_newer(submitted, Sighting((), asked_at=99.0))
+    assert not _is_newer(submitted, Sighting((), asked_at=101.0))
