@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import posixpath
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ WITHIN = LOCK_WAIT + 100.0
 """Seconds for a launch, with the wait for the lock."""
 HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
 """Exit codes, as `docker-launch.sh.j2` and `systemd-launch.sh.j2` have them."""
+_ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
 def check_secrets_are_there(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
@@ -106,6 +108,35 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
         raise Refused(f"{node.name}: other launches locked this node for {LOCK_WAIT} s; retry")
     if result.exit_code == UNCLEAR or result.exit_code > 127:
         raise NoAnswer(f"{node.name} may have started task {task.id}: the launch was interrupted")
+
+
+def answers(count: int, result: Result) -> list[Result]:
+    """Split the answer to a script of `count` launches into one answer each."""
+    found = answered(count, result.stdout)
+    if not found:
+        return [result] * count
+    # If others have answered, one without an answer was interrupted.
+    return [found.get(at, Result(UNCLEAR)) for at in range(count)]
+
+
+def answered(count: int, out: bytes) -> dict[int, Result]:
+    """The answers that are complete in the output so far, by the place of the launch in the script.
+
+    Each is lines `3|text`, and `3=0` with its exit code at the end.
+    """
+    if count == 1:
+        return {}
+    words: list[list[bytes]] = [[] for _ in range(count)]
+    found: dict[int, Result] = {}
+    # What follows the last newline is a line that was cut off.
+    for number, kind, rest in _ANSWER.findall(out[: out.rfind(b"\n") + 1]):
+        at = int(number) - 1
+        if at < count and kind == b"|":
+            words[at].append(rest)
+        elif at < count and rest.isdigit():
+            text = b"\n".join(words[at])
+            found[at] = Result(int(rest[:3]), text, text)
+    return found
 
 
 def launch_failure(sentence: str, reason: Blame) -> AgentlessError:

@@ -34,6 +34,7 @@ NAMES = (
     "logs",
     "envs",
     "ssh",
+    "clusters",
 )
 
 

@@ -34,9 +34,9 @@ _PROGRAMS = {
     "munged": "munge",
     "faketime": "faketime",
 }
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 CORES_PER_GPU = 8
 _START = 60.0
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 _LONG = "60000"
 """Seconds, as many as Slurm allows, for what must not happen since time passes faster."""
 
@@ -124,11 +124,7 @@ class Slurm:
 
     def give(self, login: Node) -> None:
         """Give a machine of the lab Slurm's commands, which mean this cluster. A job has the PATH of the login."""
-        for name in PROGRAMS:
-            file = login.dir / "bin" / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
-            file.chmod(0o755)
+        self.give_commands(login.dir / "bin")
 
     def wait_until_saved(self, job: str) -> None:
         """Wait until slurmctld has written what it knows of a job, which it does some seconds after a change."""
@@ -148,6 +144,14 @@ class Slurm:
             )
         self._held.callback(again.wait)
         self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
+
+    def give_commands(self, folder: Path) -> None:
+        """Slurm's commands in a folder, where they mean this cluster whatever the environment is."""
+        folder.mkdir(exist_ok=True)
+        for name in COMMANDS:
+            file = folder / name
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            file.chmod(0o755)
 
     def __enter__(self) -> Self:
         try:

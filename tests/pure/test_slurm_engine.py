@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from agentless.controller.nodes.reconciler import _is_newer
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.engines.slurm.jobs import parse_jobs
-from agentless.errors import TooMuch
+from agentless.errors import NoAnswer, RuntimeFailed, TooMuch
 from agentless.model.command import Result
 from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.task import Ended, Outcome, Placement
+from agentless.model.tasks.task import Ended, Outcome, Placement, Submitted
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.identity import is_adoptable
@@ -152,8 +154,8 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     secret = task("2abcdeg", "hpc", spec=TASK.spec.__class__(("true",), env={"A": "visible"}, secret_env=("B",)))
     command = ENGINE.launches([Launch(secret, Placement("hpc"), secrets={"B": "hidden"})])
     assert "hidden" not in command.script
-    (submitted,) = [line for line in command.script.splitlines() if "sbatch --parsable" in line]
-    assert "visible" not in submitted
+    (options,) = re.findall(r"^launch .*?(--job-name=.*)", command.script, re.MULTILINE | re.DOTALL)
+    assert "visible" not in options
 
 
 def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> None:
@@ -180,3 +182,21 @@ def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:
     claim = claim_of(running)
     assert running.signed
     assert not is_adoptable(running, claim, "c1")
+
+
+def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
+    tasks = [task(each, "hpc") for each in ("2abcdeh", "2abcdei", "2abcdej")]
+    script = ENGINE.launches([Launch(each, Placement("hpc")) for each in tasks]).script
+    assert all(f"answer {at} {each.container_name} " in script for at, each in enumerate(tasks, 1))
+    good, bad, lost = ENGINE.answers(3, Result(0, b"1|job 7\n1=0\n2|sbatch: error: no such account\n2=1\n3|job"))
+    assert ENGINE.parse_launch(tasks[0], good) == "7:agentless-2abcdeh"
+    with pytest.raises(RuntimeFailed, match="no such account"):
+        ENGINE.parse_launch(tasks[1], bad)
+    with pytest.raises(NoAnswer):
+        ENGINE.parse_launch(tasks[2], lost)
+
+
+def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None:
+    submitted = replace(TASK, status=Submitted(Placement("hpc"), "7:agentless-2abcdef", since=100.0))
+    assert _is_newer(submitted, Sighting((), asked_at=99.0))
+    assert not _is_newer(submitted, Sighting((), asked_at=101.0))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ready
 from tests.lab import Lab
 from tests.lab.slurm import Slurm, missing
 from tests.real.cli import Cli, finish, until
@@ -124,6 +125,24 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
         task = finish(submit).out.strip()
         cli("wait", task)
         assert jobs(slurm, task) == ["COMPLETED"]
+
+
+def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: Cli, slurm: Slurm) -> None:
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", "echo ${#TOKEN} $0; exit 3", "span:{1..12}")
+    submit = ready.Started("submit", *words, env={**cli.env, "TOKEN": "it's"}, cwd=cli.lab.home)
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    before = len([*folder.glob("agentless-*/job")])
+    until(lambda: len([*folder.glob("agentless-*/job")]) > before + 2)
+    cli.kill_controller()
+    batch = finish(submit).out.split()[0]
+    cli("wait", "--batch", batch, code=None)
+    tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch]
+    assert {(task["state"], task["exit_code"]) for task in tasks} == {("failed", 3)}
+    assert len(tasks) == 12
+    listed = slurm.run("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert [listed.count(f"agentless-{task['id']}") for task in tasks] == [1] * 12
+    assert cli("logs", tasks[-1]["id"]).out == "4 12\n"
+    assert not [*folder.glob("agentless-*/secrets")]
 
 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:

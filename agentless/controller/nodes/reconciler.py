@@ -13,7 +13,7 @@ from agentless.model.containers.claim import Claim, claim_of, task_of
 from agentless.model.containers.container import Container
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
-from agentless.model.tasks.task import Assigning, Lost, Running, Task
+from agentless.model.tasks.task import Assigning, Lost, Running, Submitted, Task
 from agentless.model.tasks.task_event import Exited, LostContact, Restarted, TaskEvent, Vanished
 from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
@@ -156,5 +156,7 @@ def _is_before_its_start(task: Task, container: Container | None, sighting: Sigh
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:
-    # The question left before this container was started.
+    # The question left before this container was started, or this job was submitted.
+    if isinstance(task.status, Submitted):
+        return task.status.since >= sighting.asked_at
     return isinstance(task.status, Running) and task.status.started_at >= sighting.asked_at

@@ -60,7 +60,6 @@ _AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
 """What `docker start` says after the cause."""
 _CLAIM = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
 _DETACH = frozenset({"-d", "--detach", "--detach=true"})
-_ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
 class DockerEngine:
@@ -420,27 +419,11 @@ class DockerEngine:
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """Split the answer to a script of `count` launches into one answer each."""
-        answered = self.answered(count, result.stdout)
-        if not answered:
-            return [result] * count
-        # If others have answered, one without an answer was interrupted.
-        return [answered.get(at, Result(launch_script.UNCLEAR)) for at in range(count)]
+        return launch_script.answers(count, result)
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:
         """The answers that are complete in the output so far, by the place of the launch in the script."""
-        if count == 1:
-            return {}
-        words: list[list[bytes]] = [[] for _ in range(count)]
-        found: dict[int, Result] = {}
-        # What follows the last newline is a line that was cut off.
-        for number, kind, rest in _ANSWER.findall(out[: out.rfind(b"\n") + 1]):
-            at = int(number) - 1
-            if at < count and kind == b"|":
-                words[at].append(rest)
-            elif at < count and rest.isdigit():
-                text = b"\n".join(words[at])
-                found[at] = Result(int(rest[:3]), text, text)
-        return found
+        return launch_script.answered(count, out)
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.

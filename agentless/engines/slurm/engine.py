@@ -6,6 +6,7 @@ comment is a signed claim. Script, output and end are in a folder of that name, 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +68,7 @@ _ENDS = {
 class Slurm:
     """One cluster, for which `node` stands; a `ports.Engine`."""
 
-    at_once = 1
+    at_once = 32
     program = "sbatch"
     images = volumes = files = envs = None
 
@@ -76,6 +77,8 @@ class Slurm:
         self._cluster = cluster
         self._renderer = renderer
         self._signer = signer
+        # Most jobs are as in the look before.
+        self._read = functools.lru_cache(MAX_JOBS)(self._container)
         self.terminal = SlurmTerminal(self._of, renderer.script)
 
     # ------------------------------------------------------------------ asking
@@ -173,49 +176,26 @@ class Slurm:
     # ---------------------------------------------------------------- changing
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Lock, look, `sbatch` as one script for the only one; `parse_launch` reads its answer."""
-        (one,) = wanted
-        task, placement, spec = one.task, one.placement, one.task.spec
-        launch_script.check_secrets_are_there(spec, one.secrets)
-        whole = with_settings(spec, self._node)
-        claim = self._claim(task.id)
-        variables = launch_script.variables(task, placement, self._node, whole, ())
-        del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
-        boxed = self._cluster.container if spec.image else "none"
-        comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
-        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        job = self._script(
-            "slurm-job.sh.j2",
-            name=task.container_name,
-            comment=comment,
-            labels=launch_script.packed(labels),
-            workdir=spec.workdir if boxed == "none" else None,
-            srun=srun_options(spec, self._cluster),
-            mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
-            command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
-            secret_env=spec.secret_env,
-        )
+        """Look for their jobs, and lock, look and `sbatch` for each, as one script; `parse_launch` reads an answer.
+
+        All have the same secrets; `answers` splits the answer.
+        """
+        secrets = wanted[0].secrets
         script = self._script(
             "slurm-launch.sh.j2",
-            name=task.container_name,
             lock_wait=launch_script.LOCK_WAIT,
-            script=job,
-            variables=self._renderer.script(
-                "slurm-variables.sh.j2",
-                env=apptainer_variables(variables) if boxed == "apptainer" else variables,
-            ),
-            options=sbatch_options(task, self._cluster, comment),
-            secret_env=spec.secret_env,
+            jobs=[{"name": each.task.container_name, "words": self._launch(each)} for each in wanted],
+            secrets=sorted(secrets),
         )
-        return Command(script + "\n", secrets=dict(one.secrets), timeout=launch_script.WITHIN)
+        return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The only answer."""
-        return [result] * count
+        """Split the answer to a script of `count` launches into one answer each."""
+        return launch_script.answers(count, result)
 
-    def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
-        """None before the script has ended."""
-        return {}
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:
+        """The answers that are complete in the output so far, by the place of the launch in the script."""
+        return launch_script.answered(count, out)
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The number of the job. Raises Refused or RuntimeFailed if there is none, NoAnswer if that is not known."""
@@ -274,6 +254,32 @@ class Slurm:
         job, _, name = container.rpartition(":")
         return self._command(template, job=job, name=name, **values)
 
+    def _launch(self, one: Launch) -> list[str]:
+        """The name of a job, its script, the variables of its task, and the options of `sbatch`."""
+        task, placement, spec = one.task, one.placement, one.task.spec
+        launch_script.check_secrets_are_there(spec, one.secrets)
+        whole = with_settings(spec, self._node)
+        claim = self._claim(task.id)
+        variables = launch_script.variables(task, placement, self._node, whole, ())
+        del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
+        boxed = self._cluster.container if spec.image else "none"
+        comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        job = self._script(
+            "slurm-job.sh.j2",
+            name=task.container_name,
+            comment=comment,
+            labels=launch_script.packed(labels),
+            workdir=spec.workdir if boxed == "none" else None,
+            srun=srun_options(spec, self._cluster),
+            mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
+            command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
+            secret_env=spec.secret_env,
+        )
+        env = apptainer_variables(variables) if boxed == "apptainer" else variables
+        exports = self._renderer.script("slurm-variables.sh.j2", env=env)
+        return [task.container_name, job, exports, *sbatch_options(task, self._cluster, comment)]
+
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
 
@@ -285,10 +291,10 @@ class Slurm:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
         noted = [job for line in ended.splitlines() if (job := _ended_job(line))]
-        found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
+        found = [*noted, *_jobs(ended), *_jobs(listed)]
         oom = {job.id for job in noted if job.state == _OOM}
         found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
-        return tuple({each.id: each for job in found if (each := self._container(job))}.values())
+        return tuple({each.id: each for job in found if (each := self._read(job))}.values())
 
     def _container(self, job: Job) -> Container | None:
         """A job of a task. By its signed comment, if it has one: its owner may have changed the name."""
@@ -323,6 +329,16 @@ class Slurm:
         if said.startswith("folder"):
             return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
+
+
+@functools.lru_cache(MAX_JOBS)
+def _job(line: str) -> Job | None:
+    return next(parse_jobs(line), None)
+
+
+def _jobs(text: str) -> list[Job]:
+    """The jobs in an answer; a line that is as in the look before is not read again."""
+    return [job for line in text.splitlines()[:MAX_JOBS] if (job := _job(line))]
 
 
 def _ended_job(line: str) -> Job | None:
