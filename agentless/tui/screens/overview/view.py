@@ -33,6 +33,11 @@ NEWS = (5, 14)
 """The least and the most lines of news below the GPUs."""
 CURVE = 6
 """The least lines of the curve."""
+HIGH, TALL = 30, 10
+"""From so many lines on, the curve below the news that are beside the GPUs has at least so many of them.
+
+It has all that these news leave.
+"""
 POINTS = 180
 MOST_POINTS = 100_000
 """Points of the curve of a GPU, and of all together: what takes longer to read than anybody waits for."""
@@ -74,7 +79,7 @@ class Overview(Container):
     Overview.-wide { layout: horizontal; }
     Overview.-wide > #right { height: 100%; layout: vertical; padding: 0 0 0 1; }
     Overview.-wide > #right > News { width: 100%; height: 1fr; }
-    Overview.-wide > #right > Use { width: 100%; height: 10; margin: 0; }
+    Overview.-wide > #right > Use { width: 100%; margin: 0; dock: bottom; }
     """
 
     def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -136,7 +141,10 @@ class Overview(Container):
         self._below.display = height - band - used >= CURVE
         if not (is_wide or self._below.display):
             band = height - used
-        self._beside.display = not self._below.display and (height >= 30 if is_wide else width >= BESIDE)
+        curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1)) if is_wide else None
+        fits = width >= BESIDE if curve is None else curve >= CURVE
+        self._beside.display = fits and not self._below.display
+        self._beside.styles.height = curve
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
