@@ -317,6 +317,31 @@ JOBS = [
 ]  # fmt: skip
 
 
+async def test_gpus_are_counted_once_and_their_slices_apart():
+    held = [{**RUNS, "id": owner, "owner": owner} for owner in ("alice", "bob")]
+    whole = {**RECORDED["gpus"][0], "kind": "gpu", "profile": "", "parent": None, "node": "node1", "tasks": ["alice"]}
+    parts = [
+        {
+            **whole,
+            "uuid": f"MIG-{at}",
+            "kind": "slice",
+            "profile": "1g.10gb",
+            "parent": "GPU-b",
+            "state": state,
+            "tasks": ["bob"] if at else [],
+        }
+        for at, state in enumerate(("free", "free", "allocated"))
+    ]
+    gpus = [whole, {**whole, "uuid": "GPU-b", "state": "partitioned", "tasks": []}, *parts]
+    async with over({**tasks(*held), "nodes": RECORDED["nodes"][:1], "gpus": gpus}) as eyes:
+        await eyes.pilot.pause()
+        assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
+        assert eyes.line("bob  ").endswith(" 1 GPU")
+        assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
+            Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
+        ]  # fmt: skip
+
+
 async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
     async with over({**tasks(*JOBS), "clusters": [HPC]}, (120, 40)) as eyes:
         await eyes.pilot.pause()

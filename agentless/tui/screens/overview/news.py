@@ -134,8 +134,12 @@ class News(GivenLines, can_focus=False):
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
         """Who holds how many GPUs, if it is more than one."""
-        owners = Counter(task["owner"] for gpu in self._cluster.gpus.values() for task in self._cluster.holders(gpu))
-        total = len(self._cluster.gpus)
+        held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
+            (task["owner"], gpu["node"], gpu.get("parent") or gpu["uuid"])
+            for gpu in self._cluster.gpus.values()
+            for task in self._cluster.holders(gpu)
+        }
+        owners, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
         if len(owners) < 2:
             return
         names = min(max(map(len, owners)), max(8, width // 3))
