@@ -191,6 +191,23 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
     return " " * (width - length) + text if right else text + " " * (width - length)
 
 
+def folded(text: str, width: int, most: int) -> list[str]:
+    """The words in at most so many lines of this width; an ellipsis stands for what is missing."""
+    lines: list[str] = []
+    for word in printable(text).split():
+        if lines and cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+            continue
+        while cell_len(word) > width:
+            end = max(1, _fitting(word, 0, width))
+            lines.append(word[:end])
+            word = word[end:]  # noqa: PLW2901 - the rest of it
+        lines.append(word)
+    if len(lines) > most:
+        lines[most - 1 :] = [fitted(f"{lines[most - 1]} …", width).rstrip()]
+    return lines
+
+
 def _differences(before: list[Piece], after: list[Piece], width: int) -> list[tuple[int, int]]:
     """The columns and widths where two lines differ; everything if their pieces do not align."""
     widths = [cell_len(text) for text, _ in before]

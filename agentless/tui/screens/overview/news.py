@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from textwrap import wrap
 
 from rich.cells import cell_len
 
 from agentless.client.words import left, owner_and_name, rank, starts, unix_time, where
-from agentless.model.text import printable
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import GivenLines, Piece, fitted
+from agentless.tui.widgets.lines import GivenLines, Piece, fitted, folded
 
 MOST = 3
 """The most lines of one piece of news."""
+HINTS = 12
+"""The most lines of what is for a new user, more than it takes on a phone."""
 LINES = 200
 """The most lines of all news; the views of tasks and of the queue have every one."""
 LINKS = "Each view has an address: the back button goes back, and a copied address opens the same again."
@@ -36,8 +36,11 @@ RUNNING = ("running", "assigning", "paused")
 class News(GivenLines, can_focus=False):
     """Problems with what mends them, pending tasks with when they start, owners, and running tasks.
 
-    `is_new`: somebody sees the dashboard for the first time.
+    `is_new`: somebody sees the dashboard for the first time. There is always room for a scrollbar: else all lines were
+    wrapped again when it comes.
     """
+
+    DEFAULT_CSS = "News { scrollbar-gutter: stable; }"
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
@@ -65,7 +68,8 @@ class News(GivenLines, can_focus=False):
         self.update()
 
     def wanted(self, width: int) -> int:
-        """The number of lines at this width, for the `update` that follows."""
+        """The number of lines in so many columns, for the `update` that follows."""
+        width -= self.scrollbar_size_vertical
         self._made = width, self._wrapped(width)
         return len(self._made[1])
 
@@ -85,7 +89,7 @@ class News(GivenLines, can_focus=False):
         """The lines, wrapped only as far as they are asked for."""
         if self.is_new:
             links = f" {LINKS}" if self.app.is_web else ""
-            for line in wrap(HINT + links, width):
+            for line in folded(HINT + links, width, HINTS):
                 yield [(line, "held")]
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
@@ -113,7 +117,7 @@ class News(GivenLines, can_focus=False):
         for words, names in alike.items():
             sign: Piece = ("! ", "bad")
             about = f"{names[0]} and {len(names) - 1} more:" if len(names) > 1 else names[0]
-            for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
+            for line in folded(f"{about} {words}", width - 2, MOST):
                 yield [sign, (line, "")]
                 sign = ("  ", "")
 
@@ -129,7 +133,7 @@ class News(GivenLines, can_focus=False):
             name = f" {task['name']}" if task["name"] else ""
             head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
             yield [(head, "warn"), (f" {when}", "strong")]
-            for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):
+            for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:

@@ -136,15 +136,16 @@ class Overview(Container):
         panels = min(len(self.cluster.clusters), height // 8)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
         used = self._arrange(width - beside, height - band)
-        if not is_wide:  # first the news have what the GPUs leave, then the curve
+        curve = CURVE if width >= BESIDE else 0
+        if is_wide:
+            curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1))
+        elif height - band - used >= CURVE:  # first the news have what the GPUs leave, then the curve
             band += max(0, min(height - band - used, self.news.wanted(width) - band))
         self._below.display = height - band - used >= CURVE
         if not (is_wide or self._below.display):
             band = height - used
-        curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1)) if is_wide else None
-        fits = width >= BESIDE if curve is None else curve >= CURVE
-        self._beside.display = fits and not self._below.display
-        self._beside.styles.height = curve
+        self._beside.display = curve >= CURVE and not self._below.display
+        self._beside.styles.height = curve if is_wide else None
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
