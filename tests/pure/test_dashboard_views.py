@@ -251,6 +251,7 @@ async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
     text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 26))
     assert ": 213 of b pending" in text
+    assert "next, start unknown" in text
     assert text.count(WAITS["reason"]) == 2
 
 

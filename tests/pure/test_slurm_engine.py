@@ -77,6 +77,22 @@ def test_how_slurm_ended_a_job_stays_when_it_has_forgotten_it(state: Outcome) ->
     assert reconcile(replace(TASK, status=status), end, 1795760830.0) == ()
 
 
+@pytest.mark.parametrize("days", [2, 250, 364.96])
+def test_slurm_says_a_year_for_who_waits_for_a_job_without_a_time_limit_and_that_is_unknown(days: float) -> None:
+    line = job(state="PENDING").replace(
+        "None|0|1795759823|1795759824", f"Resources|0|1795759823|{1795759823 + days * 86400:.0f}"
+    )
+    (waits,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
+    if days < 30:
+        assert (waits.expected_at, waits.error) == (float(start), "waits for free resources")
+    else:
+        assert waits.expected_at is None
+        assert waits.error == "waits for free resources; no time limit ahead of it, so no estimate"
+    later = line.replace("Resources", "BeginTime")
+    (begins,) = ENGINE.parse_containers(Result(0, f"{later}ended:\nwhole\n".encode()), 0.0)
+    assert begins.expected_at is not None
+
+
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:
     ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)

@@ -48,7 +48,9 @@ _FOLDER = re.compile(
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10})")
-_UNKNOWN = 300 * 86400.0
+_YEAR = 180 * 86400.0
+"""Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
+after it was submitted, unless that job had run for half a year by then."""
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
 _OOM = "OUT_OF_MEMORY"
@@ -341,16 +343,21 @@ def _ended_job(line: str) -> Job | None:
 
 
 def _expected(job: Job) -> float | None:
-    """When a job that waits starts. Slurm says a year for one behind a job without a time limit: that is unknown."""
-    if not job.waits or job.start is None:
-        return None
-    return job.start if job.start - (job.submitted or job.start) < _UNKNOWN else None
+    """When a job that waits starts, if Slurm knows it."""
+    return job.start if job.waits and not _is_behind_endless(job) else None
+
+
+def _is_behind_endless(job: Job) -> bool:
+    """Whether it starts when a job without a time limit ends."""
+    far = job.start is not None and (job.submitted is None or job.start - job.submitted > _YEAR)
+    return far and job.reason != "BeginTime"
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:
     """The state of a job as that of a container, and why."""
     if job.waits:
-        return "queued", reason_words(job.reason, job.id)
+        words = reason_words(job.reason, job.id)
+        return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
     if job.is_paused:
         return "paused", ""
     if job.runs:

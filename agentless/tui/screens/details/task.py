@@ -196,9 +196,13 @@ class TaskDetails(Details):
         return [("\nLast output\n", "bold"), *(f"{line}\n" for line in lines)] if lines else []
 
     def _times(self, task: Row) -> list[tuple[str, object]]:
+        unknown = "unknown" if task["state"] in ("pending", "submitted") else None
         return [
             ("created", local(task["created_at"])),
-            ("expected start", local(task["expected_start"])),
+            (
+                "expected start",
+                local(task["expected_start"]) or ("unknown" if task["state"] in ("pending", "submitted") else None),
+            ),
             ("started", local(task["started_at"])),
             ("ended", local(task["ended_at"])),
             ("time", ran(task) if task["started_at"] else ""),

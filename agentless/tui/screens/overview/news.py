@@ -128,7 +128,7 @@ class News(GivenLines, can_focus=False):
         for at, ((batch, reason), (task, *others)) in enumerate(waiting.items()):
             place, when = look.of(task["position"], ""), starts(task) or ""
             if not at and task["state"] == "pending":
-                when = f"next, {when}" if when else "next"
+                when = f"next, {when or 'start unknown'}"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
             head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
