@@ -79,9 +79,8 @@ def test_how_slurm_ended_a_job_stays_when_it_has_forgotten_it(state: Outcome) ->
 
 @pytest.mark.parametrize("days", [2, 250, 364.96])
 def test_slurm_says_a_year_for_who_waits_for_a_job_without_a_time_limit_and_that_is_unknown(days: float) -> None:
-    line = job(state="PENDING").replace(
-        "None|0|1795759823|1795759824", f"Resources|0|1795759823|{1795759823 + days * 86400:.0f}"
-    )
+    start = f"{1795759823 + days * 86400:.0f}"
+    line = job(state="PENDING").replace("None|0|1795759823|1795759824", f"Resources|0|1795759823|{start}")
     (waits,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
     if days < 30:
         assert (waits.expected_at, waits.error) == (float(start), "waits for free resources")

@@ -23,12 +23,7 @@ class Queue(TaskListView):
             TableColumn("ID", lambda task: task["id"]),
             TableColumn("RANK", rank),
             TableColumn("REQUEST", lambda task: task["target"]),
-            TableColumn(
-                "STARTS",
-                lambda task: starts(task) or "unknown",
-                lambda task: task["expected_start"] or task["scheduled_for"],
-                right=True,
-            ),
+            TableColumn("STARTS", lambda task: starts(task) or "unknown", _start, right=True),
             TableColumn("OWNER", lambda task: task["owner"], rank=1),
             TableColumn(
                 "PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3

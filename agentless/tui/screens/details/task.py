@@ -199,10 +199,7 @@ class TaskDetails(Details):
         unknown = "unknown" if task["state"] in ("pending", "submitted") else None
         return [
             ("created", local(task["created_at"])),
-            (
-                "expected start",
-                local(task["expected_start"]) or ("unknown" if task["state"] in ("pending", "submitted") else None),
-            ),
+            ("expected start", local(task["expected_start"]) or unknown),
             ("started", local(task["started_at"])),
             ("ended", local(task["ended_at"])),
             ("time", ran(task) if task["started_at"] else ""),
