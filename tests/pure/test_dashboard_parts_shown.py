@@ -10,6 +10,7 @@ from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
 from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.pane import LogPane
@@ -334,3 +335,16 @@ async def test_end_counts_although_what_it_is_for_is_still_loading():
             await eyes.press("up")
             assert scrolled[0].scroll_y < scrolled[0].max_scroll_y or name == "workflow"  # there the cursor moves
             eyes.app.pop_screen()
+
+
+async def test_a_key_that_follows_an_answer_at_once_is_for_what_is_below_the_question():
+    async with over(tasks(RUNS)) as eyes:
+        app, answers = eyes.app, []
+        for answer, text in (("enter", ""), ("enter", "Message"), ("y", "")):
+            app.push_screen(TaskDetails(app.cluster, RUNS))
+            app.push_screen(Ask("Stop it?", effect="It ends.", verb="Stop", text=text), answers.append)
+            await eyes.see("Stop it?")
+            for key in (answer, "q"):
+                app.post_message(events.Key(key, key if len(key) == 1 else None))
+            await eyes.see(lambda: len(app.screen_stack) == 1)
+        assert answers == [None, "", ""]
