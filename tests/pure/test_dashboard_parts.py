@@ -96,7 +96,7 @@ def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width)
 
 def test_what_is_not_known_is_no_empty_bar():
     assert look.bar(None, 4, "good") == [("····", "dim")]
-    assert look.bar(0.0, 4, "good") == [("", "good"), ("────", "dim")]
+    assert look.bar(0.0, 4, "good") == [("", "good"), ("░░░░", "track")]
 
 
 @given(st.lists(st.none() | st.floats(0, 100), max_size=300), st.integers(0, 50))

@@ -89,7 +89,7 @@ class Summary(Static):
             yield [[("read only", "dim")]]
         if problems := len(self._cluster.problems()):
             how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
-            yield [[(f"! {how_many}", "$text-error bold")]]
+            yield [[(f"! {how_many}", "$text-error bold reverse")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]

@@ -40,12 +40,12 @@ def style_of(state: str) -> str:
 
 
 def bar(share: float | None, width: int, style: str) -> list[Piece]:
-    """A line of `width` columns, thick up to a share from 0 to 1; dots if it is unknown."""
+    """A bar of `width` columns, solid up to a share from 0 to 1; dots if it is unknown."""
     if share is None:
         return [("·" * width, "dim")]
     halves = round(max(0.0, min(1.0, share)) * width * 2)
-    filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return [(filled, style), ("─" * (width - len(filled)), "dim")]
+    filled = "█" * (halves // 2) + "▌" * (halves % 2)
+    return [(filled, style), ("░" * (width - len(filled)), "track")]
 
 
 def height(percent: float | None) -> str:

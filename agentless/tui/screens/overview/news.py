@@ -36,15 +36,15 @@ RUNNING = ("running", "assigning", "paused")
 class News(GivenLines, can_focus=False):
     """Problems with what mends them, pending tasks with when they start, owners, and running tasks.
 
-    `is_new`: somebody sees the dashboard for the first time. There is always room for a scrollbar: else all lines were
-    wrapped again when it comes.
+    `is_new`: somebody sees the dashboard for the first time. `is_tall`: owners get a bar each, not one line. There is
+    always room for a scrollbar: else all lines were wrapped again when it comes.
     """
 
     DEFAULT_CSS = "News { scrollbar-gutter: stable; }"
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self.is_new = False
+        self.is_new = self.is_tall = False
         self._cluster = cluster
         self._made: tuple[int, list[list[Piece]]] | None = None  # what was wrapped for `wanted`, and its width
 
@@ -94,12 +94,15 @@ class News(GivenLines, can_focus=False):
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
         yield from self._of_problems(problems, width)
+        owners = self._of_owners(width)
+        if not self.is_tall:  # in one line, above what may be hidden
+            yield from owners
         if queue:
             yield _heading("Waiting", len(queue), width)
             yield from self._of_queue(queue, width)
+        yield from owners
         if runs:
             yield _heading("Running", len(runs), width)
-            yield from self._of_owners(width)
             yield from self._of_tasks(runs, width)
         if not (queue or runs):
             yield [(fitted("No tasks. To submit one, press n, or run:", width), "dim")]
@@ -110,7 +113,7 @@ class News(GivenLines, can_focus=False):
 
     def _of_problems(self, problems: list[tuple[str, str]], width: int) -> Iterator[list[Piece]]:
         if problems:
-            yield _heading("Problems", len(problems), width, "bad")
+            yield _heading("Problems", len(problems), width, "sick")
         alike: dict[str, list[str]] = {}
         for about, words in problems:
             alike.setdefault(words, []).append(about)
@@ -132,7 +135,7 @@ class News(GivenLines, can_focus=False):
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
             head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
-            yield [(head, "warn"), (f" {when}", "strong")]
+            yield [(head, "warn" if at else "strong"), (f" {when}", "strong")]
             for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]
 
@@ -143,11 +146,17 @@ class News(GivenLines, can_focus=False):
             for gpu in self._cluster.gpus.values()
             for task in self._cluster.holders(gpu)
         }
-        owners, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
+        counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
+        owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
         if len(owners) < 2:
             return
-        names = min(max(map(len, owners)), max(8, width // 3))
-        for owner, count in owners.most_common(OWNERS):
+        if not self.is_tall:
+            words = " · ".join(f"{owner} {count}" for owner, count in owners)
+            yield [("Most GPUs  ", "strong"), (fitted(words, width - 11), "held")]
+            return
+        yield _heading("Most GPUs", 0, width)
+        names = min(max(len(owner) for owner, _ in owners), max(8, width // 3))
+        for owner, count in owners:
             words = f" {count} GPU{'s' * (count != 1)}"
             yield [
                 (fitted(owner, names) + " ", "held"),

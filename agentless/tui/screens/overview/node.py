@@ -34,6 +34,7 @@ class NodePainter:
     def top(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
+        style = "sick" if is_bad(node) else style
         state = _state(node)
         right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
@@ -86,7 +87,7 @@ class NodePainter:
         return [
             (title, _of_name(node)),
             (" ", ""),
-            (node["state"], style),
+            (node["state"], "sick" if is_bad(node) else style),
             (about, "dim"),
             (fitted(reason, max(0, room - cell_len(about))), style),
         ]
@@ -109,10 +110,13 @@ class NodePainter:
             )
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
-        words = words if room >= _LEAST else ""
+        words = printable(words) if room >= _LEAST else ""
+        said = fitted(words, max(0, min(room - 1, cell_len(words))))
         return [
             (f"{free:>5} ", "good" if node["gpus_free"] else "dim"),
-            (fitted(f" {words}", room), "" if is_well else style),
+            (" ", ""),
+            (said, "sick" if is_bad(node) else "" if is_well else style),
+            (" " * (room - 1 - cell_len(said)), ""),
             *(self.machine(name, rest - room) if rest > room else []),
         ]
 

@@ -132,6 +132,7 @@ class Overview(Container):
             return
         is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
+        self.news.is_tall = is_wide
         beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
         panels = min(len(self.cluster.clusters), height // 8)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
