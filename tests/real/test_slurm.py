@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agentless.engines import launch_script
+from agentless.engines.slurm.engine import Slurm as Engine
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.signature import Signer
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.task import Placement
+from agentless.paths import template_dir
+from agentless.render import Renderer
 from tests import ready
 from tests.lab import Lab
 from tests.lab.slurm import Slurm, missing
+from tests.pure import build
 from tests.real.cli import Cli, finish, until
 
+ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 APPTAINER = """#!/bin/sh
 echo "apptainer $*"
 while [ "${1#docker://}" = "$1" ]; do shift; done
@@ -113,6 +126,30 @@ def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli
     assert "s3cret" not in shown
     assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
     cli("kill", task)
+
+
+def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: Slurm) -> None:
+    """Each way in which its job is found, alone; and where none is left, it may be one that is only on its way."""
+    one, login = build.task("2oncemore", "hpc"), cli.lab.nodes["login"]
+    script = ENGINE.launches([Launch(one, Placement("hpc"))]).script
+    folder = login.dir / "home" / ".agentless" / "slurm" / one.container_name
+
+    def again(*kept: str, asked: float = 0) -> tuple[int, str]:
+        noted = {name: folder.joinpath(name).read_text() for name in ("job", "started")}
+        for name in noted.keys() - set(kept):
+            folder.joinpath(name).unlink()
+        os.utime(folder / "asked", (asked, asked))
+        ran = login.sh(("" if "name" in kept else "squeue() { :; }\n") + script)
+        for name, text in noted.items():
+            folder.joinpath(name).write_text(text)
+        return ran.returncode, ran.stdout
+
+    first = login.sh(script)
+    until(folder.joinpath("ended").exists)
+    expected = {kept: (0, first.stdout) for kept in ("name", "job", "started")}
+    assert {kept: again(kept) for kept in expected} == expected
+    assert again(asked=time.time()) == (launch_script.UNCLEAR, "")
+    assert jobs(slurm, one.id) == ["COMPLETED"]
 
 
 def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cli, slurm: Slurm) -> None:
