@@ -182,6 +182,32 @@ def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: 
     assert not [*folder.glob("agentless-*/secrets")]
 
 
+def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cli, slurm: Slurm) -> None:
+    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
+    until(lambda: state(cli, holder) == "running")
+    words = ("--secret-env", "TOKEN", "hpc", "4x", "--", "sh", "-c", "echo ${#TOKEN} $0; exit $0", "span:{3..8}")
+    batch = cli("submit", *words, TOKEN="it's").out.split()[0]
+    found = [each for each in cli.get("/v1/tasks") if each["batch"] == batch]
+    numbers = [each["container"].partition(":")[0] for each in found]
+    assert sorted(number.partition("_")[2] for number in numbers) == list("123456")
+    assert len({number.partition("_")[0] for number in numbers}) == 1
+    until(lambda: {each["state"] for each in cli.get("/v1/tasks") if each["batch"] == batch} == {"submitted"})
+    ids = [each["id"] for each in found]
+    cli("stop", ids[0])
+    until(lambda: "waits for free resources" in cli("explain", ids[1]).out)
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
+    cli("kill", holder)
+    cli("wait", "--batch", batch, code=None)
+    ended = [cli.task(each) for each in ids]
+    assert [(each["state"], each["exit_code"]) for each in ended] == [
+        ("cancelled", None), *(("failed", code) for code in range(4, 9)),
+    ]  # fmt: skip
+    assert cli("logs", ids[5]).out == "4 8\n"
+    assert cli("logs", "-f", ids[4], code=None).out == "4 7\n"
+    assert not [*folder.glob("agentless-*/secrets")]
+
+
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
     task = cli.submit("hpc", "--", "sleep", "300")
     until(lambda: state(cli, task) == "running")

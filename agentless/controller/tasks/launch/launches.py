@@ -65,7 +65,7 @@ class Launches:
                 await self._turn()
                 continue
             first = self._waiting[0]
-            some = [each for each in self._waiting if each.goes_with(first)][: first.runtime.at_once]
+            some = _together(first, [each for each in self._waiting if each.goes_with(first)])
             self._waiting = [each for each in self._waiting if each not in some]
             script = asyncio.create_task(self._run(some))
             self._under_way.add(script)
@@ -112,3 +112,9 @@ class Launches:
         for answer, result in zip(answers, results, strict=True):
             if not answer.done():
                 answer.set_result(result)
+
+
+def _together(first: _Wanted, fitting: Sequence[_Wanted]) -> Sequence[_Wanted]:
+    """Those of the launches that go in the script of the first one: many of its batch, or some of any."""
+    runtime, batch = first.runtime, [each for each in fitting if each.launch.task.batch == first.launch.task.batch]
+    return batch[: runtime.of_a_batch] if len(batch) > runtime.at_once else fitting[: runtime.at_once]
