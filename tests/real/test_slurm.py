@@ -7,12 +7,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm as Engine
+from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
@@ -152,6 +154,39 @@ def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: 
     assert jobs(slurm, one.id) == ["COMPLETED"]
 
 
+def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli, slurm: Slurm) -> None:
+    """Whoever sends it, in whatever order, with others; whether its number, its name or nothing is left."""
+    tasks = [replace(build.task(f"2array{at}", "hpc"), batch="2array") for at in range(1, 8)]
+    login = cli.lab.nodes["login"]
+    at = login.dir / "home" / ".agentless" / "slurm"
+
+    def launch(*numbers: int, before: str = "") -> tuple[list[int], list[str]]:
+        wanted = [Launch(tasks[number - 1], Placement("hpc")) for number in numbers]
+        ran = login.sh(before + ENGINE.launches(wanted).script)
+        found = ENGINE.answers(len(numbers), Result(ran.returncode, ran.stdout.encode(), ran.stderr.encode()))
+        return [each.exit_code for each in found], [each.out.removeprefix("job ") for each in found]
+
+    unclear = "sbatch() { command sbatch \"$@\"; echo 'Socket timed out' >&2; return 1; }\n"
+    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    assert launch(1, 2, 3, before=unclear)[0] == [launch_script.UNCLEAR] * 3
+    codes, [third, first, fourth, fifth] = launch(3, 1, 4, 5)
+    array, new = first.partition("_")[0], fourth.partition("_")[0]
+    assert (codes, third, first) == ([0] * 4, f"{array}_3", f"{array}_1")
+    assert (new != array, fourth, fifth) == (True, f"{new}_1", f"{new}_2")
+    until(lambda: all(at.joinpath(f"agentless-2array{each}", "ended").exists() for each in range(1, 6)))
+    assert launch(5, 4, 3, 2, 1) == ([0] * 5, [fifth, fourth, third, f"{array}_2", first])
+    assert launch(5, 1, before="squeue() { :; }\n") == ([0] * 2, [fifth, first])
+    for each in range(1, 6):
+        at.joinpath(f"agentless-2array{each}", "started").unlink()
+    assert launch(2, before="squeue() { :; }\n")[0] == [launch_script.UNCLEAR]
+    codes, alone = launch(6, 7, before=refuses)
+    assert (codes, "_" in "".join(alone)) == ([0, 0], False)
+    names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sorted(name for name in names if "2array" in name) == [
+        "agentless-2array6", "agentless-2array7", *["agentless_array-2array1"] * 3, *["agentless_array-2array4"] * 2,
+    ]  # fmt: skip
+
+
 def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cli, slurm: Slurm) -> None:
     for step in range(4):
         submit = cli.start("submit", "hpc", "--", "sleep", "1")
@@ -176,8 +211,11 @@ def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: 
     tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch]
     assert {(task["state"], task["exit_code"]) for task in tasks} == {("failed", 3)}
     assert len(tasks) == 12
-    listed = slurm.run("squeue", "--noheader", "--states=all", "--format=%j").split()
-    assert [listed.count(f"agentless-{task['id']}") for task in tasks] == [1] * 12
+    numbers = {task["container"].partition(":")[0] for task in tasks}
+    assert (len(numbers), len({number.partition("_")[0] for number in numbers})) == (12, 1)
+    named = {f"agentless{between}{task['id']}" for task in tasks for between in ("-", "_array-")}
+    listed = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sum(name in named for name in listed) == 12
     assert cli("logs", tasks[-1]["id"]).out == "4 12\n"
     assert not [*folder.glob("agentless-*/secrets")]
 
