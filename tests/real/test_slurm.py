@@ -148,7 +148,7 @@ def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: 
 
     first = login.sh(script)
     until(folder.joinpath("ended").exists)
-    expected = {kept: (0, first.stdout) for kept in ("name", "job", "started")}
+    expected = dict.fromkeys(("name", "job", "started"), (0, first.stdout))
     assert {kept: again(kept) for kept in expected} == expected
     assert again(asked=time.time()) == (launch_script.UNCLEAR, "")
     assert jobs(slurm, one.id) == ["COMPLETED"]
