@@ -235,6 +235,10 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     until(lambda: "waits for free resources" in cli("explain", ids[1]).out)
     folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
     assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
+    whole = cli("submit", "hpc", "4x", "--", "true", "span:{1..3}").out.split()[0]
+    others = [each for each in cli.get("/v1/tasks") if each["batch"] == whole]
+    slurm.run("scancel", others[0]["container"].partition("_")[0])
+    until(lambda: [cli.task(each["id"])["state"] for each in others] == ["killed"] * 3)
     cli("kill", holder)
     cli("wait", "--batch", batch, code=None)
     ended = [cli.task(each) for each in ids]
