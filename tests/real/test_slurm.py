@@ -337,10 +337,16 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) ->
 
 
 def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
-    task = cli.submit("hpc", "--", "sleep", "300")
-    until(lambda: state(cli, task) == "running")
-    assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
-    cli("kill", task)
+    """Also in an element of an array, which is paused apart from the others."""
+    alone = cli.submit("hpc", "--", "sleep", "300")
+    batch = cli("submit", "hpc", "--", "sleep", "300", "span:{1..2}").out.split()[0]
+    first, second = (each["id"] for each in cli.get("/v1/tasks") if each["batch"] == batch)
+    until(lambda: all(state(cli, task) == "running" for task in (alone, first, second)))
+    for task in (alone, second):
+        assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
+    cli("pause", first)
+    assert (state(cli, first), state(cli, second)) == ("paused", "running")
+    cli("kill", alone, first, second)
 
 
 def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
