@@ -290,6 +290,16 @@ def gpus_by_type(numbers: Mapping[str, int]) -> str:
     return ",".join(f"{count}x{kind}" for kind, count in numbers.items()) or "-"
 
 
+def free_gpus(having: dict[str, Any]) -> str:
+    """The free GPUs of a cluster or one of its nodes, of all: `6/8`."""
+    return f"{having['gpus_free']}/{sum(having['gpus'].values())}"
+
+
+def free_in_words(cluster: dict[str, Any]) -> str:
+    """Likewise: `6 of 8 GPUs free`."""
+    return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
+
+
 def nodes_out(cluster: dict[str, Any]) -> str:
     """The nodes of a cluster that get no new jobs: `2 nodes out: c2 (fan broken), c7 (down)`; empty if all do."""
     if not cluster["nodes_out"]:

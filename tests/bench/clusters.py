@@ -61,9 +61,7 @@ def _cluster() -> Iterator[tuple[Slurm, Lab, dict[str, str]]]:
             Slurm(folder, {"c1": 2}, {"gpu": "Default=YES State=DOWN"}, settings) as slurm,
             Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab,
         ):
-            login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-            slurm.give_commands(login.dir / "bin")
-            at = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
+            _, at = slurm.login_of(lab)
             file = lab.root / "clusters.yaml"
             file.write_text(
                 f"version: 1\nclusters:\n  hpc: {{engine: slurm, {at}}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"

@@ -24,6 +24,7 @@ from tests.ports import reserve
 
 from .accounting import Accounting
 from .engine import SBIN
+from .lab import Lab
 from .node import Node
 from .processes import MARK, descendants, kill, marked, processes
 
@@ -117,14 +118,26 @@ class Slurm:
 
     def run(self, *argv: str) -> str:
         """What a command of Slurm prints; raises RuntimeError with what it says if it fails."""
-        ran = subprocess.run(argv, env=self.env, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        # A job writes its output where it was submitted.
+        ran = subprocess.run(
+            argv, env=self.env, cwd=self._folder, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
         if ran.returncode != 0:
             raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
         return ran.stdout
 
-    def give(self, login: Node) -> None:
-        """Give a machine of the lab Slurm's commands, which mean this cluster. A job has the PATH of the login."""
-        self.give_commands(login.dir / "bin")
+    def login_of(self, lab: Lab) -> tuple[Node, str]:
+        """A login node with Slurm's commands, which mean this cluster, and the keys of an inventory that lead to it.
+
+        A job has the PATH of the login.
+        """
+        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
+        for name in COMMANDS:
+            file = login.dir / "bin" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            file.chmod(0o755)
+        return login, f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
 
     def wait_until_saved(self, job: str) -> None:
         """Wait until slurmctld has written what it knows of a job, which it does some seconds after a change."""
@@ -144,14 +157,6 @@ class Slurm:
             )
         self._held.callback(again.wait)
         self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
-
-    def give_commands(self, folder: Path) -> None:
-        """Slurm's commands in a folder, where they mean this cluster whatever the environment is."""
-        folder.mkdir(exist_ok=True)
-        for name in COMMANDS:
-            file = folder / name
-            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
-            file.chmod(0o755)
 
     def __enter__(self) -> Self:
         try:

@@ -311,6 +311,6 @@ def test_no_two_options_are_written_alike():
 
 def test_explain_has_options_of_a_submit_and_asks_only_for_what_is_given():
     taken = inspect.signature(explain).parameters
-    own = {"context", "task", "target", "as_json"}
+    own = {"context", "task", "target", "there", "as_json"}
     assert taken.keys() - own < OPTIONS.keys()
     assert {taken[name].default for name in taken.keys() - own} == {None, False}

@@ -24,9 +24,10 @@ from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests import ready
 from tests.lab import Lab
-from tests.lab.slurm import Slurm, missing
+from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
+from tests.real.slurm import jobs, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 CANCELLED = "its job was cancelled on the cluster, outside agentless"
@@ -53,42 +54,27 @@ exec /usr/bin/srun "$@"
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Nodes with 2, 2 and 4 GPUs, which are plain files."""
-    if absent := missing(faketime=False):
-        pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
-    folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
     settings = {"SchedulerParameters": "bf_interval=1,sched_interval=1"}
-    with Slurm(folder, {"c1": 2, "c2": 2, "c3": 4}, {"gpu": "Default=YES State=UP"}, settings) as slurm:
+    with started({"c1": 2, "c2": 2, "c3": 4}, {"gpu": "Default=YES State=UP"}, settings) as slurm:
         yield slurm
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 @pytest.fixture(scope="module")
 def cli(slurm: Slurm) -> Iterator[Cli]:
     """A person whose inventory has the cluster `hpc`, and a machine that is not there."""
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
-        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-        slurm.give(login)
+        login, cluster = slurm.login_of(lab)
         # A job has the PATH of the login. Stand-ins for apptainer and for the plugin pyxis say what they are asked for.
         (login.dir / "bin" / "apptainer").write_text(APPTAINER)
         (login.dir / "bin" / "srun").write_text(PYXIS.format(conf=slurm.env["SLURM_CONF"]))
         (login.dir / "bin" / "apptainer").chmod(0o755)
         (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
-        cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
         kinds = {"hpc": "none", "boxed": "apptainer", "squashed": "pyxis"}
         clusters = [f"  {name}: {{engine: slurm, {cluster}, container: {kind}}}\n" for name, kind in kinds.items()]
         text = f"version: 1\nclusters:\n{''.join(clusters)}nodes:\n  away: {{host: 127.0.0.9}}\n"
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
-
-
-def state(cli: Cli, task: str) -> str:
-    return str(cli.task(task)["state"])
-
-
-def jobs(slurm: Slurm, task: str) -> list[str]:
-    """The states of all jobs of a task."""
-    return slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{task}", "--format=%T").split()
 
 
 def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: Cli) -> None:
@@ -99,8 +85,7 @@ def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: 
 
 
 def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: Slurm) -> None:
-    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
-    until(lambda: state(cli, holder) == "running")
+    holder = running(cli, "4x", "--", "sleep", "300")
     waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
     until(lambda: "waits for free resources" in str(cli.task(waiting)["reason"]))
     assert cli("explain", waiting).out.startswith(f"task {waiting} is job ")
@@ -253,8 +238,7 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
 
 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
-    task = cli.submit("hpc", "--", "sleep", "300")
-    until(lambda: state(cli, task) == "running")
+    task = running(cli)
     number = cli.task(task)["container"].partition(":")[0]
     slurm.run("scontrol", "update", f"jobid={number}", "requeue=1")
     slurm.run("scontrol", "requeuehold", number)
@@ -290,8 +274,7 @@ def test_doctor_checks_the_cluster_and_proves_that_a_job_gets_a_gpu(cli: Cli, sl
 
 
 def test_a_job_of_the_same_name_by_somebody_else_changes_nothing(cli: Cli, slurm: Slurm) -> None:
-    task = cli.submit("hpc", "--", "sleep", "300")
-    until(lambda: state(cli, task) == "running")
+    task = running(cli)
     forged = f"agentless {task} x 1:{'0' * 64}"
     slurm.run("sbatch", "--hold", f"--job-name=agentless-{task}", f"--comment={forged}", "--wrap=true")
     slurm.run("scontrol", "update", f"jobid={cli.task(task)['container'].partition(':')[0]}", "comment=changed")
@@ -326,8 +309,7 @@ def test_variables_of_any_name_reach_the_command_and_nothing_else(cli: Cli) -> N
 
 
 def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) -> None:
-    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
-    until(lambda: state(cli, holder) == "running")
+    holder = running(cli, "4x", "--", "sleep", "300")
     words = ("submit", "--secret-env", "TOKEN", "hpc", "4x", "--", "true")
     task = cli(*words, TOKEN="s3cret").out.strip()
     until(lambda: state(cli, task) == "submitted")
@@ -338,7 +320,7 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) ->
 
 def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
     """Also in an element of an array, which is paused apart from the others."""
-    alone = cli.submit("hpc", "--", "sleep", "300")
+    alone = running(cli)
     batch = cli("submit", "hpc", "--", "sleep", "300", "span:{1..2}").out.split()[0]
     first, second = (each["id"] for each in cli.get("/v1/tasks") if each["batch"] == batch)
     until(lambda: all(state(cli, task) == "running" for task in (alone, first, second)))

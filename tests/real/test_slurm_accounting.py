@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,30 +11,25 @@ from pathlib import Path
 import pytest
 
 from tests.lab import Lab, accounting
-from tests.lab.slurm import Slurm, missing
+from tests.lab.slurm import Slurm
 from tests.real.cli import Cli, until
-from tests.real.test_slurm_faults import end, jobs, number, running
+from tests.real.slurm import end, jobs, number, running, started
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    if absent := [*missing(faketime=False), *accounting.missing()]:
-        pytest.skip(f"no accounting of Slurm on this machine: {'; '.join(absent)}")
-    folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
     settings = {"SchedulerParameters": "bf_interval=1,sched_interval=1", "KillWait": "2", "MinJobAge": "2"}
-    with Slurm(folder, {"c1": 4, "c2": 4}, {"gpu": "Default=YES State=UP"}, settings, accounting=True) as slurm:
+    nodes, partitions = {"c1": 4, "c2": 4}, {"gpu": "Default=YES State=UP"}
+    with started(nodes, partitions, settings, accounting=True, lacks=accounting.missing()) as slurm:
         yield slurm
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 @pytest.fixture
 def cli(slurm: Slurm) -> Iterator[Cli]:
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
-        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-        slurm.give(login)
-        cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
+        _, cluster = slurm.login_of(lab)
         cli = Cli(lab, "main", f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes: {{}}\n")
         yield cli
         cli.close()

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,9 @@ from agentless.engines import launch_script
 from agentless.model.containers.claim import TASK
 from tests.faults.kill import HOOK
 from tests.lab import Lab
-from tests.lab.slurm import Slurm, missing
+from tests.lab.slurm import Slurm
 from tests.real.cli import Cli, finish, until
+from tests.real.slurm import end, jobs, number, running, started, state
 
 pytestmark = pytest.mark.slow
 SETTINGS = {
@@ -34,50 +34,19 @@ PARTITIONS = {"gpu": "Default=YES State=UP PriorityTier=1", "urgent": "State=UP 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Two nodes with two GPUs; what is in the partition `urgent` preempts what is in the other one."""
-    if absent := missing(faketime=False):
-        pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
-    folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
-    with Slurm(folder, {"c1": 2, "c2": 2}, PARTITIONS, SETTINGS) as slurm:
+    with started({"c1": 2, "c2": 2}, PARTITIONS, SETTINGS) as slurm:
         yield slurm
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 @pytest.fixture(scope="module")
 def cli(slurm: Slurm) -> Iterator[Cli]:
     """A person whose inventory has the cluster `hpc`, and whose controller may be told to die before a step."""
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
-        login = lab.add_node("login", gpus=0, docker=False, namespace=False)
-        slurm.give(login)
-        cluster = f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
+        _, cluster = slurm.login_of(lab)
         text = f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes: {{}}\n"
         cli = Cli(lab, "main", text, PYTHONPATH=str(HOOK), AGENTLESS_FAULTS_STEP=str(lab.root / "step"))
         yield cli
         cli.close()
-
-
-def state(cli: Cli, task: str) -> str:
-    return str(cli.task(task)["state"])
-
-
-def number(cli: Cli, task: str) -> str:
-    return str(cli.task(task)["container"].partition(":")[0])
-
-
-def jobs(slurm: Slurm, task: str) -> list[str]:
-    """The states of all jobs of a task."""
-    return slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{task}", "--format=%T").split()
-
-
-def end(cli: Cli, task: str) -> tuple[str, int, str]:
-    """State, exit code of `wait`, reason, once it is over."""
-    waited = cli("wait", task, code=None)
-    return state(cli, task), waited.code, str(cli.task(task)["reason"])
-
-
-def running(cli: Cli, *words: str) -> str:
-    task = cli.submit("hpc", *(words or ("--", "sleep", "300")))
-    until(lambda: state(cli, task) == "running")
-    return task
 
 
 def test_tasks_of_a_lost_state_folder_are_found_again_by_the_scripts_of_their_jobs(cli: Cli, slurm: Slurm) -> None:

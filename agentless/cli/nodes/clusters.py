@@ -8,7 +8,7 @@ from agentless.cli.formats import Format, Kind
 from agentless.cli.table import Column
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
-from agentless.client.words import gpus_by_type, in_use, nodes_out
+from agentless.client.words import free_gpus, gpus_by_type, in_use, nodes_out
 
 
 def show_nodes_of(served: Client, name: str, error: RequestFailed, style: Format) -> None:
@@ -31,16 +31,12 @@ def _nodes_of(served: Client, name: str, error: RequestFailed) -> list[dict[str,
         raise (error if other.error == "NotFound" else other) from None
 
 
-def _free(node: dict[str, Any]) -> str:
-    return f"{node['gpus_free']}/{sum(node['gpus'].values())}"
-
-
 CLUSTER_COLUMNS = [
     Column("CLUSTER", lambda cluster: cluster["name"]),
     Column("STATE", lambda cluster: cluster["state"]),
     Column("ENGINE", lambda cluster: cluster["engine"]),
     Column("NODES", lambda cluster: str(cluster["nodes"]), right=True),
-    Column("FREE", _free, right=True),
+    Column("FREE", free_gpus, right=True),
     Column("GPUS", lambda cluster: gpus_by_type(cluster["gpus"])),
     Column("TASKS", lambda cluster: str(cluster["tasks"]), right=True),
     Column("ADDRESS", lambda cluster: cluster["address"]),
@@ -50,7 +46,7 @@ CLUSTER_NODES = Kind("view.ClusterNodeView", lambda node: str(node["name"]))
 _NODE_COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["state"]),
-    Column("FREE", _free, right=True),
+    Column("FREE", free_gpus, right=True),
     Column("GPUS", lambda node: gpus_by_type(node["gpus"])),
     Column("CORES", lambda node: f"{node['cores_used']}/{node['cores']}", right=True),
     Column("MEMORY", lambda node: in_use(node["memory_used_mib"], node["memory_mib"]), right=True),

@@ -71,7 +71,7 @@ def gpus(
     try:
         found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
     except RequestFailed as error:
-        if len(wanted) > 1 or wanted[0].indices or watch or plot:
+        if len(wanted) != 1 or wanted[0].indices or watch or plot:
             raise
         show_gpus_of(served, str(wanted[0].node), error, CLUSTER_NODES.format(as_json, output), free=free)
         return

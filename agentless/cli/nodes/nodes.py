@@ -65,7 +65,7 @@ def _list(context: typer.Context, nodes: Sequence[str], as_json: bool, output: s
     try:
         found = [served.get(f"/v1/nodes/{node}") for node in nodes] or served.get("/v1/nodes")
     except RequestFailed as error:
-        if len(nodes) > 1:
+        if len(nodes) != 1:
             raise
         show_nodes_of(served, nodes[0], error, CLUSTER_NODES.format(as_json, output))
         return

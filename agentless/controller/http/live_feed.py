@@ -206,7 +206,7 @@ class LiveFeed:
             made_from = (link.inside_at, link.silence, link.online)
             if name in touched or self._clusters.get(name) != made_from:
                 self._clusters[name] = made_from
-                self._put(link.view(sum(1 for _ in self._services.tasks.on_node(name))), "clusters", name)
+                self._put(self._services.nodes.cluster_view(name), "clusters", name)
         for name in self._clusters.keys() - links.keys():
             del self._clusters[name]
             self._drop("clusters", name)

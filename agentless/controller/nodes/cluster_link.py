@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from agentless.controller.nodes.link.link import Link, LinkListener
@@ -88,9 +88,7 @@ class ClusterLink(Link):
 
     async def carried(self) -> tuple[Container, ...]:
         """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
-        carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
-        named = ((job, carried.get(named_task(job) or "")) for job in self.containers)
-        return tuple(self.runtime.with_labels(job, labels) for job, labels in named if labels)
+        return tuple((await self._carried(self.containers)).values())
 
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""
@@ -128,12 +126,18 @@ class ClusterLink(Link):
         if not any(job.signed for job in jobs):
             return jobs
         try:
-            carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+            carried = await self._carried(jobs)
         except AgentlessError as error:
             _log.warning("%s: reading the scripts of its jobs: %s", self.node.name, error)
             return jobs
-        named = [(job, self.runtime.with_labels(job, carried.get(named_task(job) or "", {}))) for job in jobs]
-        return tuple(whole if job.signed and whole.signed else job for job, whole in named)
+        wholes = ((job, carried.get(job.id)) for job in jobs)
+        return tuple(whole if job.signed and whole and whole.signed else job for job, whole in wholes)
+
+    async def _carried(self, jobs: Iterable[Container]) -> dict[str, Container]:
+        """Those of these jobs that have a script, by id, with its labels."""
+        carried = self.runtime.parse_scripts(await self.collect(self.runtime.scripts()))
+        named = ((job, carried.get(named_task(job) or "")) for job in jobs)
+        return {job.id: self.runtime.with_labels(job, labels) for job, labels in named if labels}
 
     async def _listed(self, *, accounting: bool) -> EngineFacts:
         asked, sections = self.cache.now(), self.runtime.facts(accounting=accounting)

@@ -88,7 +88,11 @@ class Nodes:
 
     def cluster_views(self) -> list[ClusterView]:
         """The clusters as they are published."""
-        return [link.view(sum(1 for _ in self._tasks.on_node(name))) for name, link in self.clusters.items()]
+        return list(map(self.cluster_view, self.clusters))
+
+    def cluster_view(self, name: str) -> ClusterView:
+        """One of them."""
+        return self.clusters[name].view(sum(1 for _ in self._tasks.on_node(name)))
 
     def links_to(self, nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once, or to all if none is named; raises NotFound."""

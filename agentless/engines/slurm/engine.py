@@ -305,7 +305,7 @@ class Slurm:
             raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
         # What Slurm says of a job counts more than what its script wrote at its end.
         noted = [job for line in ended.splitlines() if (job := _ended_job(line))]
-        found = [*noted, *_jobs(ended), *_jobs(listed)]
+        found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
         oom = {job.id for job in noted if job.state == _OOM}
         found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
         return tuple({each.id: each for job in found if (each := self._read(job))}.values())
@@ -343,16 +343,6 @@ class Slurm:
         if said.startswith("folder"):
             return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
-
-
-@functools.lru_cache(MAX_JOBS)
-def _job(line: str) -> Job | None:
-    return next(parse_jobs(line), None)
-
-
-def _jobs(text: str) -> list[Job]:
-    """The jobs in an answer; a line that is as in the look before is not read again."""
-    return [job for line in text.splitlines()[:MAX_JOBS] if (job := _job(line))]
 
 
 def _ended_job(line: str) -> Job | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agentless.model.text import printable
 
@@ -91,21 +92,25 @@ class Job:
 
 def parse_jobs(text: str) -> Iterator[Job]:
     """The jobs in the answer of `squeue` or `sacct`. Lines that make no sense are left out."""
-    for line in text.splitlines()[:MAX_JOBS]:
-        words = line.split("|", len(FIELDS) + 1)
-        if len(words) != len(FIELDS) + 2:
-            continue
-        number, state, reason, code, submitted, start, end, nodes, tres, name, comment = words
-        state = state.partition(" ")[0]  # `CANCELLED by 1000`
-        if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
-            continue
-        exit_code, signal = _ended(code)
-        nodes = "" if nodes == "None assigned" else nodes
-        why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
-        yield Job(
-            number, state, why, exit_code, signal,
-            _time(submitted), _time(start), _time(end), where, _gpus(tres), called, noted,
-        )  # fmt: skip
+    return filter(None, map(_job, text.splitlines()[:MAX_JOBS]))
+
+
+@lru_cache(MAX_JOBS)  # most lines are as in the look before
+def _job(line: str) -> Job | None:
+    words = line.split("|", len(FIELDS) + 1)
+    if len(words) != len(FIELDS) + 2:
+        return None
+    number, state, reason, code, submitted, start, end, nodes, tres, name, comment = words
+    state = state.partition(" ")[0]  # `CANCELLED by 1000`
+    if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
+        return None
+    exit_code, signal = _ended(code)
+    nodes = "" if nodes == "None assigned" else nodes
+    why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
+    return Job(
+        number, state, why, exit_code, signal,
+        _time(submitted), _time(start), _time(end), where, _gpus(tres), called, noted,
+    )  # fmt: skip
 
 
 def _ended(code: str) -> tuple[int, int]:

@@ -13,9 +13,7 @@ _OUT = frozenset({"down", "drain", "draining", "drained", "error", "fail", "fail
 class ClusterNode:
     """A node as its cluster has it. `gpus` and `gpus_used` are types (empty: none is named) with their numbers.
 
-    Memory is in MiB.
-
-    `reason` is why an administrator has taken it out.
+    Memory is in MiB. `reason` is why an administrator has taken it out.
     """
 
     name: str

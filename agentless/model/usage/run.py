@@ -52,15 +52,12 @@ def gpus_held(task: Task) -> int:
 def run_of(task: Task, now: float) -> Run | None:
     """The run of an ended or running task. None if its container never started."""
     match task.status:
-        case Ended(started_at=float() as begin, ended_at=end, placement=placement):
+        case Ended(started_at=float() as begin, ended_at=end):
             pass
-        case Running(started_at=begin, placement=placement) | Paused(started_at=begin, placement=placement):
-            end = now
-        case Lost(started_at=float() as begin, placement=placement):
+        case Running(started_at=begin) | Paused(started_at=begin) | Lost(started_at=float() as begin):
             end = now
         case _:
             return None
-    gpus = len(placement.gpu_uuids) if placement else 0
     lent = task.spec.terms.preemptible
     done, away = task.state == "completed", job_number(task.container) is not None
-    return Run(task.owner, begin, max(begin, end), gpus, kind_of_task(task), done, lent, away)
+    return Run(task.owner, begin, max(begin, end), gpus_held(task), kind_of_task(task), done, lent, away)

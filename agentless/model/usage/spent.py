@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.model.tasks.task import Task
-from agentless.model.usage.run import gpus_held, run_of
+from agentless.model.usage.run import run_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,4 @@ def spent_of(task: Task, load: GpuActivity, now: float) -> Spent | None:
     if run is None:
         return None
     node = task.node or ""
-    gpus = gpus_held(task)
-    return Spent(task.id, task.owner, node, task.batch, gpus, run.begin, run.end, load.seen, load.busy, run.lent)
+    return Spent(task.id, task.owner, node, task.batch, run.gpus, run.begin, run.end, load.seen, load.busy, run.lent)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentless.client.client import Client
+from agentless.client.words import free_in_words
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.text import enumerated
@@ -122,8 +123,7 @@ def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pi
         found = states.get(node["name"], [])
         yield Pick(node["name"], f"{node['state']}, {found.count('free')} of {counted(len(found), 'GPU')} free")
     for each in cluster.ordered_clusters():
-        free = f"{each['gpus_free']} of {counted(sum(each['gpus'].values()), 'GPU')} free"
-        yield Pick(each["name"], f"cluster, {each['state']}, {free}")
+        yield Pick(each["name"], f"cluster, {each['state']}, {free_in_words(each)}")
 
 
 def _envs(_: ClusterState, answers: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:

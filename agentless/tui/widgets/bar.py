@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from agentless.client.words import WAITING, in_use
+from agentless.client.words import WAITING, free_gpus, in_use
 from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, count
 from agentless.tui.widgets import look
@@ -111,9 +111,8 @@ class Summary(Static):
 
     def _of_clusters(self, clusters: Sequence[Row]) -> list[Words]:
         """The GPUs of clusters, which are not ours: `hpc 6/8 free`."""
-        shares = [(each, f"{each['gpus_free']}/{sum(each['gpus'].values())}") for each in clusters]
-        each_one = ", ".join(f"{each['name']} {share}" for each, share in shares)
-        free, total = (sum(each) for each in zip(*(map(int, share.split("/")) for _, share in shares), strict=True))
+        each_one = ", ".join(f"{each['name']} {free_gpus(each)}" for each in clusters)
+        free, total = sum(each["gpus_free"] for each in clusters), sum(sum(each["gpus"].values()) for each in clusters)
         together = f"{counted(len(clusters), 'cluster')} {free}/{total}"
         return [[(f"{words} free", "$text-success")] for words in (each_one, together)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.client.words import cause_of, gpus_by_type, in_use, local, nodes_out, ran, where
+from agentless.client.words import cause_of, free_gpus, gpus_by_type, in_use, local, nodes_out, ran, where
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -85,7 +85,7 @@ class ClusterDetails(Details):
 
 
 def _node(node: Row, names: int) -> list[Part]:
-    free = f"{node['gpus_free']}/{sum(node['gpus'].values())}" if node["gpus"] else "-"
+    free = free_gpus(node) if node["gpus"] else "-"
     cores, held = f"{node['cores_used']}/{node['cores']}", in_use(node["memory_used_mib"], node["memory_mib"])
     reason = f": {node['reason']}" if node["reason"] else ""
     return [

@@ -8,9 +8,8 @@ from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 
-from agentless.client.words import cause_of, nodes_out
+from agentless.client.words import cause_of, free_in_words, nodes_out
 from agentless.model.text import printable
-from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted
@@ -100,7 +99,7 @@ def _free(cluster: Row) -> str:
     """`6 of 8 GPUs free`; only the engine while that is not known."""
     if cluster["reason"] or not cluster["asked_at"]:
         return "Slurm"
-    return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
+    return free_in_words(cluster)
 
 
 def _of_name(cluster: Row) -> str:
