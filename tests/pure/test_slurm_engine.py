@@ -169,7 +169,8 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     secret = task("2abcdeg", "hpc", spec=TASK.spec.__class__(("true",), env={"A": "visible"}, secret_env=("B",)))
     command = ENGINE.launches([Launch(secret, Placement("hpc"), secrets={"B": "hidden"})])
     assert "hidden" not in command.script
-    (options,) = re.findall(r"^launch .*?(--job-name=.*)", command.script, re.MULTILINE | re.DOTALL)
+    (options,) = re.findall(r"^launch .*'(agentless 2abcdeg .*)", command.script, re.MULTILINE | re.DOTALL)
+    assert "--partition=gpu" in options
     assert "visible" not in options
 
 
@@ -202,7 +203,9 @@ def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:
 def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
     tasks = [task(each, "hpc") for each in ("2abcdeh", "2abcdei", "2abcdej")]
     script = ENGINE.launches([Launch(each, Placement("hpc")) for each in tasks]).script
-    assert all(f"answer {at} {each.container_name} " in script for at, each in enumerate(tasks, 1))
+    for at, each in enumerate(tasks, 1):
+        assert f'words_{at}() {{ "$@" {each.container_name} ' in script
+        assert f"words_{at} answer {at}\n" in script
     good, bad, lost = ENGINE.answers(3, Result(0, b"1|job 7\n1=0\n2|sbatch: error: no such account\n2=1\n3|job"))
     assert ENGINE.parse_launch(tasks[0], good) == "7:agentless-2abcdeh"
     with pytest.raises(RuntimeFailed, match="no such account"):
