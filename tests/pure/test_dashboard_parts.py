@@ -87,9 +87,10 @@ def test_what_is_wrong_is_named_once():
 # -------------------------------------------------------------------------------- look
 
 
-@given(st.floats(0, 1), st.integers(1, 60))
-def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width):
-    (filled, _), (rest, _) = look.bar(share, width, "good")
+@given(st.floats(0, 1), st.integers(1, 60), st.booleans())
+def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width, thin):
+    (filled, _), (rest, _) = look.bar(share, width, "good", thin=thin)
+    assert not set(filled) & set(rest)  # to be told apart without colors
     assert len(filled) + len(rest) == width
     assert abs(len(filled) - share * width) <= 1
 

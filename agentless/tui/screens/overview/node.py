@@ -65,7 +65,7 @@ class NodePainter:
             if wide + 2 > room:
                 continue
             room -= wide + 2
-            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held"), (" " * meter, "")]
+            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held", thin=True), (" " * meter, "")]
             pieces += [(f"{words[1]}  ", "")]
         return [*pieces, (" " * room, "")]
 
