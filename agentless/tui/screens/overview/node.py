@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from agentless.client.words import cause_of, cores_in_use, gpu_model, in_use, memory, rate
 from agentless.model.text import printable
 from agentless.model.units import counted
-from agentless.tui.data.cluster import ClusterState, Row, is_bad
+from agentless.tui.data.cluster import ClusterState, Row, count, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -131,9 +131,13 @@ class NodePainter:
         return node, look.style_of(node["state"])
 
     def _free(self, node: Row, gpus: Sequence[Row]) -> list[str]:
-        """`4 of 8 free`, `8 × A100`."""
+        """`4 of 8 free`, `8 × A100`; slices are counted apart."""
         models = Counter(map(gpu_model, gpus))
         words = [f"{node['gpus_free']} of {node['gpus']} free"]
+        if slices := [gpu for gpu in gpus if gpu.get("parent")]:
+            whole = [gpu for gpu in gpus if not gpu.get("parent")]
+            words = [f"{count(whole, 'free')} of {len(whole)} free"]
+            words += [f"{count(slices, 'free')} of {counted(len(slices), slices[0]['kind'])} free"]
         return [*words, *(f"{count} × {printable(model)}" for model, count in models.items())]
 
     def _loads(self, node: Row) -> list[tuple[tuple[str, str], float | None]]:
