@@ -221,6 +221,9 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "gpu_total": st.just(16 << 30),
 }
 FOLDER = {"folder": values, "name": values}
+NODES = st.sampled_from(
+    [None, {"size": 2, "slots": 8, "launcher": None}, {"size": 3, "slots": 1, "launcher": "torchrun"}]
+)
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {
     "mark": values,
@@ -524,6 +527,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "mounts": maybe,
         "command": some,
         "secret_env": st.sampled_from([[], ["TOKEN"]]),
+        "nodes": NODES,
     },
     "slurm-launch.sh.j2": {
         "folder": values,
@@ -544,6 +548,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-scripts.sh.j2": {"folder": values},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
+    "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},
     "slurm-shell.sh.j2": {
         "job": values,
         "mark": values,
@@ -553,7 +558,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "slurm-signal.sh.j2": {**FOLDER, "job": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "slurm-variables.sh.j2": {
-        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2)
+        "nodes": NODES,
+        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
     },
     "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},

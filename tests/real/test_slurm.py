@@ -99,6 +99,23 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
+    """Also as elements of an array; the first failure is the exit code, and ends the others."""
+    says = "echo $NODE_RANK/$AGENTLESS_NNODES $AGENTLESS_NODES $MASTER_ADDR $WORLD_SIZE; cat $AGENTLESS_HOSTFILE"
+    ran = cli("submit", "-f", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", f"{says}; [ $MASTER_PORT -gt 29499 ]")
+    expected = [[f"{rank}: {rank}/2 c1,c2 c1 4", f"{rank}: c1 slots=2", f"{rank}: c2 slots=2"] for rank in range(2)]
+    assert sorted(ran.out.splitlines()) == sorted(expected[0] + expected[1])
+    fails = "[ $NODE_RANK = 0 ] || exit $0; exec sleep 300"
+    batch = cli("submit", "--wait", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", fails, "span:{3..4}", code=None)
+    found = [cli.task(each) for each in batch.out.split()]
+    assert [(each["exit_code"], each["job_nodes"]) for each in found] == [(3, 2), (4, 2)]
+    assert {each["container"].partition("_")[2][:1] for each in found} == {"1", "2"}
+    task = running(cli, "1x", "--nodes", "2", "--", "sh", "-c", "trap 'exit 5' TERM; sleep 300 & wait")
+    assert cli("shell", task, "--", "echo", "inside").out == "inside\n"
+    cli("stop", task)
+    assert state(cli, task) == "stopped"
+
+
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err

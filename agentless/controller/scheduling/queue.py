@@ -220,7 +220,8 @@ class Queue:
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
-            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
+            asked = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
+            words = f"{asked} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()

@@ -49,6 +49,7 @@ class Submission:
         if not request.specs:
             raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
+        request = replace(request, specs=self._builder.jobs_of(request.specs))
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered
         if request.whole and any(wrong := await self._builder.problems(request.specs)):

@@ -10,7 +10,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from agentless.engines import launch_script
@@ -32,10 +32,12 @@ from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
 
 _SECTION = "slurm.jobs"
@@ -271,12 +273,14 @@ class Slurm:
     def _launch(self, one: Launch) -> list[str]:
         """The name of a job, its script, the variables of its task, its comment, and the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
+        spec = replace(spec, command=command_on_cluster(spec))
         launch_script.check_secrets_are_there(spec, one.secrets)
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
         variables = launch_script.variables(task, placement, self._node, whole, ())
         del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
         boxed = self._cluster.container if spec.image else "none"
+        nodes = _nodes_of(spec)
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         job = self._script(
@@ -289,9 +293,10 @@ class Slurm:
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
             command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
             secret_env=spec.secret_env,
+            nodes=nodes,
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
-        exports = self._renderer.script("slurm-variables.sh.j2", env=env)
+        exports = self._renderer.script("slurm-variables.sh.j2", env=env, nodes=nodes)
         return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
 
     def _claim(self, task: str) -> dict[str, str]:
@@ -343,6 +348,13 @@ class Slurm:
         if said.startswith("folder"):
             return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
+
+
+def _nodes_of(spec: TaskSpec) -> dict[str, Any] | None:
+    """What its script tells the nodes of a job on several of them."""
+    if spec.multinode is None:
+        return None
+    return {**asdict(spec.multinode), "slots": max(1, spec.needs.gpus)}
 
 
 def _ended_job(line: str) -> Job | None:
