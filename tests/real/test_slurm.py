@@ -254,6 +254,17 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert not [*folder.glob("agentless-*/secrets")]
 
 
+def test_no_more_tasks_of_a_limited_batch_are_in_slurm_than_may_run(cli: Cli, slurm: Slurm) -> None:
+    words = ("--max-parallel", "2", "hpc", "--", "sh", "-c", "exec sleep $0", "span:{301..304}")
+    batch = cli("submit", *words).out.split()
+    until(lambda: [state(cli, each) for each in batch] == ["running"] * 2 + ["pending"] * 2)
+    assert "2 tasks of its batch are running (--max-parallel)" in cli("explain", batch[2]).out
+    cli("kill", batch[1])
+    until(lambda: [state(cli, each) for each in batch[2:]] == ["running", "pending"])
+    cli("kill", "--batch", batch[0])
+    assert state(cli, batch[3]) == "cancelled"
+
+
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
     task = running(cli)
     number = cli.task(task)["container"].partition(":")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
@@ -51,6 +51,19 @@ class Turns:
         other.stays = defaultdict(list, {batch: list(stays) for batch, stays in self.stays.items()})
         other.prerequisites = self.prerequisites.copy()
         return other
+
+
+def within_limits(tasks: Sequence[Task], live: Iterable[Task]) -> list[Task]:
+    """Those of the tasks that may start now beside the live ones, as far as their batches have limits."""
+    limited = {task.batch for task in tasks if task.spec.terms.max_parallel is not None}
+    running = Counter(each.batch for each in live if each.batch in limited and each.live and each.placement)
+    found = list[Task]()
+    for task in tasks:
+        most = task.spec.terms.max_parallel
+        if most is None or running[task.batch] < most:
+            running[task.batch] += 1
+            found.append(task)
+    return found
 
 
 def is_held_back(task: Task, tasks: Iterable[Task]) -> bool:

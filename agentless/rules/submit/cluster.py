@@ -73,7 +73,6 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
-        "--max-parallel": spec.terms.max_parallel is not None,
         "--no-queue and --wait-for": spec.terms.wait_for is not None,
         "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),
