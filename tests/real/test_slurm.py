@@ -240,9 +240,12 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
     whole = cli("submit", "hpc", "4x", "--", "true", "span:{1..3}").out.split()[0]
     others = [each for each in cli.get("/v1/tasks") if each["batch"] == whole]
+    slurm.run("scancel", others[0]["container"].partition(":")[0])
+    until(lambda: state(cli, others[0]["id"]) == "killed")
     slurm.run("scancel", others[0]["container"].partition("_")[0])
     until(lambda: not any(each["batch"] == whole for each in cli.get("/v1/tasks")))
-    assert {cli.task(each["id"])["reason"] for each in others} == {CANCELLED}
+    ends = [cli.task(each["id"]) for each in others]
+    assert [(each["state"], each["reason"]) for each in ends[1:]] == [("killed", CANCELLED)] * 2
     cli("kill", holder)
     cli("wait", "--batch", batch, code=None)
     ended = [cli.task(each) for each in ids]
