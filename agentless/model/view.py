@@ -304,6 +304,7 @@ class ClusterNodeView:
     """A compute node of a cluster, as the cluster has it. `gpus` are numbers by type, an empty one where it has none.
 
     `reason` is why an administrator has taken it out. `gpus_free` are those that a job could get. Memory is in MiB.
+    `as_of` is None if the cluster has just answered, else when it did so last.
     """
 
     name: str
@@ -316,6 +317,7 @@ class ClusterNodeView:
     memory_mib: int
     memory_used_mib: int
     gpus_free: int = 0
+    as_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

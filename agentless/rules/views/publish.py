@@ -311,8 +311,8 @@ def cluster_view(
     )
 
 
-def cluster_node_view(node: ClusterNode) -> ClusterNodeView:
-    """The published value of a compute node."""
+def cluster_node_view(node: ClusterNode, as_of: float | None = None) -> ClusterNodeView:
+    """The published value of a compute node; `as_of` (Unix seconds) is when its cluster has answered last."""
     return ClusterNodeView(
         name=node.name,
         state=node.state,
@@ -324,6 +324,7 @@ def cluster_node_view(node: ClusterNode) -> ClusterNodeView:
         memory_mib=node.memory_mib,
         memory_used_mib=node.memory_used_mib,
         gpus_free=node.gpus_free,
+        as_of=timestamp(as_of),
     )
 
 
