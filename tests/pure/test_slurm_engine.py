@@ -23,13 +23,14 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.gang import Gang, MultiNode
 from agentless.model.tasks.spec import on_targets
-from agentless.model.tasks.task import Ended, Outcome, Placement, Submitted
+from agentless.model.tasks.task import Ended, Outcome, Placement, Running, Submitted
+from agentless.model.usage.run import gpus_held
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.submit.cluster import check_for_cluster, check_for_nodes, jobs_of
 from agentless.rules.tasks.identity import is_adoptable
 from agentless.rules.tasks.reconcile import reconcile
-from tests.pure.build import task
+from tests.pure.build import NOW, task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
 ENGINE = Slurm(NODE, SlurmCluster(partition="gpu"), Renderer([template_dir()]), Signer("c1", b"key"))
@@ -221,6 +222,11 @@ def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:
     script = ENGINE.launches([Launch(replace(TASK, spec=whole), Placement("hpc"))]).script
     assert "torchrun --no-python true" in script
     assert 'PET_NODE_RANK="$NODE_RANK"' in script
+    boxed = Slurm(NODE, SlurmCluster(container="apptainer"), Renderer([template_dir()]), Signer("c1", b"key"))
+    script = boxed.launches([Launch(replace(TASK, spec=replace(whole, image="torch")), Placement("hpc"))]).script
+    assert "apptainer exec --nv docker://torch torchrun --no-python true" in script
+    runs = replace(TASK, spec=whole, status=Running(Placement("hpc"), "7:agentless-2abcdef", NOW))
+    assert gpus_held(runs) == 6
 
 
 def test_what_only_nodes_or_only_a_cluster_can_run_is_refused() -> None:

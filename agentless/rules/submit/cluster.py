@@ -65,7 +65,7 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
-        "--nodes of a workflow": spec.gang is not None,
+        "--nodes in a workflow": spec.gang is not None,
         "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
         "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
