@@ -157,7 +157,9 @@ def test_never_more_than_so_many_at_a_time_and_as_many_as_there_is_room_for(
 
 
 def test_no_more_go_to_a_cluster_than_the_limit_leaves_beside_those_that_run() -> None:
+    """A batch of which none runs goes there as a whole, if all of it goes there."""
     tasks = [*(of(wish(name), 2) for name in ("a1", "a2", "a3")), wish("free"), of(wish("c1"), 1, "c")]
-    first = of(runs("a0", "node1::0"), 2)
-    assert [each.id for each in within_limits(tasks, [])] == ["a1", "a2", "free", "c1"]
+    first, elsewhere = of(runs("a0", "node1::0"), 2), of(wish("a4", "node1::1"), 2)
+    assert [each.id for each in within_limits(tasks, tasks)] == ["a1", "a2", "a3", "free", "c1"]
     assert [each.id for each in within_limits(tasks, [first, *tasks])] == ["a1", "free", "c1"]
+    assert [each.id for each in within_limits(tasks, [elsewhere, *tasks])] == ["a1", "a2", "free", "c1"]

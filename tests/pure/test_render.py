@@ -536,8 +536,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "names": st.lists(values, min_size=2, max_size=2),
         "jobs": st.lists(some, min_size=2, max_size=2),
         "alone": st.lists(st.integers(1, 2), max_size=2),
+        "looks": st.lists(st.integers(1, 2), max_size=2),
         "arrays": st.lists(
-            st.fixed_dictionaries({"numbers": st.just([1, 2]), "names": some, "options": some}), min_size=1, max_size=1
+            st.fixed_dictionaries(
+                {"numbers": st.just([1, 2]), "names": some, "options": some, "most": st.sampled_from(["", "4"])}
+            ),
+            min_size=1,
+            max_size=1,
         ),
         "element": values,
     },

@@ -257,15 +257,40 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert not [*folder.glob("agentless-*/secrets")]
 
 
-def test_no_more_tasks_of_a_limited_batch_are_in_slurm_than_may_run(cli: Cli, slurm: Slurm) -> None:
+def test_no_more_tasks_of_a_limited_batch_run_than_may(cli: Cli, slurm: Slurm) -> None:
+    """Slurm has the limit of an array; what is tried again beside it waits in the queue of agentless."""
     words = ("--max-parallel", "2", "hpc", "--", "sh", "-c", "exec sleep $0", "span:{301..304}")
     batch = cli("submit", *words).out.split()
-    until(lambda: [state(cli, each) for each in batch] == ["running"] * 2 + ["pending"] * 2)
-    assert "2 tasks of its batch are running (--max-parallel)" in cli("explain", batch[2]).out
+    until(lambda: [state(cli, each) for each in batch] == ["running"] * 2 + ["submitted"] * 2)
+    until(lambda: "as many tasks of its array run as may at the same time" in str(cli.task(batch[2])["reason"]))
     cli("kill", batch[1])
-    until(lambda: [state(cli, each) for each in batch[2:]] == ["running", "pending"])
+    until(lambda: [state(cli, each) for each in batch[2:]] == ["running", "submitted"])
+    again = cli("retry", batch[1]).out.split()[0]
+    until(lambda: "2 tasks of its batch are running (--max-parallel)" in str(cli.task(again)["reason"]))
     cli("kill", "--batch", batch[0])
-    assert state(cli, batch[3]) == "cancelled"
+
+
+def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: Slurm) -> None:
+    """Also where a launch comes apart from the others: then it submits nothing, and is found if it was submitted."""
+    login = cli.lab.nodes["login"]
+    folder = login.dir / "home" / ".agentless" / "slurm"
+    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+
+    def launch(*asked: tuple[int, int | None], before: str = "") -> list[int]:
+        tasks = [replace(build.task(f"2limit{at}", "hpc"), batch="2limit") for at, _ in asked]
+        wanted = [Launch(one, Placement("hpc"), limit=most) for one, (_, most) in zip(tasks, asked, strict=True)]
+        ran = login.sh(before + ENGINE.launches(wanted).script)
+        return [each.exit_code for each in ENGINE.answers(len(asked), Result(ran.returncode, ran.stdout.encode()))]
+
+    assert launch((1, 2), (2, 2), (3, 2), before=refuses) == [0, 0, 74]
+    assert not folder.joinpath("agentless-2limit3").exists()
+    assert launch((3, 0)) == [74]
+    assert launch((1, 0), (3, 0)) == [0, 74]
+    assert launch((1, 2), (4, 2), (5, 2)) == [0, 0, 0]
+    names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sorted(name for name in names if "2limit" in name) == [
+        "agentless-2limit1", "agentless-2limit2", *["agentless_array-2limit4"] * 2,
+    ]  # fmt: skip
 
 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:

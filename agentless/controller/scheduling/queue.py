@@ -362,7 +362,7 @@ class Queue:
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
                 away.append(replace(task, status=Assigning(Placement(place.node.name), now)))
-        handed = within_limits(away, self._tasks.live.values())
+        handed = within_limits(away, (*self._tasks.live.values(), *waiting, *others))
 
         def here(some: Sequence[Task]) -> list[Task]:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]

@@ -35,6 +35,7 @@ from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
+from agentless.model.units import counted
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.tasks.gangs.launchers import command_on_cluster
@@ -52,6 +53,8 @@ _FOLDER = re.compile(
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _UNKNOWN = 300 * 86400.0
+_FULL = 74
+"""The exit code of a launch that found no job of its task and may submit none, as `slurm-launch.sh.j2` has it."""
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
 _OOM = "OUT_OF_MEMORY"
@@ -187,7 +190,9 @@ class Slurm:
         secrets = wanted[0].secrets
         alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, each in enumerate(wanted, 1):
-            alike[(each.task.batch, *sbatch_options(each.task.spec, self._cluster))].append(number)
+            if each.limit != 0:
+                most = str(each.limit or "")
+                alike[(each.task.batch, most, *sbatch_options(each.task.spec, self._cluster))].append(number)
         names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
@@ -195,9 +200,10 @@ class Slurm:
             names=names,
             jobs=[self._launch(each) for each in wanted],
             alone=[numbers[0] for numbers in alike.values() if len(numbers) == 1],
+            looks=[number for number, each in enumerate(wanted, 1) if each.limit == 0],
             arrays=[
-                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options}
-                for (_, *options), numbers in alike.items()
+                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options, "most": most}
+                for (_, most, *options), numbers in alike.items()
                 if len(numbers) > 1
             ],
             element=self._script("slurm-array.sh.j2"),
@@ -221,6 +227,11 @@ class Slurm:
             raise NoAnswer(f"{self._node.name} did not report the job it submitted")
         if result.exit_code == launch_script.LOCKED:
             raise Refused(f"{self._node.name}: another launch of task {task.id} is under way; retry")
+        if result.exit_code == _FULL:
+            most = task.spec.terms.max_parallel or 0
+            raise Refused(
+                f"{counted(most, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
+            )
         if result.exit_code in (launch_script.UNLISTED, launch_script.UNCLEAR) or result.exit_code > 127:
             said = f": {self.complaint(result.err)}" if result.err.strip() else ""
             raise NoAnswer(f"{self._node.name} may have submitted task {task.id}{said}")

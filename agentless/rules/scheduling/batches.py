@@ -13,6 +13,9 @@ from agentless.rules.scheduling.stay import Stay
 from agentless.rules.scheduling.timeline.gpu import FAR
 from agentless.rules.scheduling.timeline.node import NodeTimeline
 
+ARRAY = 1000
+"""The most tasks of a limited batch that a cluster gets at once."""
+
 
 class Turns:
     """Which tasks of the queue may start. `tasks` are all live ones; `add` adds those that get a place, in order.
@@ -53,13 +56,21 @@ class Turns:
         return other
 
 
-def within_limits(tasks: Sequence[Task], live: Iterable[Task]) -> list[Task]:
-    """Those of the tasks that may start now beside the live ones, as far as their batches have limits."""
+def within_limits(tasks: Sequence[Task], known: Iterable[Task]) -> list[Task]:
+    """Those of the tasks that may go to clusters now, as far as their batches have limits; `known` are all others, too.
+
+    A whole batch of which none has a place goes to its cluster at once, which limits it itself.
+    """
     limited = {task.batch for task in tasks if task.spec.terms.max_parallel is not None}
-    running = Counter(each.batch for each in live if each.batch in limited and each.live and each.placement)
+    running, places = Counter[str](), defaultdict[str, set[str | None]](set)
+    for each in known:
+        if each.batch in limited and each.live:
+            running[each.batch] += each.placement is not None
+            places[each.batch].add(each.spec.needs.node)
+    whole = {batch for batch in limited if not running[batch] and len(places[batch]) == 1}
     found = list[Task]()
     for task in tasks:
-        most = task.spec.terms.max_parallel
+        most = ARRAY if task.batch in whole else task.spec.terms.max_parallel
         if most is None or running[task.batch] < most:
             running[task.batch] += 1
             found.append(task)
