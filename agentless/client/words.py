@@ -116,7 +116,7 @@ def program_words(process: dict[str, Any]) -> str:
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
-        return short_target(task["target"])
+        return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
 
@@ -200,7 +200,16 @@ def whole(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[str, An
 def asked_for(task: dict[str, Any]) -> str:
     """Its target; of a member of a gang also how many nodes it is on, unless each member has a target of its own."""
     target = short_target(task["target"])
-    return f"{target} on {task['gang']['size']} nodes" if task.get("gang") and "::" not in target else target
+    return (
+        f"{target} on {task['gang']['size']} nodes"
+        if task.get("gang") and "::" not in target
+        else target + _on_nodes(task)
+    )
+
+
+def _on_nodes(task: dict[str, Any]) -> str:
+    """On how many nodes the job of a task is, after its target; empty for one node."""
+    return f" on {nodes} nodes" if (nodes := task.get("job_nodes", 1)) > 1 else ""
 
 
 def _mates(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:

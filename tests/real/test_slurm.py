@@ -99,6 +99,23 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
+    """Also as elements of an array; the first failure is the exit code, and ends the others."""
+    says = "echo $NODE_RANK/$AGENTLESS_NNODES $AGENTLESS_NODES $MASTER_ADDR $WORLD_SIZE; cat $AGENTLESS_HOSTFILE"
+    ran = cli("submit", "-f", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", f"{says}; [ $MASTER_PORT -gt 29499 ]")
+    expected = [[f"{rank}: {rank}/2 c1,c2 c1 4", f"{rank}: c1 slots=2", f"{rank}: c2 slots=2"] for rank in range(2)]
+    assert sorted(ran.out.splitlines()) == sorted(expected[0] + expected[1])
+    fails = "[ $NODE_RANK = 0 ] || exit $0; exec sleep 300"
+    batch = cli("submit", "--wait", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", fails, "span:{3..4}", code=None)
+    found = [cli.task(each) for each in batch.out.split()]
+    assert [(each["exit_code"], each["job_nodes"]) for each in found] == [(3, 2), (4, 2)]
+    assert {each["container"].partition("_")[2][:1] for each in found} == {"1", "2"}
+    task = running(cli, "1x", "--nodes", "2", "--", "sh", "-c", "trap 'exit 5' TERM; sleep 300 & wait")
+    assert cli("shell", task, "--", "echo", "inside").out == "inside\n"
+    cli("stop", task)
+    assert state(cli, task) == "stopped"
+
+
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err
@@ -223,9 +240,12 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
     whole = cli("submit", "hpc", "4x", "--", "true", "span:{1..3}").out.split()[0]
     others = [each for each in cli.get("/v1/tasks") if each["batch"] == whole]
+    slurm.run("scancel", others[0]["container"].partition(":")[0])
+    until(lambda: state(cli, others[0]["id"]) == "killed")
     slurm.run("scancel", others[0]["container"].partition("_")[0])
     until(lambda: not any(each["batch"] == whole for each in cli.get("/v1/tasks")))
-    assert {cli.task(each["id"])["reason"] for each in others} == {CANCELLED}
+    ends = [cli.task(each["id"]) for each in others]
+    assert [(each["state"], each["reason"]) for each in ends[1:]] == [("killed", CANCELLED)] * 2
     cli("kill", holder)
     cli("wait", "--batch", batch, code=None)
     ended = [cli.task(each) for each in ids]
@@ -235,6 +255,42 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert cli("logs", ids[5]).out == "4 8\n"
     assert cli("logs", "-f", ids[4], code=None).out == "4 7\n"
     assert not [*folder.glob("agentless-*/secrets")]
+
+
+def test_no_more_tasks_of_a_limited_batch_run_than_may(cli: Cli, slurm: Slurm) -> None:
+    """Slurm has the limit of an array; what is tried again beside it waits in the queue of agentless."""
+    words = ("--max-parallel", "2", "hpc", "--", "sh", "-c", "exec sleep $0", "span:{301..304}")
+    batch = cli("submit", *words).out.split()
+    until(lambda: [state(cli, each) for each in batch] == ["running"] * 2 + ["submitted"] * 2)
+    until(lambda: "as many tasks of its array run as may at the same time" in str(cli.task(batch[2])["reason"]))
+    cli("kill", batch[1])
+    until(lambda: [state(cli, each) for each in batch[2:]] == ["running", "submitted"])
+    again = cli("retry", batch[1]).out.split()[0]
+    until(lambda: "2 tasks of its batch are running (--max-parallel)" in str(cli.task(again)["reason"]))
+    cli("kill", "--batch", batch[0])
+
+
+def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: Slurm) -> None:
+    """Also where a launch comes apart from the others: then it submits nothing, and is found if it was submitted."""
+    login = cli.lab.nodes["login"]
+    folder = login.dir / "home" / ".agentless" / "slurm"
+    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+
+    def launch(*asked: tuple[int, int | None], before: str = "") -> list[int]:
+        tasks = [replace(build.task(f"2limit{at}", "hpc"), batch="2limit") for at, _ in asked]
+        wanted = [Launch(one, Placement("hpc"), limit=most) for one, (_, most) in zip(tasks, asked, strict=True)]
+        ran = login.sh(before + ENGINE.launches(wanted).script)
+        return [each.exit_code for each in ENGINE.answers(len(asked), Result(ran.returncode, ran.stdout.encode()))]
+
+    assert launch((1, 2), (2, 2), (3, 2), before=refuses) == [0, 0, 74]
+    assert not folder.joinpath("agentless-2limit3").exists()
+    assert launch((3, 0)) == [74]
+    assert launch((1, 0), (3, 0)) == [0, 74]
+    assert launch((1, 2), (4, 2), (5, 2)) == [0, 0, 0]
+    names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sorted(name for name in names if "2limit" in name) == [
+        "agentless-2limit1", "agentless-2limit2", *["agentless_array-2limit4"] * 2,
+    ]  # fmt: skip
 
 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:

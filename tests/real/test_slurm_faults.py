@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -238,6 +239,22 @@ def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slu
     assert end(cli, task)[:2] == ("failed", 5)
     assert end(cli, new)[:2] == ("completed", 0)
     assert jobs(slurm, new) == ["COMPLETED"]
+
+
+def test_slurmctld_that_answers_nothing_keeps_nobody_waiting(cli: Cli, slurm: Slurm) -> None:
+    assert [row["as_of"] for row in cli.json("gpus", "hpc")] == [None, None]
+    with slurm.frozen_controller():
+        began = time.monotonic()
+        listed = cli("gpus", "hpc")
+        submitted = cli("submit", "hpc", "--", "true")
+        took = time.monotonic() - began
+    assert "hpc does not answer. Its nodes are as of " in listed.err
+    assert [row.split()[0] for row in listed.out.splitlines()] == ["NODE", "c1", "c2"]
+    task = submitted.out.strip()
+    assert f"hpc has not answered yet, and may have submitted task {task}" in submitted.err
+    assert took < 20
+    assert end(cli, task)[:2] == ("completed", 0)
+    assert jobs(slurm, task) == ["COMPLETED"]
 
 
 def test_a_login_node_that_is_away_for_a_minute_takes_nothing_along(cli: Cli, slurm: Slurm) -> None:

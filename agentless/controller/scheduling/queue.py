@@ -16,7 +16,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -27,7 +27,7 @@ from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
-from agentless.rules.scheduling.batches import is_held_back
+from agentless.rules.scheduling.batches import is_held_back, within_limits
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
@@ -106,9 +106,10 @@ class Queue:
         self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
         queue = order([*waiting, *self._blocked(), *others], self._used, self._lent)
-        placed = self._tasks.live.values()
+        placed = (*self._tasks.live.values(), *handed)
         planned = plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
-        return replace(planned, starts={**handed, **planned.starts}) if handed else planned
+        starts = {task.id: place for task in handed if (place := task.placement)}
+        return replace(planned, starts={**starts, **planned.starts}) if handed else planned
 
     def look_again(self) -> Plan:
         """Plan as of now, and keep the plan."""
@@ -131,7 +132,7 @@ class Queue:
             reason = task.status.reason or self._waits_for(task, task.status)
             return Outlook(None, reason, self.plan.promises.get(task.id))
         if away := self._nodes.cluster_of(task.spec.needs):
-            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else "")
+            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else self._held_back(task))
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -199,6 +200,8 @@ class Queue:
                 words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         if away := self._nodes.cluster_of(task.spec.needs):
+            if not away.silence and (held_back := self._held_back(task)):
+                return ExplainView(task.id, f"task {task.id} goes to {away.node.name} later: {held_back}", None, (), {})
             words = f"task {task.id} goes to {away.node.name} as soon as that answers"
             return ExplainView(task.id, f"{words}: {away.silence or 'about to start'}", None, (), {})
         cluster = self._nodes.cluster()
@@ -220,7 +223,8 @@ class Queue:
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
-            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
+            asked = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
+            words = f"{asked} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()
@@ -350,14 +354,15 @@ class Queue:
 
     def _handed_over(
         self, waiting: Sequence[Task], others: Sequence[Task]
-    ) -> tuple[dict[str, Placement], list[Task], list[Task]]:
-        """The tasks that go to clusters which answer, and those that are planned here."""
+    ) -> tuple[list[Task], list[Task], list[Task]]:
+        """The tasks that go to clusters which answer, with their places, and those that are planned here."""
         if not self._nodes.clusters:
-            return {}, [*waiting], [*others]
-        handed = dict[str, Placement]()
+            return [], [*waiting], [*others]
+        away, now = list[Task](), self._clock.now()
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
-                handed[task.id] = Placement(place.node.name)
+                away.append(replace(task, status=Assigning(Placement(place.node.name), now)))
+        handed = within_limits(away, (*self._tasks.live.values(), *waiting, *others))
 
         def here(some: Sequence[Task]) -> list[Task]:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]

@@ -26,7 +26,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
-from agentless.rules.submit.cluster import check_for_cluster
+from agentless.rules.submit.cluster import check_for_cluster, check_for_nodes, jobs_of
 from agentless.rules.tasks.gangs.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
@@ -63,6 +63,10 @@ class TaskBuilder:
         self._container = inventory.container
         self._can_notify = bool(inventory.notify)
 
+    def jobs_of(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
+        """The specs, of which each gang on a cluster is one task."""
+        return jobs_of(specs, self._nodes.clusters)
+
     def check_request(self, request: Submit) -> None:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
         if not request.whole:  # else `problems` has checked them
@@ -96,6 +100,8 @@ class TaskBuilder:
             self._nodes.place(name)
         if named := [name for name in spec.needs.nodes if name in self._nodes.clusters]:
             check_for_cluster(spec, named[0], self._nodes.cluster_link(named[0]).node.slurm)
+        else:
+            check_for_nodes(spec)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 

@@ -10,7 +10,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from agentless.engines import launch_script
@@ -32,10 +32,13 @@ from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
+from agentless.model.units import counted
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
 
 _SECTION = "slurm.jobs"
@@ -52,6 +55,8 @@ _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _YEAR = 180 * 86400.0
 """Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
 after it was submitted, unless that job had run for half a year by then."""
+_FULL = 74
+"""The exit code of a launch that found no job of its task and may submit none, as `slurm-launch.sh.j2` has it."""
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
 _OOM = "OUT_OF_MEMORY"
@@ -187,7 +192,9 @@ class Slurm:
         secrets = wanted[0].secrets
         alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, each in enumerate(wanted, 1):
-            alike[(each.task.batch, *sbatch_options(each.task.spec, self._cluster))].append(number)
+            if each.limit != 0:
+                most = str(each.limit or "")
+                alike[(each.task.batch, most, *sbatch_options(each.task.spec, self._cluster))].append(number)
         names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
@@ -195,9 +202,10 @@ class Slurm:
             names=names,
             jobs=[self._launch(each) for each in wanted],
             alone=[numbers[0] for numbers in alike.values() if len(numbers) == 1],
+            looks=[number for number, each in enumerate(wanted, 1) if each.limit == 0],
             arrays=[
-                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options}
-                for (_, *options), numbers in alike.items()
+                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options, "most": most}
+                for (_, most, *options), numbers in alike.items()
                 if len(numbers) > 1
             ],
             element=self._script("slurm-array.sh.j2"),
@@ -221,6 +229,11 @@ class Slurm:
             raise NoAnswer(f"{self._node.name} did not report the job it submitted")
         if result.exit_code == launch_script.LOCKED:
             raise Refused(f"{self._node.name}: another launch of task {task.id} is under way; retry")
+        if result.exit_code == _FULL:
+            most = task.spec.terms.max_parallel or 0
+            raise Refused(
+                f"{counted(most, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
+            )
         if result.exit_code in (launch_script.UNLISTED, launch_script.UNCLEAR) or result.exit_code > 127:
             said = f": {self.complaint(result.err)}" if result.err.strip() else ""
             raise NoAnswer(f"{self._node.name} may have submitted task {task.id}{said}")
@@ -273,12 +286,14 @@ class Slurm:
     def _launch(self, one: Launch) -> list[str]:
         """The name of a job, its script, the variables of its task, its comment, and the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
+        spec = replace(spec, command=command_on_cluster(spec))
         launch_script.check_secrets_are_there(spec, one.secrets)
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
         variables = launch_script.variables(task, placement, self._node, whole, ())
         del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
         boxed = self._cluster.container if spec.image else "none"
+        nodes = _nodes_of(spec)
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
         job = self._script(
@@ -291,9 +306,10 @@ class Slurm:
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
             command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
             secret_env=spec.secret_env,
+            nodes=nodes,
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
-        exports = self._renderer.script("slurm-variables.sh.j2", env=env)
+        exports = self._renderer.script("slurm-variables.sh.j2", env=env, nodes=nodes)
         return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
 
     def _claim(self, task: str) -> dict[str, str]:
@@ -345,6 +361,13 @@ class Slurm:
         if said.startswith("folder"):
             return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
+
+
+def _nodes_of(spec: TaskSpec) -> dict[str, Any] | None:
+    """What its script tells the nodes of a job on several of them."""
+    if spec.multinode is None:
+        return None
+    return {**asdict(spec.multinode), "slots": max(1, spec.needs.gpus)}
 
 
 def _ended_job(line: str) -> Job | None:

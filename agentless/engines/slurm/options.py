@@ -13,11 +13,13 @@ MOST_NICE = 2147483645
 
 def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     """The options of the job of a task, except for what names it. Memory is per node, time in minutes, rounded up."""
-    needs = spec.needs
+    needs, nodes = spec.needs, spec.multinode.size if spec.multinode else None
     given: dict[str, object] = {
         "partition": cluster.partition,
         "account": cluster.account,
         "qos": cluster.qos,
+        "nodes": nodes,
+        "ntasks-per-node": 1 if nodes else None,
         "open-mode": "append",
         "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,
@@ -33,7 +35,11 @@ def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     """The options of the only step of a job. From Slurm 22.05 on, srun has to be told the cores once more."""
     cores = [f"--cpus-per-task={math.ceil(spec.cores)}"] if spec.cores else []
     container = pyxis_options(spec) if spec.image and cluster.container == "pyxis" else []
-    return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1", *container]
+    if (nodes := spec.multinode) is None:
+        return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1", *container]
+    # Each line of the log has its rank, and a node that ends without an error ends no other.
+    where = [f"--ntasks={nodes.size}", f"--nodes={nodes.size}", "--ntasks-per-node=1", "--label", "--wait=0"]
+    return [*where, *cores, f"--kill-on-bad-exit={int(nodes.on_member_failure == 'stop')}", *container]
 
 
 def _gres(gpus: int, types: tuple[str, ...]) -> str:

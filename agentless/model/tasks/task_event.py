@@ -162,9 +162,10 @@ class TermsChanged:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The launch has failed, and certainly no container runs."""
+    """The launch has failed, and certainly no container runs. `outcome` is what the task is then."""
 
     reason: str
+    outcome: Outcome = "failed"
 
 
 @dataclass(frozen=True, slots=True)

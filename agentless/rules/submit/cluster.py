@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from agentless.errors import UsageError
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
-from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.gang import MultiNode
+from agentless.model.tasks.spec import TaskSpec, on_one_node
 
 
 def is_place_alone(target: str) -> bool:
@@ -32,6 +34,28 @@ def joined(targets: Sequence[str], clusters: Container[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def jobs_of(specs: Sequence[TaskSpec], clusters: Container[str]) -> tuple[TaskSpec, ...]:
+    """The specs, of which each gang on a cluster is one task. Jobs of workflows stay, since others count them."""
+    found = list[TaskSpec]()
+    for spec in specs:
+        gang = spec.gang
+        if gang is None or spec.job is not None or (spec.needs.node or "") not in clusters:
+            found.append(spec)
+        elif gang.rank == 0:
+            nodes = MultiNode(gang.size, gang.launcher, gang.on_member_failure)
+            found.append(replace(spec, gang=None, multinode=nodes))
+    return tuple(found)
+
+
+def check_for_nodes(spec: TaskSpec) -> None:
+    """Raise UsageError for a task on own nodes that only a cluster can run."""
+    node = spec.needs.node
+    if node and spec.gang and spec.gang.alike > 1:
+        raise UsageError(on_one_node(spec.gang.size, node))
+    if spec.multinode is not None:
+        raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
+
+
 def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
     """Raise UsageError with the option that has no meaning on a cluster, or that it does not support yet."""
     if len(spec.needs.nodes) > 1:
@@ -41,14 +65,14 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
-        "--nodes": spec.gang_size > 1,
+        "--nodes in a workflow": spec.gang is not None,
+        "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
         "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
         "--exclude": bool(spec.needs.exclude),
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
-        "--max-parallel": spec.terms.max_parallel is not None,
         "--no-queue and --wait-for": spec.terms.wait_for is not None,
         "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),

@@ -127,8 +127,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason=reason):
-            outcome: Outcome = "cancelled" if task.stop else "failed"
+        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
+            outcome: Outcome = "cancelled" if task.stop else then
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
             return replace(task, spec=replace(task.spec, cores=cores, memory=memory))

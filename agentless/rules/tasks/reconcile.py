@@ -92,7 +92,8 @@ def reconcile(
         return _queued(status, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
         known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
-        return (*known, LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED))
+        why = "stopped before it started" if task.stop else container.error or _UNSTARTED
+        return (*known, LaunchFailed(why, container.outcome or "failed"))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
@@ -166,7 +167,7 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, Submitted):
-        return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless"),)
+        return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless", "killed"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):

@@ -33,7 +33,7 @@ def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]
     `needs` are those of its `mates`; raises UsageError if the fields cannot say them all. A start in the past and the
     limit of its batch are left out, and so are the values of its secrets.
     """
-    terms, gang = spec["terms"], spec.get("gang") or {}
+    terms, gang = spec["terms"], spec.get("gang") or spec.get("multinode") or {}
     starts = terms["start_at"] or 0.0
     waits = task.get("waits_for") or ()
     fields = {

@@ -68,7 +68,9 @@ class Launcher:
         self._bus = bus
         self._clock = clock
         self._commits = GroupCommit(ledger)
-        self._launches: defaultdict[str, Launches] = defaultdict(lambda: Launches(ledger.stores.ownership))
+        self._launches: defaultdict[str, Launches] = defaultdict(
+            lambda: Launches(ledger.stores.ownership, self._placed)
+        )
         self._background: set[asyncio.Task[None]] = set()
         bus.subscribe(LaunchWanted, self._wanted)
 
@@ -240,6 +242,9 @@ class Launcher:
             with contextlib.suppress(AgentlessError):
                 await link.refresh()
             raise
+
+    def _placed(self, batch: str) -> set[str]:
+        return {task.id for task in self._tasks.in_batch(batch) if task.live and task.placement}
 
     def _wanted(self, wanted: LaunchWanted) -> None:
         """Launch a task again; under the lock of the node, the name of its container shows whether it was started."""
