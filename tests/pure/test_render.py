@@ -518,6 +518,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),
+        "workflow": st.sampled_from(["", "c$z`!<"]),
         "comment": values,
         "workdir": maybe,
         "srun": some,
@@ -541,7 +542,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-array.sh.j2": {"folder": values},
     "slurm-logs.sh.j2": {**FOLDER, "job": values, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
-    "slurm-scripts.sh.j2": {"folder": values},
+    "slurm-scripts.sh.j2": {"folder": values, "names": some},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-shell.sh.j2": {

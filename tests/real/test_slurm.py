@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -355,3 +356,46 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert options.endswith(";/data:/data:ro")
     refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
+
+
+WORKFLOW = """\
+jobs:
+  prepare: {command: "sh -c 'until [ -e GO ]; do sleep 0.1; done; exit {{ params.code }}'"}
+  train: {command: echo trained, requires: prepare}
+  alarm: {command: echo alarm, requires: [{prepare: failed}]}
+params: {code: 0}
+"""
+
+
+def ends(cli: Cli, workflow: str) -> dict[str, str]:
+    jobs = cli.get(f"/v1/workflows/{workflow}")["jobs"]
+    assert {job["task"]["node"] for job in jobs} == {"hpc"}
+    return {job["job"]: job["task"]["state"] for job in jobs}
+
+
+def test_a_workflow_runs_on_the_cluster(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text(WORKFLOW.replace("GO", str(tmp_path)))
+    words = ("workflow", "run", "--node", "hpc", str(file), "--set")
+    completed, failed = (cli(*words, f"code={code}").out.strip() for code in (0, 3))
+    for each in (completed, failed):
+        cli("wait", "--batch", each, code=None)
+    assert ends(cli, completed) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    assert ends(cli, failed) == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+
+
+@pytest.mark.slow
+def test_a_workflow_on_the_cluster_goes_on_after_its_state_was_lost(cli: Cli, tmp_path: Path) -> None:
+    (hpc,) = (line for line in cli.inventory.read_text().splitlines() if line.startswith("  hpc:"))
+    ann = Cli(cli.lab, "ann", inventory=f"version: 1\nclusters:\n{hpc}\nnodes:\n  away: {{host: 127.0.0.9}}\n")
+    file, go = tmp_path / "w.yaml", tmp_path / "go"
+    file.write_text(WORKFLOW.replace("GO", str(go)))
+    workflow = ann("workflow", "run", "--node", "hpc", str(file)).out.strip()
+    until(lambda: state(ann, workflow) == "running")
+    ann("controller", "stop")
+    shutil.rmtree(ann.state)
+    assert "will go on: train, alarm" in ann("recover", "--yes", code=4).err
+    go.touch()
+    ann("wait", "--batch", workflow, code=None)
+    assert ends(ann, workflow) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    ann.close()

@@ -37,6 +37,7 @@ from agentless.model.text import printable_lines
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.tasks.settings import with_settings
+from agentless.rules.workflows.carried import JOBS
 
 _SECTION = "slurm.jobs"
 _LISTED = 8 << 20
@@ -48,6 +49,7 @@ _FOLDER = re.compile(
     r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
+_JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _UNKNOWN = 300 * 86400.0
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
@@ -125,7 +127,15 @@ class Slurm:
 
     def scripts(self) -> Command:
         """Read what the scripts of all our jobs carry."""
-        return self._command("slurm-scripts.sh.j2")
+        return self._command("slurm-scripts.sh.j2", names=[])
+
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Read the workflows that the scripts of these jobs carry, too: with them, all answers would be too long."""
+        return self._command("slurm-scripts.sh.j2", names=[f"./{each.rpartition(':')[2]}" for each in containers])
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The label of the jobs of a workflow, by the name of the job that carries it."""
+        return {match[1]: match[2] for line in result.out.splitlines() if (match := _JOBS_LINE.fullmatch(line))}
 
     def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
         """The labels of tasks in the answer, by task; raises RuntimeFailed. None of a script in another's folder."""
@@ -279,11 +289,14 @@ class Slurm:
         boxed = self._cluster.container if spec.image else "none"
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        others = {**one.labels}
+        workflow = others.pop(JOBS, None)
         job = self._script(
             "slurm-job.sh.j2",
             name=task.container_name,
             comment=comment,
-            labels=launch_script.packed(labels),
+            labels=launch_script.packed({**labels, **others}),
+            workflow=workflow,
             workdir=spec.workdir if boxed == "none" else None,
             srun=srun_options(spec, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,

@@ -34,6 +34,7 @@ HIDDEN = (
 
 _NO_RECORD = NodeRecord()
 
+_STOPPED = "stopped before it started"
 _UNSTARTED = "its job ended before it started"
 SAME_START = 60.0
 """Seconds by which a cluster may move an expected start without an event."""
@@ -92,7 +93,8 @@ def reconcile(
         return _queued(status, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
         known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
-        return (*known, LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED))
+        stopped = task.stop_reason or _STOPPED
+        return (*known, LaunchFailed(stopped if task.stop else container.error or _UNSTARTED))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
@@ -185,5 +187,5 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
 def _unstarted(task: Task, now: float) -> tuple[TaskEvent, ...]:
     status = task.status
     if task.stop and isinstance(status, (Assigning, Lost)) and now - status.since > LAUNCH_BOUND:
-        return (LaunchFailed("stopped before it started"),)
+        return (LaunchFailed(task.stop_reason or _STOPPED),)
     return ()
