@@ -28,7 +28,7 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import jobs, running, started, state
+from tests.real.slurm import end, jobs, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 CANCELLED = "its job was cancelled on the cluster, outside agentless"
@@ -356,6 +356,50 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert options.endswith(";/data:/data:ro")
     refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
+
+
+def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    def first(code: int, *words: str) -> str:
+        wait = f"until [ -e {tmp_path}/{code} ]; do sleep 0.1; done; exit {code}"
+        return running(cli, *words, "--", "sh", "-c", wait)
+
+    good, bad, again = first(0), first(3), first(4, "--retries", "1", "--backoff", "1s")
+    wait = {key: cli.submit("--after", key, "hpc", "--", "true") for key in (good, bad, f"{bad}:ended", again)}
+    wait["chain"] = cli.submit("--after", wait[bad], "hpc", "--", "true")
+    wait["failed"] = cli.submit("--after", f"{bad}:failed", "hpc", "--", "true")
+    there = [wait[key] for key in (good, bad, f"{bad}:ended", "chain")]
+    until(lambda: {state(cli, task) for task in there} == {"submitted"})
+    assert {*jobs(slurm, wait[good])} == {"PENDING"}
+    assert (
+        f"in the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
+    )
+    assert [state(cli, wait[key]) for key in (again, "failed")] == ["blocked"] * 2
+    for code in (0, 3, 4):
+        tmp_path.joinpath(str(code)).touch()
+    found = {key: end(cli, task) for key, task in wait.items()}
+    failed = f"needs task {bad} to complete, but it failed"
+    assert found == {
+        **dict.fromkeys((good, f"{bad}:ended", "failed"), ("completed", 0, "None")),
+        bad: ("cancelled", 1, failed),
+        "chain": ("cancelled", 1, f"needs task {wait[bad]} to complete, but it was cancelled"),
+        again: ("cancelled", 1, f"needs task {again} to complete, but it failed"),
+    }  # fmt: skip
+    assert jobs(slurm, wait[bad]) == ["CANCELLED"]
+
+
+@pytest.mark.slow
+def test_what_ended_while_no_controller_ran_decides_about_the_job_that_waited_for_it(cli: Cli, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = running(cli, "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 3")
+    wait, chain, then = (cli.submit("--after", first, "hpc", "--", "true") for _ in range(3))
+    until(lambda: {state(cli, each) for each in (wait, chain, then)} == {"submitted"})
+    cli.kill_controller()
+    go.touch()
+    until(lambda: [*cli.lab.nodes["login"].dir.glob(f"home/.agentless/slurm/agentless-{first}/ended")])
+    ends = [end(cli, each) for each in (wait, chain, then)]
+    assert ends == [("cancelled", 1, f"needs task {first} to complete, but it failed")] * 3
 
 
 WORKFLOW = """\

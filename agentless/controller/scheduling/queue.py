@@ -41,6 +41,7 @@ from agentless.rules.tasks.gangs.gangs import (
     unit_of,
     would_be_members,
 )
+from agentless.rules.tasks.handed_over import jobs_awaited
 from agentless.rules.views.publish import timestamp
 from agentless.rules.workflows.workflow import job_title
 
@@ -189,9 +190,9 @@ class Queue:
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
         if isinstance(task.status, Submitted):
-            return ExplainView(
-                task.id, submitted_words(task, task.status, self._clock.now()), timestamp(task.status.expected), (), {}
-            )
+            status = replace(task.status, reason=self._waits_there(task) or task.status.reason)
+            words = submitted_words(task, status, self._clock.now())
+            return ExplainView(task.id, words, timestamp(status.expected), (), {})
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             away = self._nodes.clusters.get(task.node or "")
@@ -343,6 +344,13 @@ class Queue:
 
         return waits_for(status.on, about, job_of)
 
+    def _waits_there(self, task: Task) -> str:
+        """What a cluster waits for in the place of a task, in words; empty if for nothing."""
+        if not (task.placement and task.placement.after):
+            return ""
+        on = tuple(each for each in task.spec.terms.requires if self._last_live(each.on))
+        return self._waits_for(task, Blocked(on), at_length=True) if on else ""
+
     def _blocked(self) -> list[Task]:
         """The blocked tasks that may be promised a place."""
         blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
@@ -358,11 +366,22 @@ class Queue:
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
                 handed[task.id] = Placement(place.node.name)
+        handed |= self._waiting_there()
 
         def here(some: Sequence[Task]) -> list[Task]:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
 
         return handed, here(waiting), here(others)
+
+    def _waiting_there(self) -> dict[str, Placement]:
+        """The blocked tasks whose cluster can wait in their place."""
+        found = dict[str, Placement]()
+        for task in map(self._tasks.live.__getitem__, self._tasks.waiters):
+            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
+                name = place.node.name
+                if after := jobs_awaited(task, name, self._last_live):
+                    found[task.id] = Placement(name, after=after)
+        return found
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)

@@ -19,7 +19,7 @@ from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_check
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
-from agentless.engines.slurm.options import sbatch_options, srun_options
+from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.terminal import SlurmTerminal
 from agentless.errors import NoAnswer, Refused, RuntimeFailed, TooMuch
@@ -54,6 +54,7 @@ _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _UNKNOWN = 300 * 86400.0
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
+_IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
@@ -195,7 +196,7 @@ class Slurm:
         secrets = wanted[0].secrets
         alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, each in enumerate(wanted, 1):
-            alike[(each.task.batch, *sbatch_options(each.task.spec, self._cluster))].append(number)
+            alike[(each.task.batch, *self._options(each))].append(number)
         names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
@@ -305,7 +306,10 @@ class Slurm:
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
         exports = self._renderer.script("slurm-variables.sh.j2", env=env)
-        return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
+        return [task.container_name, job, exports, comment, *self._options(one)]
+
+    def _options(self, one: Launch) -> list[str]:
+        return [*sbatch_options(one.task.spec, self._cluster), *dependency_options(one.placement.after)]
 
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
@@ -336,6 +340,7 @@ class Slurm:
         job = replace(job, name=f"agentless-{task}")
         labels = labels if signed else {TASK: task}
         state, words = _state(job)
+        in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
         return Container(
             id=f"{job.id}:{job.name}",
             name=job.name,
@@ -343,8 +348,8 @@ class Slurm:
             labels=labels,
             exit_code=job.code,
             oom_killed=job.state == _OOM,
-            error=words,
-            outcome=_OUTCOMES.get(job.state),
+            error=_IN_VAIN if in_vain else words,
+            outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
             created_at=job.submitted,
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,

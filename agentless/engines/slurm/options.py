@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from agentless.engines.slurm.container import pyxis_options
 from agentless.model.nodes.slurm import SlurmCluster
@@ -27,6 +28,11 @@ def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     }
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return [*words, "--no-requeue", *["--exclusive"] * needs.exclusive]
+
+
+def dependency_options(after: Sequence[str]) -> list[str]:
+    """The options of a job that waits for others; it leaves the queue when it waits in vain."""
+    return [f"--dependency={','.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
 
 
 def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:

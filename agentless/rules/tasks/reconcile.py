@@ -19,6 +19,7 @@ from agentless.model.tasks.task_event import (
     LaunchFailed,
     LostContact,
     Restarted,
+    StopAsked,
     TaskEvent,
     Thawed,
     Vanished,
@@ -94,6 +95,10 @@ def reconcile(
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
         known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
         stopped = task.stop_reason or _STOPPED
+        if container.outcome == "cancelled" and not task.stop:
+            if status.placement.after:  # what it waited for is about to be seen to have ended, which says why
+                return _queued(status, container)
+            return (*known, StopAsked("stop", reason=container.error), LaunchFailed(container.error))
         return (*known, LaunchFailed(stopped if task.stop else container.error or _UNSTARTED))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
@@ -168,7 +173,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, Submitted):
-        return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless"),)
+        gone = "its job was removed from the queue of its cluster, outside agentless"
+        return (LaunchFailed((task.stop_reason if task.stop else None) or gone),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):
