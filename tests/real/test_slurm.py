@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,16 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     cli("resume", holder)
     cli("stop", holder)
     assert state(cli, holder) == "stopped"
+
+
+def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None:
+    begin = time.time() + 3600
+    later, soon = (cli.submit("--in", delay, "hpc", "--", "true") for delay in ("1h", "2s"))
+    until(lambda: "its start time has not come; begins in 59m" in cli("explain", later).out)
+    said = slurm.run("squeue", "--noheader", f"--name=agentless-{later}", "--format=%S")
+    assert 0 <= datetime.fromisoformat(said.strip()).timestamp() - begin < 60
+    cli("stop", later)
+    assert end(cli, soon)[0] == "completed"
 
 
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
@@ -372,9 +383,7 @@ def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
     there = [wait[key] for key in (good, bad, f"{bad}:ended", "chain")]
     until(lambda: {state(cli, task) for task in there} == {"submitted"})
     assert {*jobs(slurm, wait[good])} == {"PENDING"}
-    assert (
-        f"in the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
-    )
+    assert f"the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
     assert [state(cli, wait[key]) for key in (again, "failed")] == ["blocked"] * 2
     for code in (0, 3, 4):
         tmp_path.joinpath(str(code)).touch()

@@ -24,6 +24,8 @@ def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,
         "mem": f"{math.ceil(spec.memory / (1 << 20))}M" if spec.memory else None,
         "time": math.ceil(spec.terms.time_limit / 60) if spec.terms.time_limit else None,
+        # Seconds since 1970, which no zone and no change of the clocks can shift.
+        "begin": f"uts{math.ceil(spec.terms.start_at)}" if spec.terms.start_at else None,
         "nice": -spec.terms.priority if spec.terms.priority else None,
     }
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
