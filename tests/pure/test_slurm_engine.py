@@ -101,7 +101,7 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
     ("state", "outcome", "code"),
     [
         ("NODE_FAIL", None, 255),
-        ("PREEMPTED", None, 143),
+        ("PREEMPTED", "preempted", 143),
         ("OUT_OF_MEMORY", None, None),
         ("DEADLINE", "timeout", None),
     ],

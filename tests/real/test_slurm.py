@@ -101,6 +101,27 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_one(cli: Cli, slurm: Slurm) -> None:
+    where = ("--", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert cli("submit", "-f", "--exclude", "c1", "--exclude", "c2", "hpc", "1x", *where).out == "c3\n"
+    refused = cli("submit", "--exclude", "c4", "hpc", *where, code=2)
+    assert "hpc has no such node" in refused.err
+    holder = running(cli, "4x", "--wait-for", "1min", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--wait-for", "1s", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "gave up after 1s in the queue (--wait-for)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_a_task_that_is_not_to_wait_ends_if_slurm_does_not_start_it(cli: Cli, slurm: Slurm) -> None:
+    holder = running(cli, "4x", "--no-queue", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--no-queue", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "could not start at once (--no-queue)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
 def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None:
     begin = time.time() + 3600
     later, soon = (cli.submit("--in", delay, "hpc", "--", "true") for delay in ("1h", "2s"))

@@ -52,7 +52,9 @@ _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _UNKNOWN = 300 * 86400.0
-_OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
+_OUTCOMES: Mapping[str, Outcome] = {
+    "TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed", "PREEMPTED": "preempted",
+}  # fmt: skip
 """How a job ended that nobody here has stopped."""
 _IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"

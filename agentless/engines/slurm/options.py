@@ -19,6 +19,7 @@ def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
         "partition": cluster.partition,
         "account": cluster.account,
         "qos": cluster.qos,
+        "exclude": ",".join(needs.exclude) or None,
         "open-mode": "append",
         "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,
@@ -29,7 +30,8 @@ def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
         "nice": -spec.terms.priority if spec.terms.priority else None,
     }
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return [*words, "--no-requeue", *["--exclusive"] * needs.exclusive]
+    comes_back = spec.terms.preemptible and spec.terms.on_preempt == "requeue"
+    return [*words, "--requeue" if comes_back else "--no-requeue", *["--exclusive"] * needs.exclusive]
 
 
 def dependency_options(after: Sequence[str]) -> list[str]:

@@ -115,7 +115,9 @@ def reconcile(
         paused = paused and not again
     if container.over and task.spec.traits.ends_with_process:
         why = "" if task.stop and container.outcome else container.error  # it ended as it was asked to
-        ended = container.exit_code, container.oom_killed, container.ran, why, container.outcome
+        is_end = container.outcome == "preempted" and not task.spec.terms.preemptible  # it never agreed to that
+        outcome = None if is_end else container.outcome
+        ended = container.exit_code, container.oom_killed, container.ran, why, outcome
         events.append(Exited(*ended))
     elif container.state == "paused" and not paused:
         events.append(Froze())
