@@ -60,6 +60,11 @@ def test_what_slurm_cannot_keep_is_refused(options: dict[str, Any], words: str) 
         check_for_cluster(spec(**options), "hpc", SlurmCluster())
 
 
+def test_on_means_labels_and_says_how_a_cluster_is_named() -> None:
+    with pytest.raises(UsageError, match="use KEY=VALUE; for a node or a cluster, use --node hpc"):
+        spec(on=["hpc"])
+
+
 def test_only_names_of_its_compute_nodes_are_excluded() -> None:
     check_excluded(["c1"], "hpc", nodes("", ""))
     check_excluded(["c9"], "hpc", [])

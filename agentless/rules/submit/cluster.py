@@ -42,8 +42,8 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         _check_image(spec, cluster, config or SlurmCluster())
     if spec.terms.preemptible and spec.terms.on_preempt == "requeue" and spec.secret_env:
         raise UsageError(
-            f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or omit "
-            "--preemptible"
+            f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
+            "omit --preemptible"
         )
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),

@@ -19,7 +19,7 @@ _NAMED = 8
 
 
 def with_type(spec: TaskSpec, cluster: str, nodes: Iterable[ClusterNode]) -> TaskSpec:
-    """The spec with the GPU type that has the memory it asks for, in its place; raises UsageError unless that is one."""
+    """The spec with the GPU type that has the memory it asks for in its place. Raises UsageError unless that is one."""
     asked = spec.needs.gpu_memory
     if asked is None:
         return spec
