@@ -135,6 +135,8 @@ def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err
+    refused = cli("submit", "hpc", "2x:40G", "--", "true", code=2)
+    assert "40G per GPU on hpc: Slurm knows types, and no type there is known to have that; use hpc 2x" in refused.err
 
 
 def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli: Cli, slurm: Slurm) -> None:
@@ -456,6 +458,24 @@ def test_a_workflow_runs_on_the_cluster(cli: Cli, tmp_path: Path) -> None:
         cli("wait", "--batch", each, code=None)
     assert ends(cli, completed) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
     assert ends(cli, failed) == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+
+
+@pytest.mark.slow
+def test_a_failure_stops_a_job_of_its_workflow_that_waits_in_the_queue_of_slurm(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    holder, file = running(cli, "4x", "--", "sleep", "300"), tmp_path / "w.yaml"
+    bad = f"sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 3'"
+    each = f"  bad: {{command: \"{bad}\"}}\n  waits: {{command: 'true', gpus: 4}}\n"
+    file.write_text(f"on_failure: stop\ndefaults: {{node: hpc}}\njobs:\n{each}")
+    workflow = cli("workflow", "run", str(file)).out.strip()
+    tasks = {job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{workflow}")["jobs"]}
+    until(lambda: state(cli, tasks["waits"]) == "submitted")
+    tmp_path.joinpath("go").touch()
+    why = "job bad of its workflow failed, and on_failure is stop"
+    assert end(cli, tasks["waits"]) == ("cancelled", 1, why)
+    assert jobs(slurm, tasks["waits"]) == ["CANCELLED"]
+    cli("kill", holder)
 
 
 @pytest.mark.slow
