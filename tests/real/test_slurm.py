@@ -101,6 +101,7 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+@pytest.mark.slow
 def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_one(cli: Cli, slurm: Slurm) -> None:
     where = ("--", "sh", "-c", "echo $SLURMD_NODENAME")
     assert cli("submit", "-f", "--exclude", "c1", "--exclude", "c2", "hpc", "1x", *where).out == "c3\n"
@@ -122,6 +123,7 @@ def test_a_task_that_is_not_to_wait_ends_if_slurm_does_not_start_it(cli: Cli, sl
     cli("kill", holder)
 
 
+@pytest.mark.slow
 def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None:
     begin = time.time() + 3600
     later, soon = (cli.submit("--in", delay, "hpc", "--", "true") for delay in ("1h", "2s"))
@@ -392,6 +394,7 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
 
 
+@pytest.mark.slow
 def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
     cli: Cli, slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -449,15 +452,24 @@ def ends(cli: Cli, workflow: str) -> dict[str, str]:
     return {job["job"]: job["task"]["state"] for job in jobs}
 
 
-def test_a_workflow_runs_on_the_cluster(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "w.yaml"
-    file.write_text(WORKFLOW.replace("GO", str(tmp_path)))
+def test_a_workflow_runs_on_the_cluster_where_slurm_waits_for_a_job_that_is_required(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    file, go = tmp_path / "w.yaml", tmp_path / "go"
+    file.write_text(WORKFLOW.replace("GO", str(go)))
     words = ("workflow", "run", "--node", "hpc", str(file), "--set")
-    completed, failed = (cli(*words, f"code={code}").out.strip() for code in (0, 3))
-    for each in (completed, failed):
-        cli("wait", "--batch", each, code=None)
-    assert ends(cli, completed) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
-    assert ends(cli, failed) == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+    both = [cli(*words, f"code={code}").out.strip() for code in (0, 3)]
+    found = [{job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{each}")["jobs"]} for each in both]
+    for each in found:
+        until(lambda task=each["train"]: state(cli, task) == "submitted")  # type: ignore[misc]
+        assert (jobs(slurm, each["train"]), state(cli, each["alarm"])) == (["PENDING"], "blocked")
+    go.touch()
+    for workflow in both:
+        cli("wait", "--batch", workflow, code=None)
+    completed, failed = (ends(cli, each) for each in both)
+    assert completed == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    assert failed == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+    assert cli.task(found[1]["train"])["reason"] == "needs job prepare to complete, but it failed"
 
 
 @pytest.mark.slow
