@@ -76,6 +76,7 @@ from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.controller.tasks.exec import Terminals
+from agentless.controller.tasks.handed_over import HandedOver
 from agentless.controller.tasks.launch.launcher import Launcher
 from agentless.controller.tasks.launch.preparation import Preparation
 from agentless.controller.tasks.logs.kept import KeptLogs
@@ -256,6 +257,7 @@ class Controller:
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.starts, bus)
+        self.handed_over = HandedOver(ledger, self.prerequisites, bus, clock)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
         self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, self.dependencies, clock)
         admission = Admission(nodes, ledger, self.dependencies, self.expected_outputs, clock)
@@ -325,6 +327,7 @@ class Controller:
             PeriodicJob("volumes", self.volumes.flush),
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
             PeriodicJob("dependencies", self.dependencies.tick),
+            PeriodicJob("dependencies of clusters", self.handed_over.tick),
             PeriodicJob("workflows", self.workflow_failures.tick),
             PeriodicJob("artifacts", self.arrivals.tick),
             PeriodicJob("reservations", self.reservations.tick),
@@ -345,6 +348,7 @@ class Controller:
         live = len(self.tasks.live)
         self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
         self.retention.start()
+        self.handed_over.start()
         self.dependencies.start()
         self.scheduler.start()
         self.workflow_failures.start()

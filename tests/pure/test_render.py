@@ -521,6 +521,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),
+        "workflow": st.sampled_from(["", "c$z`!<"]),
         "comment": values,
         "workdir": maybe,
         "srun": some,
@@ -550,7 +551,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-array.sh.j2": {"folder": values},
     "slurm-logs.sh.j2": {**FOLDER, "job": values, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
-    "slurm-scripts.sh.j2": {"folder": values},
+    "slurm-scripts.sh.j2": {"folder": values, "names": some},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},

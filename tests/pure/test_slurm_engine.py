@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,7 @@ from agentless.render import Renderer
 from agentless.rules.submit.cluster import check_for_cluster, check_for_nodes, jobs_of
 from agentless.rules.tasks.identity import is_adoptable
 from agentless.rules.tasks.reconcile import reconcile
+from agentless.rules.workflows.carried import HEAD, JOBS
 from tests.pure.build import NOW, task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
@@ -120,7 +122,7 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
     ("state", "outcome", "code"),
     [
         ("NODE_FAIL", None, 255),
-        ("PREEMPTED", None, 143),
+        ("PREEMPTED", "preempted", 143),
         ("OUT_OF_MEMORY", None, None),
         ("DEADLINE", "timeout", None),
     ],
@@ -190,6 +192,15 @@ def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> Non
         True, "2abcdef", TASK.spec, "submitted", "7:agentless-2abcdef",
     )  # fmt: skip
     assert not ENGINE.with_labels(waiting, {**found["2abcdef"], OWNER: "eve"}).signed
+
+
+def test_the_script_of_a_job_carries_its_workflow_beside_its_task() -> None:
+    labels = {HEAD: "1:x:y", JOBS: "c$z`!<|"}
+    script = ENGINE.launches([Launch(TASK, Placement("hpc"), labels=labels)]).script
+    _, of_task, of_workflow, *_ = shlex.split(script[script.index("\nlaunch agentless-") :])[2].splitlines()
+    assert ENGINE.parse_scripts(Result(0, f"agentless-2abcdef {of_task[2:]}".encode()))["2abcdef"][HEAD] == "1:x:y"
+    found = ENGINE.parse_carried(Result(0, f"agentless-2abcdef {of_workflow[2:]}\n".encode()))
+    assert found == {"agentless-2abcdef": labels[JOBS]}
 
 
 def test_a_script_in_the_folder_of_another_task_or_of_nonsense_carries_nothing() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import jobs, running, started, state
+from tests.real.slurm import end, jobs, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 CANCELLED = "its job was cancelled on the cluster, outside agentless"
@@ -116,9 +118,44 @@ def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli:
     assert state(cli, task) == "stopped"
 
 
+@pytest.mark.slow
+def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_one(cli: Cli, slurm: Slurm) -> None:
+    where = ("--", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert cli("submit", "-f", "--exclude", "c1", "--exclude", "c2", "hpc", "1x", *where).out == "c3\n"
+    refused = cli("submit", "--exclude", "c4", "hpc", *where, code=2)
+    assert "hpc has no such node" in refused.err
+    holder = running(cli, "4x", "--wait-for", "1min", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--wait-for", "1s", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "gave up after 1s in the queue (--wait-for)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_a_task_that_is_not_to_wait_ends_if_slurm_does_not_start_it(cli: Cli, slurm: Slurm) -> None:
+    holder = running(cli, "4x", "--no-queue", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--no-queue", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "could not start at once (--no-queue)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None:
+    begin = time.time() + 3600
+    later, soon = (cli.submit("--in", delay, "hpc", "--", "true") for delay in ("1h", "2s"))
+    until(lambda: "its start time has not come; begins in 59m" in cli("explain", later).out)
+    said = slurm.run("squeue", "--noheader", f"--name=agentless-{later}", "--format=%S")
+    assert 0 <= datetime.fromisoformat(said.strip()).timestamp() - begin < 60
+    cli("stop", later)
+    assert end(cli, soon)[0] == "completed"
+
+
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err
+    refused = cli("submit", "hpc", "2x:40G", "--", "true", code=2)
+    assert "40G per GPU on hpc: Slurm knows types, and no type there is known to have that; use hpc 2x" in refused.err
 
 
 def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli: Cli, slurm: Slurm) -> None:
@@ -411,3 +448,116 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert options.endswith(";/data:/data:ro")
     refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
+
+
+@pytest.mark.slow
+def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    def first(code: int, *words: str) -> str:
+        wait = f"until [ -e {tmp_path}/{code} ]; do sleep 0.1; done; exit {code}"
+        return running(cli, *words, "--", "sh", "-c", wait)
+
+    good, bad, again = first(0), first(3), first(4, "--retries", "1", "--backoff", "1s")
+    wait = {key: cli.submit("--after", key, "hpc", "--", "true") for key in (good, bad, f"{bad}:ended", again)}
+    wait["chain"] = cli.submit("--after", wait[bad], "hpc", "--", "true")
+    wait["failed"] = cli.submit("--after", f"{bad}:failed", "hpc", "--", "true")
+    there = [wait[key] for key in (good, bad, f"{bad}:ended", "chain")]
+    until(lambda: {state(cli, task) for task in there} == {"submitted"})
+    assert {*jobs(slurm, wait[good])} == {"PENDING"}
+    assert f"the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
+    assert [state(cli, wait[key]) for key in (again, "failed")] == ["blocked"] * 2
+    for code in (0, 3, 4):
+        tmp_path.joinpath(str(code)).touch()
+    found = {key: end(cli, task) for key, task in wait.items()}
+    failed = f"needs task {bad} to complete, but it failed"
+    assert found == {
+        **dict.fromkeys((good, f"{bad}:ended", "failed"), ("completed", 0, "None")),
+        bad: ("cancelled", 1, failed),
+        "chain": ("cancelled", 1, f"needs task {wait[bad]} to complete, but it was cancelled"),
+        again: ("cancelled", 1, f"needs task {again} to complete, but it failed"),
+    }  # fmt: skip
+    assert jobs(slurm, wait[bad]) == ["CANCELLED"]
+
+
+@pytest.mark.slow
+def test_what_ended_while_no_controller_ran_decides_about_the_job_that_waited_for_it(cli: Cli, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = running(cli, "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 3")
+    wait, chain, then = (cli.submit("--after", first, "hpc", "--", "true") for _ in range(3))
+    until(lambda: {state(cli, each) for each in (wait, chain, then)} == {"submitted"})
+    cli.kill_controller()
+    go.touch()
+    until(lambda: [*cli.lab.nodes["login"].dir.glob(f"home/.agentless/slurm/agentless-{first}/ended")])
+    ends = [end(cli, each) for each in (wait, chain, then)]
+    assert ends == [("cancelled", 1, f"needs task {first} to complete, but it failed")] * 3
+
+
+WORKFLOW = """\
+jobs:
+  prepare: {command: "sh -c 'until [ -e GO ]; do sleep 0.1; done; exit {{ params.code }}'"}
+  train: {command: echo trained, requires: prepare}
+  alarm: {command: echo alarm, requires: [{prepare: failed}]}
+params: {code: 0}
+"""
+
+
+def ends(cli: Cli, workflow: str) -> dict[str, str]:
+    jobs = cli.get(f"/v1/workflows/{workflow}")["jobs"]
+    assert {job["task"]["node"] for job in jobs} == {"hpc"}
+    return {job["job"]: job["task"]["state"] for job in jobs}
+
+
+def test_a_workflow_runs_on_the_cluster_where_slurm_waits_for_a_job_that_is_required(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    file, go = tmp_path / "w.yaml", tmp_path / "go"
+    file.write_text(WORKFLOW.replace("GO", str(go)))
+    words = ("workflow", "run", "--node", "hpc", str(file), "--set")
+    both = [cli(*words, f"code={code}").out.strip() for code in (0, 3)]
+    found = [{job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{each}")["jobs"]} for each in both]
+    for each in found:
+        until(lambda task=each["train"]: state(cli, task) == "submitted")  # type: ignore[misc]
+        assert (jobs(slurm, each["train"]), state(cli, each["alarm"])) == (["PENDING"], "blocked")
+    go.touch()
+    for workflow in both:
+        cli("wait", "--batch", workflow, code=None)
+    completed, failed = (ends(cli, each) for each in both)
+    assert completed == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    assert failed == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+    assert cli.task(found[1]["train"])["reason"] == "needs job prepare to complete, but it failed"
+
+
+@pytest.mark.slow
+def test_a_failure_stops_a_job_of_its_workflow_that_waits_in_the_queue_of_slurm(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    holder, file = running(cli, "4x", "--", "sleep", "300"), tmp_path / "w.yaml"
+    bad = f"sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 3'"
+    each = f"  bad: {{command: \"{bad}\"}}\n  waits: {{command: 'true', gpus: 4}}\n"
+    file.write_text(f"on_failure: stop\ndefaults: {{node: hpc}}\njobs:\n{each}")
+    workflow = cli("workflow", "run", str(file)).out.strip()
+    tasks = {job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{workflow}")["jobs"]}
+    until(lambda: state(cli, tasks["waits"]) == "submitted")
+    tmp_path.joinpath("go").touch()
+    why = "job bad of its workflow failed, and on_failure is stop"
+    assert end(cli, tasks["waits"]) == ("cancelled", 1, why)
+    assert jobs(slurm, tasks["waits"]) == ["CANCELLED"]
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_a_workflow_on_the_cluster_goes_on_after_its_state_was_lost(cli: Cli, tmp_path: Path) -> None:
+    (hpc,) = (line for line in cli.inventory.read_text().splitlines() if line.startswith("  hpc:"))
+    ann = Cli(cli.lab, "ann", inventory=f"version: 1\nclusters:\n{hpc}\nnodes:\n  away: {{host: 127.0.0.9}}\n")
+    file, go, waiting = tmp_path / "w.yaml", tmp_path / "go", {"running", "submitted", "blocked"}
+    file.write_text(WORKFLOW.replace("GO", str(go)))
+    workflow = ann("workflow", "run", "--node", "hpc", str(file)).out.strip()
+    until(lambda: {job["task"]["state"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"]} == waiting)
+    ann("controller", "stop")
+    shutil.rmtree(ann.state)
+    assert "will go on: alarm" in ann("recover", "--yes", code=4).err  # the job of train is found, as that of prepare
+    go.touch()
+    ann("wait", "--batch", workflow, code=None)
+    assert ends(ann, workflow) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    ann.close()

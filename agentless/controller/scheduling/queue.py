@@ -41,6 +41,7 @@ from agentless.rules.tasks.gangs.gangs import (
     unit_of,
     would_be_members,
 )
+from agentless.rules.tasks.handed_over import jobs_awaited
 from agentless.rules.views.publish import timestamp
 from agentless.rules.workflows.workflow import job_title
 
@@ -190,9 +191,9 @@ class Queue:
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
         if isinstance(task.status, Submitted):
-            return ExplainView(
-                task.id, submitted_words(task, task.status, self._clock.now()), timestamp(task.status.expected), (), {}
-            )
+            status = replace(task.status, reason=self._waits_there(task) or task.status.reason)
+            words = submitted_words(task, status, self._clock.now())
+            return ExplainView(task.id, words, timestamp(status.expected), (), {})
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             away = self._nodes.clusters.get(task.node or "")
@@ -347,6 +348,13 @@ class Queue:
 
         return waits_for(status.on, about, job_of)
 
+    def _waits_there(self, task: Task) -> str:
+        """What a cluster waits for in the place of a task, in words; empty if for nothing."""
+        if not (task.placement and task.placement.after):
+            return ""
+        on = tuple(each for each in task.spec.terms.requires if self._last_live(each.on))
+        return self._waits_for(task, Blocked(on), at_length=True) if on else ""
+
     def _blocked(self) -> list[Task]:
         """The blocked tasks that may be promised a place."""
         blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
@@ -361,13 +369,24 @@ class Queue:
         away, now = list[Task](), self._clock.now()
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
-                away.append(replace(task, status=Assigning(Placement(place.node.name), now)))
-        handed = within_limits(away, (*self._tasks.live.values(), *waiting, *others))
+                away.append(_handed(task, Placement(place.node.name), now))
+        known = (*self._tasks.live.values(), *waiting, *others)
+        handed = [*within_limits(away, known), *self._waiting_there(now)]
 
         def here(some: Sequence[Task]) -> list[Task]:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
 
         return handed, here(waiting), here(others)
+
+    def _waiting_there(self, now: float) -> list[Task]:
+        """The blocked tasks whose cluster can wait in their place, with their places."""
+        found = list[Task]()
+        for task in map(self._tasks.live.__getitem__, self._tasks.waiters):
+            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
+                name = place.node.name
+                if after := jobs_awaited(task, name, self._last_live):
+                    found.append(_handed(task, Placement(name, after=after), now))
+        return found
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)
@@ -377,6 +396,11 @@ class Queue:
         live = self._tasks.live
         waiting = [t for t in live.values() if isinstance(t.status, Pending) and not t.stop]
         return [t for t in waiting if not is_held_by_last_try(t, live)]
+
+
+def _handed(task: Task, place: Placement, now: float) -> Task:
+    """A task as it is on its way to a cluster."""
+    return replace(task, status=Assigning(place, now))
 
 
 def _on_failure(waits: Blocked | BlockedBy) -> bool:

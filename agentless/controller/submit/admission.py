@@ -132,8 +132,11 @@ class Admission:
         return reasons
 
     def _is_for_later(self, task: Task) -> bool:
-        """Whether the start time of a task has not come yet."""
-        return (task.spec.terms.start_at or 0.0) > self._clock.now()
+        """Whether our queue keeps a task until its start time. A cluster that answers keeps it itself."""
+        if (task.spec.terms.start_at or 0.0) <= self._clock.now():
+            return False
+        place = self._nodes.cluster_of(task.spec.needs)
+        return place is None or place.silence is not None
 
     def _first(self, task: Task, placement: Placement | None) -> TaskEvent:
         if self._is_for_later(task):

@@ -19,7 +19,7 @@ from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_check
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
-from agentless.engines.slurm.options import sbatch_options, srun_options
+from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.terminal import SlurmTerminal
 from agentless.errors import NoAnswer, Refused, RuntimeFailed, TooMuch
@@ -40,6 +40,7 @@ from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
+from agentless.rules.workflows.carried import JOBS
 
 _SECTION = "slurm.jobs"
 _LISTED = 8 << 20
@@ -51,14 +52,18 @@ _FOLDER = re.compile(
     r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
+_JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _YEAR = 180 * 86400.0
 """Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
 after it was submitted, unless that job had run for half a year by then."""
 _FULL = 74
 """The exit code of a launch that found no job of its task and may submit none, as `slurm-launch.sh.j2` has it."""
-_OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
+_OUTCOMES: Mapping[str, Outcome] = {
+    "TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed", "PREEMPTED": "preempted",
+}  # fmt: skip
 """How a job ended that nobody here has stopped."""
+_IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
@@ -132,7 +137,15 @@ class Slurm:
 
     def scripts(self) -> Command:
         """Read what the scripts of all our jobs carry."""
-        return self._command("slurm-scripts.sh.j2")
+        return self._command("slurm-scripts.sh.j2", names=[])
+
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Read the workflows that the scripts of these jobs carry, too: with them, all answers would be too long."""
+        return self._command("slurm-scripts.sh.j2", names=[f"./{each.rpartition(':')[2]}" for each in containers])
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The label of the jobs of a workflow, by the name of the job that carries it."""
+        return {match[1]: match[2] for line in result.out.splitlines() if (match := _JOBS_LINE.fullmatch(line))}
 
     def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
         """The labels of tasks in the answer, by task; raises RuntimeFailed. None of a script in another's folder."""
@@ -193,8 +206,7 @@ class Slurm:
         alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, each in enumerate(wanted, 1):
             if each.limit != 0:
-                most = str(each.limit or "")
-                alike[(each.task.batch, most, *sbatch_options(each.task.spec, self._cluster))].append(number)
+                alike[(each.task.batch, str(each.limit or ""), *self._options(each))].append(number)
         names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
@@ -296,11 +308,14 @@ class Slurm:
         nodes = _nodes_of(spec)
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        others = {**one.labels}
+        workflow = others.pop(JOBS, None)
         job = self._script(
             "slurm-job.sh.j2",
             name=task.container_name,
             comment=comment,
-            labels=launch_script.packed(labels),
+            labels=launch_script.packed({**labels, **others}),
+            workflow=workflow,
             workdir=spec.workdir if boxed == "none" else None,
             srun=srun_options(spec, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
@@ -310,7 +325,10 @@ class Slurm:
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
         exports = self._renderer.script("slurm-variables.sh.j2", env=env, nodes=nodes)
-        return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
+        return [task.container_name, job, exports, comment, *self._options(one)]
+
+    def _options(self, one: Launch) -> list[str]:
+        return [*sbatch_options(one.task.spec, self._cluster), *dependency_options(one.placement.after)]
 
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
@@ -341,6 +359,7 @@ class Slurm:
         job = replace(job, name=f"agentless-{task}")
         labels = labels if signed else {TASK: task}
         state, words = _state(job)
+        in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
         return Container(
             id=f"{job.id}:{job.name}",
             name=job.name,
@@ -348,8 +367,8 @@ class Slurm:
             labels=labels,
             exit_code=job.code,
             oom_killed=job.state == _OOM,
-            error=words,
-            outcome=_OUTCOMES.get(job.state),
+            error=_IN_VAIN if in_vain else words,
+            outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
             created_at=job.submitted,
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,

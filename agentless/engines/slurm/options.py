@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from agentless.engines.slurm.container import pyxis_options
 from agentless.model.nodes.slurm import SlurmCluster
@@ -20,15 +21,24 @@ def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
         "qos": cluster.qos,
         "nodes": nodes,
         "ntasks-per-node": 1 if nodes else None,
+        "exclude": ",".join(needs.exclude) or None,
         "open-mode": "append",
         "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,
         "mem": f"{math.ceil(spec.memory / (1 << 20))}M" if spec.memory else None,
         "time": math.ceil(spec.terms.time_limit / 60) if spec.terms.time_limit else None,
+        # Seconds since 1970, which no zone and no change of the clocks can shift.
+        "begin": f"uts{math.ceil(spec.terms.start_at)}" if spec.terms.start_at else None,
         "nice": -spec.terms.priority if spec.terms.priority else None,
     }
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return [*words, "--no-requeue", *["--exclusive"] * needs.exclusive]
+    comes_back = spec.terms.preemptible and spec.terms.on_preempt == "requeue"
+    return [*words, "--requeue" if comes_back else "--no-requeue", *["--exclusive"] * needs.exclusive]
+
+
+def dependency_options(after: Sequence[str]) -> list[str]:
+    """The options of a job that waits for others; it leaves the queue when it waits in vain."""
+    return [f"--dependency={','.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
 
 
 def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from agentless.errors import UsageError
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.gang import MultiNode
 from agentless.model.tasks.spec import TaskSpec, on_one_node
+from agentless.rules.views.nearest import nearest
 
 
 def is_place_alone(target: str) -> bool:
@@ -62,6 +64,11 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
     if spec.image is not None:
         _check_image(spec, cluster, config or SlurmCluster())
+    if spec.terms.preemptible and spec.terms.on_preempt == "requeue" and spec.secret_env:
+        raise UsageError(
+            f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
+            "omit --preemptible"
+        )
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
@@ -69,19 +76,16 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
         "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
-        "--exclude": bool(spec.needs.exclude),
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
-        "--no-queue and --wait-for": spec.terms.wait_for is not None,
         "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),
         "--mount without --image": bool(spec.mounts) and spec.image is None,
         "--volume": bool(spec.volumes),
-        "--gpu-memory": spec.needs.gpu_memory is not None,
         "--gpu-share": spec.needs.gpu_share > 1,
         "--share": spec.share,
-        "--preemptible": spec.terms.preemptible,
+        "--min-run": spec.terms.min_run is not None,
         "--privileged": spec.privileged,
         "--user": spec.user is not None,
         "a VPS": spec.traits.comes_back,
@@ -89,6 +93,15 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
     if wrong := next((option for option, given in unsupported.items() if given), None):
         hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
+
+
+def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
+    """Raise UsageError for a name that is none of the compute nodes, as far as these are known."""
+    known = {node.name for node in nodes}
+    for name in names:
+        if not NODE_NAME.fullmatch(name) or (known and name not in known):
+            hint = nearest(name, known) or f"; to list them, run: agentless nodes {cluster}"
+            raise UsageError(f"--exclude {name[:64]!r}: {cluster} has no such node{hint}")
 
 
 def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:

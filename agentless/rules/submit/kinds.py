@@ -129,7 +129,8 @@ def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> d
     for text in texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"{option} {text!r}: use KEY=VALUE")
+            hint = f"; for a node or a cluster, use --node {text}" if option == "--on" and not equals else ""
+            raise UsageError(f"{option} {text!r}: use KEY=VALUE{hint}")
         if found.setdefault(key, word) != word:
             raise UsageError(f"{option} {key} has two values, {found[key]} and {word}; keep one")
     return found

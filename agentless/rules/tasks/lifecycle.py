@@ -100,10 +100,14 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
-            waiting = Pending(reason, None if at_once else now)
+            waiting: Pending | Blocked = Pending(reason, None if at_once else now)
+            if task.placement and task.placement.after:
+                waiting = Blocked(task.spec.terms.requires)
             spec = task.spec.without(unfit) if unfit else task.spec
             return replace(task, spec=spec.unmet(), status=waiting)
-        case Pending(), Assigned(placement=placement):
+        case Blocked(), Assigned(placement=Placement(after=()) as placement):
+            raise IllegalMove(f"task {task.id} is blocked: {placement.node} does not wait in its place")
+        case ((Pending() | Blocked()), Assigned(placement=placement)):
             return replace(task, status=Assigning(placement, now), signed=True)
         case ((Assigning() | Lost(container=None)), Met(gang=gang)):
             return replace(task, spec=replace(task.spec, gang=gang))

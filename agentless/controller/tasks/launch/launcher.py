@@ -254,6 +254,9 @@ class Launcher:
             self._spawn(self._again(task.id))
 
     async def _again(self, task_id: str) -> None:
+        if (known := self._tasks.live.get(task_id)) and known.stop:
+            self._tasks.launching.discard(task_id)  # since it was wanted
+            return
         try:
             await self._launch(task_id)
         except (Held, NodeBroken, NodeUnfit) as error:
