@@ -49,6 +49,7 @@ from agentless.controller.notify.notifier import Notifier
 from agentless.controller.ownership import Ownership
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.preemption import Preemption
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
@@ -203,7 +204,8 @@ class Controller:
         self.expected_outputs = ExpectedOutputs(outputs, self.tasks, self.nodes, self.bus)
         self.arrivals = Arrivals(self.expected_outputs, self.tasks, self.bus)
         self.prerequisites = Prerequisites(self.tasks, self.arrivals, self.bus)
-        self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, clock)
+        self.overflows = Overflows(self.nodes, clock)
+        self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, self.overflows, clock)
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
         self.gpu_views = GpuViews(self.tasks, clock)
 
@@ -255,10 +257,12 @@ class Controller:
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
-        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.starts, bus)
+        self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
-        self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, self.dependencies, clock)
-        admission = Admission(nodes, ledger, self.dependencies, self.expected_outputs, clock)
+        self.builder = TaskBuilder(
+            nodes, self.envs, self.volumes, self._vendors, self.dependencies, self.overflows, clock
+        )
+        admission = Admission(nodes, self.overflows, ledger, self.dependencies, self.expected_outputs, clock)
         answers = Answers(self.starts, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
 
@@ -390,7 +394,7 @@ class Controller:
     async def _follow(self, inventory: Inventory) -> None:
         """Put a new version of the inventory in force."""
         for part in (
-            self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
+            self.overflows, self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
             self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)

@@ -67,6 +67,17 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
 
 
+def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
+    """Raise UsageError with the reason why a task that is made for nodes cannot go to this cluster."""
+    if spec.needs.nodes:
+        raise UsageError(f"the task names its node, {' or '.join(spec.needs.nodes)}; omit that, or --overflow")
+    if spec.image is not None and (config or SlurmCluster()).container == "none":
+        raise UsageError(
+            f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
+        )
+    check_for_cluster(spec.on_cluster(cluster), cluster, config)
+
+
 def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
     if config.container == "none":
         raise UsageError(

@@ -1,0 +1,86 @@
+"""Overflow to the clusters of the inventory, as they are known now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentless.controller.nodes.registry import Nodes
+from agentless.errors import UsageError
+from agentless.inventory.inventory import Inventory
+from agentless.model.scheduling.overflow import Overflow
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.ports import Clock
+from agentless.rules.explain.obstacles import never
+from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
+from agentless.rules.scheduling.shape import Shape, shape_of
+from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.submit.cluster import check_for_overflow
+
+
+class Overflows:
+    """Says which tasks go to a cluster, because nodes have no room for them in time."""
+
+    def __init__(self, nodes: Nodes, clock: Clock) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._usual = Overflow()
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its clusters for overflow, and its limit."""
+        self._usual = inventory.overflow
+
+    def check(self, spec: TaskSpec) -> None:
+        """Check the clusters that a task names itself; raises NotFound, or UsageError if none can ever take it."""
+        problems = list[UsageError]()
+        for name in spec.terms.overflow or ():
+            try:
+                check_for_overflow(spec, name, self._nodes.cluster_link(name).node.slurm)
+            except UsageError as error:
+                problems.append(error)
+        if problems and len(problems) == len(spec.terms.overflow or ()):
+            raise problems[0]
+
+    def may_go(self, spec: TaskSpec) -> bool:
+        """Whether a task can wait for a cluster, even if no node can run it."""
+        return bool(takers(spec, self._clusters(spec)))
+
+    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, str]:
+        """The tasks of a sorted queue that go to a cluster now, by id, with its name."""
+        if not self._nodes.clusters or not all(link.answered.is_set() for link in self._nodes.links.values()):
+            return {}
+        hopeless = dict[Shape, bool]()
+
+        def to(spec: TaskSpec) -> str | None:
+            able = takers(spec, self._clusters(spec))
+            return able[0].name if able and not able[0].unknown else None
+
+        def is_hopeless(task: Task) -> bool:
+            shape = shape_of(task.spec)
+            if shape not in hopeless:
+                hopeless[shape] = self._never(task)
+            return hopeless[shape]
+
+        return going(queue, promises, self._clock.now(), self._usual.after, to, is_hopeless)
+
+    def words(self, task: Task, promise: Promise | None) -> str:
+        """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""
+        clusters = self._clusters(task.spec)
+        hopeless = bool(clusters) and promise is None and self._never(task)
+        return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
+
+    # ------------------------------------------------------------------ inside
+
+    def _never(self, task: Task) -> bool:
+        return never(self._nodes.cluster(), task.spec, task.owner) is not None
+
+    def _clusters(self, spec: TaskSpec) -> list[KnownCluster]:
+        """The clusters to which a task may go, those that are still in the inventory."""
+        if spec.needs.nodes:
+            return []
+        names = self._usual.clusters if spec.terms.overflow is None else spec.terms.overflow
+        links = [self._nodes.clusters[name] for name in names if name in self._nodes.clusters]
+        return [
+            KnownCluster(link.node.name, link.node.slurm, None if link.inside_at is None else link.inside, link.silence)
+            for link in links
+        ]
