@@ -394,8 +394,8 @@ class Controller:
     async def _follow(self, inventory: Inventory) -> None:
         """Put a new version of the inventory in force."""
         for part in (
-            self.overflows, self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
-            self.moves, self.notifier,
+            self.overflows, self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle,
+            self.builder, self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)
         await self.nodes.follow(inventory, self._link, self._cluster_link)

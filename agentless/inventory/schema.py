@@ -534,6 +534,9 @@ def _overflow(written: object) -> object:
     return {"clusters": written} if isinstance(written, list) else written
 
 
+_Overflow = Annotated[Overflowing | None, BeforeValidator(_overflow, json_schema_input_type=list[str] | Overflowing)]
+
+
 class Kept(BaseModel):
     """How long agentless keeps containers and logs of ended tasks."""
 
@@ -701,9 +704,7 @@ class InventoryFile(BaseModel):
         description="Slurm clusters by name. Targets use the name, like hpc or hpc 2xA100.",
         json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
     )
-    overflow: Annotated[
-        Overflowing | None, BeforeValidator(_overflow, json_schema_input_type=list[str] | Overflowing)
-    ] = Field(
+    overflow: _Overflow = Field(
         default=None,
         description="Clusters for tasks that would wait too long for nodes, like [hpc] or "
         "{clusters: [hpc], after: 30min}.",
