@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agentless.controller.nodes.registry import Nodes
 from agentless.errors import UsageError
@@ -25,10 +26,13 @@ class Overflows:
         self._nodes = nodes
         self._clock = clock
         self._usual = Overflow()
+        self._image: str | None = None
+        self._container: str | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
         """Use its clusters for overflow, and its limit."""
         self._usual = inventory.overflow
+        self._image, self._container = inventory.image, inventory.container
 
     def check(self, spec: TaskSpec) -> None:
         """Check the clusters that a task names itself; raises NotFound, or UsageError if none can ever take it."""
@@ -68,6 +72,12 @@ class Overflows:
         clusters = self._clusters(task.spec)
         hopeless = bool(clusters) and promise is None and self._never(task)
         return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
+
+    def with_image(self, task: Task) -> Task:
+        """A task that is only asked about, with the image or env of the inventory unless it has one."""
+        if task.spec.image is not None or task.spec.container is not None:
+            return task
+        return replace(task, spec=replace(task.spec, image=self._image, container=self._container))
 
     # ------------------------------------------------------------------ inside
 

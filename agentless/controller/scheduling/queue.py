@@ -246,11 +246,13 @@ class Queue:
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
+            asked = self._overflows.with_image(task)
             if never(cluster, task.spec, owner):
                 words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
-                words = "; ".join(filter(None, (words, self._overflows.words(task, None))))
+                words = "; ".join(filter(None, (words, self._overflows.words(asked, None))))
                 return self._explained(cluster, mates, words, None, self._ahead(mates[0], self.plan))
-            if isinstance(refusal(cluster, task.spec, owner), Unreachable):
+            is_silent = isinstance(refusal(cluster, task.spec, owner), Unreachable)
+            if is_silent and not self._overflows.may_go(asked.spec):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())
         if (waits := self._would_wait(mates, cluster)) is not None:
@@ -264,7 +266,7 @@ class Queue:
         place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
-        summary = "; ".join(filter(None, (summary, self._overflows.words(task, promise))))
+        summary = "; ".join(filter(None, (summary, self._overflows.words(self._overflows.with_image(task), promise))))
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 
