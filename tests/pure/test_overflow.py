@@ -13,6 +13,7 @@ from agentless.errors import IllegalMove, UsageError
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.overflow import parse_overflow
+from agentless.model.tasks.job import Job
 from agentless.model.tasks.spec import Mount, TaskSpec, Upload
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, HandedOver
@@ -100,6 +101,7 @@ def test_who_comes_later_does_not_go_along_if_the_place_of_the_first_is_soon_eno
         ({"needs": {"gpus": 5}}, "no node of hpc that is up has 5 GPUs"),
         ({"needs": {"nodes": ("node1",)}}, "the task names its node, node1; omit that, or --overflow"),
         ({"mounts": (Mount("/a,b", "/a"),)}, "a comma"),
+        ({"job": Job("train", "flow", artifacts=("model",))}, "a job with artifacts"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_said_and_the_task_stays(fields: dict[str, Any], words: str) -> None:

@@ -71,6 +71,8 @@ def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None
     """Raise UsageError with the reason why a task that is made for nodes cannot go to this cluster."""
     if spec.needs.nodes:
         raise UsageError(f"the task names its node, {' or '.join(spec.needs.nodes)}; omit that, or --overflow")
+    if spec.job and (spec.job.artifacts or spec.terms.requires):
+        raise UsageError("a job with artifacts, or one that requires other jobs, runs on nodes; omit --overflow")
     if spec.image is not None and (config or SlurmCluster()).container == "none":
         raise UsageError(
             f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
