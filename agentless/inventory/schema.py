@@ -514,7 +514,7 @@ class Cluster(BaseModel):
 
 
 class Overflowing(BaseModel):
-    """The clusters that take tasks for which nodes have no room in time."""
+    """The clusters that take tasks which no node can start in time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

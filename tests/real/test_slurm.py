@@ -196,7 +196,7 @@ def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, 
     task = said.out.strip()
     assert "goes to hpc" in cli("explain", "1x", "--overflow", "hpc").out
     assert cli("logs", "-f", task).out == f"agentless-{task}\n"
-    assert handed_over(cli, task) == ["nodes have no room in time"]
+    assert handed_over(cli, task) == ["no node can start it in time"]
     assert jobs(slurm, task) == ["COMPLETED"]
     assert cli("show", task).out.count("Handed over to hpc") == 1
 

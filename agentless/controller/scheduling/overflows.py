@@ -20,7 +20,7 @@ from agentless.rules.submit.cluster import check_for_overflow
 
 
 class Overflows:
-    """Says which tasks go to a cluster, because nodes have no room for them in time."""
+    """Says which tasks go to a cluster, because no node can start them in time."""
 
     def __init__(self, nodes: Nodes, clock: Clock) -> None:
         self._nodes = nodes

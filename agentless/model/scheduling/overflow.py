@@ -1,4 +1,4 @@
-"""Overflow: clusters that take tasks for which nodes have no room in time."""
+"""Overflow: clusters that take tasks which no node can start in time."""
 
 from __future__ import annotations
 

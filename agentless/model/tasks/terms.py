@@ -46,7 +46,7 @@ class Terms:
     A `preemptible` task runs where nobody else wants to, and gives way when another task needs its place, but not
     before it has run for `min_run` (None: at any time). `on_preempt` is what follows.
 
-    It may go to one of the clusters in `overflow` if nodes have no room for it in time (None: those of the inventory).
+    It may go to one of the clusters in `overflow` if no node can start it in time (None: those of the inventory).
 
     Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
     many of the snapshots are kept that are made when it stops.

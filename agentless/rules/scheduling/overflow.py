@@ -62,7 +62,7 @@ def deadline(task: Task, after: float) -> float:
 
 
 def is_due(task: Task, promise: Promise | None, now: float, after: float) -> bool:
-    """Whether nodes have no room for a task in time."""
+    """Whether no node is expected to start a task in time."""
     if task.kept_place:
         return False
     start = promise.start if promise and promise.firm else None
@@ -79,7 +79,7 @@ def going(
 ) -> dict[str, str]:
     """The tasks of a sorted queue that go to clusters now, by id: the first that is due, and those that are like it.
 
-    The others are planned once more without these, which may leave enough room for them. `promises` are those of tasks
+    The others are planned once more without these, which may make nodes free for them. `promises` are those of tasks
     that do not start now; None is one that is unknown. `to` gives the cluster that takes a task, and `is_hopeless` says
     whether no node can ever run it.
     """

@@ -183,11 +183,11 @@ class Options(TypedDict, total=False):
         Overflows,
         Option(
             WHERE,
-            "If nodes have no room in time, run on this Slurm cluster; several: the first that can; or none (default: "
-            "the inventory's)",
+            "Slurm cluster to run on if no node can start it in time; several: the first that can; or none "
+            "(default: the inventory's)",
             "CLUSTER,...",
             only="task",
-            hint="like hpc: if nodes have no room in time",
+            hint="like hpc: if no node can start it in time",
             completes="clusters",
         ),
     ]
