@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import IllegalMove, UsageError
+from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.overflow import parse_overflow
 from agentless.model.tasks.job import Job
-from agentless.model.tasks.spec import Mount, TaskSpec, Upload
+from agentless.model.tasks.spec import Mount
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, HandedOver
 from agentless.rules.explain.obstacles import never
@@ -25,7 +26,8 @@ from tests.pure.build import NOW
 from tests.pure.test_plan import look, runs, two_nodes, wish
 
 AFTER = 1800.0
-WAITS, DUE = {"created_at": NOW - AFTER + 60}, {"created_at": NOW - AFTER}
+WAITS: dict[str, Any] = {"created_at": NOW - AFTER + 60}
+DUE: dict[str, Any] = {"created_at": NOW - AFTER}
 
 
 def node(name: str = "c1", gpus: tuple[tuple[str, int], ...] = (("a100", 4),), state: str = "idle") -> ClusterNode:
@@ -41,8 +43,8 @@ def waiting(name: str = "t1", target: str = "1x", **fields: Any) -> Task:
 
 
 def gone(*queue: Task, to: KnownCluster = HPC, **promises: Promise | None) -> dict[str, str]:
-    def cluster(spec: TaskSpec) -> str | None:
-        able = takers(spec, [to])
+    def cluster(task: Task) -> str | None:
+        able = takers(task.spec, [to])
         return able[0].name if able and not able[0].unknown else None
 
     known = dict.fromkeys((task.id for task in queue), None) | promises
@@ -196,8 +198,8 @@ def test_own_nodes_first_and_never_before_it_is_due_and_never_twice(
         waits = [task for task in tasks.values() if not task.spec.needs.nodes]
         planned = look(on, *waits)
 
-        def to(asked: TaskSpec) -> str | None:
-            return next((each.name for each in takers(asked, [cluster])), None)
+        def to(task: Task) -> str | None:
+            return next((each.name for each in takers(task.spec, [cluster])), None)
 
         def hopeless(task: Task) -> bool:
             return never(on, task.spec) is not None

@@ -74,7 +74,7 @@ def going(
     promises: Mapping[str, Promise | None],
     now: float,
     after: float,
-    to: Callable[[TaskSpec], str | None],
+    to: Callable[[Task], str | None],
     is_hopeless: Callable[[Task], bool],
 ) -> dict[str, str]:
     """The tasks of a sorted queue that go to clusters now, by id: the first that is due, and those that are like it.
@@ -90,12 +90,12 @@ def going(
         promise = promises[task.id]
         due = is_due(task, promise, now, after)
         if first is None:
-            if (due or promise is None) and (cluster := to(task.spec)) and (due or is_hopeless(task)):
+            if (due or (promise is None and is_hopeless(task))) and (cluster := to(task)):
                 first, hopeless, found[task.id] = task, not due, cluster
         elif _is_like(task, first):
             # In the place that the first one leaves, it would be due all the same.
             late = hopeless or (due and is_due(task, promises[first.id], now, after))
-            if late and (cluster := to(task.spec)):
+            if late and (cluster := to(task)):
                 found[task.id] = cluster
     return found
 
