@@ -277,6 +277,7 @@ _HAPPENED = {
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
     "terms-changed": "Terms changed", "preempts": "Preempts others", "place-lost": "Place not free in time",
+    "handed-over": "Handed over",
     "requeued": "Back in the queue", "asker-ended": "Place not needed any more",
     "removed": "Removed",
 }  # fmt: skip
@@ -288,6 +289,8 @@ def happened(event: dict[str, Any]) -> str:
     words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
     if name == "assigned":
         return f"{words} to {where(task)}"
+    if name == "handed-over":
+        return f"{words} to {task['node']}"
     if name == "job-queued" and why(task).startswith("job "):
         return f"In the queue of {task['node']} as {why(task)}"
     ends = task["ended_at"] is not None and name not in ("retried", "removed", "gave-up")

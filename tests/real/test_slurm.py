@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -73,7 +74,9 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
         (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
         kinds = {"hpc": "none", "boxed": "apptainer", "squashed": "pyxis"}
         clusters = [f"  {name}: {{engine: slurm, {cluster}, container: {kind}}}\n" for name, kind in kinds.items()]
-        text = f"version: 1\nclusters:\n{''.join(clusters)}nodes:\n  away: {{host: 127.0.0.9}}\n"
+        text = (
+            f"version: 1\nclusters:\n{''.join(clusters)}overflow: {{after: 1ms}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
+        )
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
@@ -237,6 +240,45 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
         task = finish(submit).out.strip()
         cli("wait", task)
         assert jobs(slurm, task) == ["COMPLETED"]
+
+
+def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, slurm: Slurm) -> None:
+    words = ("1x", "--overflow", "hpc", "--container", "NULL")
+    assert "--share cannot be used" in cli("submit", *words, "--share", "--", "true", code=2).err
+    said = cli("submit", *words, "--", "sh", "-c", "echo $SLURM_JOB_NAME")
+    assert "goes to hpc" in said.err
+    task = said.out.strip()
+    assert "goes to hpc" in cli("explain", "1x", "--overflow", "hpc").out
+    assert cli("logs", "-f", task).out == f"agentless-{task}\n"
+    assert handed_over(cli, task) == ["no node can start it in time"]
+    assert jobs(slurm, task) == ["COMPLETED"]
+    assert cli("show", task).out.count("Handed over to hpc") == 1
+
+
+@pytest.mark.slow
+def test_a_controller_that_dies_while_it_hands_a_task_over_leaves_one_job(cli: Cli, slurm: Slurm) -> None:
+    def is_at(task: str, step: int) -> bool:
+        found = cli.task(task)
+        return bool(step == 0 or (found["node"] == "hpc" and (step == 1 or found["state"] != "pending")))
+
+    for step in range(3):
+        batch = cli("submit", "1x", "--overflow", "hpc", "--container", "NULL", "--", "true", "span:{1..3}").out.split()
+        until(lambda: is_at(batch[0], step))  # noqa: B023 - it is asked at once
+        cli.kill_controller()
+        cli("wait", "--batch", batch[0])
+        tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch[0]]
+        assert [(task["state"], task["node"]) for task in tasks] == [("completed", "hpc")] * 3
+        assert len({task["container"].partition(":")[0] for task in tasks}) == 3
+        names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+        named = {f"agentless{between}{task['id']}" for task in tasks for between in ("-", "_array-")}
+        assert sum(name in named for name in names) == 3
+        assert [len(handed_over(cli, task["id"])) for task in tasks] == [1] * 3
+
+
+def handed_over(cli: Cli, task: str) -> list[str]:
+    """Why a task was handed over, each time."""
+    events = map(json.loads, cli("events", task, "--json").out.splitlines())
+    return [event["cause"] for event in events if event["event"] == "handed-over"]
 
 
 def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: Cli, slurm: Slurm) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.state.prerequisites import Prerequisites, job_name
 from agentless.controller.state.tasks import Tasks
@@ -33,6 +34,7 @@ from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.tasks.awaited_jobs import jobs_awaited
 from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs.gangs import (
     asked_together,
@@ -41,7 +43,6 @@ from agentless.rules.tasks.gangs.gangs import (
     unit_of,
     would_be_members,
 )
-from agentless.rules.tasks.handed_over import jobs_awaited
 from agentless.rules.views.publish import timestamp
 from agentless.rules.workflows.workflow import job_title
 
@@ -59,7 +60,13 @@ class Queue:
     """
 
     def __init__(
-        self, tasks: Tasks, nodes: Nodes, prerequisites: Prerequisites, run_history: RunHistory, clock: Clock
+        self,
+        tasks: Tasks,
+        nodes: Nodes,
+        prerequisites: Prerequisites,
+        run_history: RunHistory,
+        overflows: Overflows,
+        clock: Clock,
     ) -> None:
         self.policy = "pack"
         self.learn = False
@@ -68,6 +75,7 @@ class Queue:
         self._nodes = nodes
         self._prerequisites = prerequisites
         self._run_history = run_history
+        self._overflows = overflows
         self._clock = clock
         self._used: Mapping[str, float] = {}
         self._lent: Mapping[str, float] = {}
@@ -169,6 +177,16 @@ class Queue:
         coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
         return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
+    def overflow(self, task_id: str, looked: Plan) -> str:
+        """Whether a new task goes to a cluster and when, in words; empty if it is for nodes only."""
+        task = self._tasks.live.get(task_id)
+        if task is None or task_id not in looked.promises:
+            return ""
+        promise = looked.promises[task_id]
+        if promise is None and len(looked.promises) > EXPLAINED:
+            return ""  # as most of a large sweep
+        return self._overflows.words(task, promise)
+
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
         if isinstance(task.status, Scheduled):
@@ -212,9 +230,11 @@ class Queue:
         held_back = self._held_back(task)
         coming = when(promise, cluster, task.spec, held_back=bool(held_back), gang=_promised(mates, self.plan))
         summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
-        coming = "; ".join(filter(None, (coming, lent)))
+        overflow = self._overflows.words(task, promise)
+        coming = "; ".join(filter(None, (coming, lent, overflow)))
         if len(mates) == 1 and never(cluster, task.spec, task.owner):
-            return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
+            summary = "; ".join(filter(None, (f"{summary}no node can run it", overflow)))
+            return explanation(cluster, task, summary, None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
@@ -224,17 +244,20 @@ class Queue:
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
-            asked = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
-            words = f"{asked} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
+            job = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
+            words = f"{job} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
+            asked = self._overflows.with_image(task)
             if never(cluster, task.spec, owner):
                 words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
+                words = "; ".join(filter(None, (words, self._overflows.words(asked, None))))
                 return self._explained(cluster, mates, words, None, self._ahead(mates[0], self.plan))
-            if isinstance(refusal(cluster, task.spec, owner), Unreachable):
+            is_silent = isinstance(refusal(cluster, task.spec, owner), Unreachable)
+            if is_silent and not self._overflows.may_go(asked.spec):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())
         if (waits := self._would_wait(mates, cluster)) is not None:
@@ -248,6 +271,7 @@ class Queue:
         place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
+        summary = "; ".join(filter(None, (summary, self._overflows.words(self._overflows.with_image(task), promise))))
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import AgentlessError, Refused, Unreachable
@@ -33,9 +34,16 @@ class Admission:
     """Admits tasks into the ledger, or says why not."""
 
     def __init__(
-        self, nodes: Nodes, ledger: Ledger, dependencies: Dependencies, outputs: ExpectedOutputs, clock: Clock
+        self,
+        nodes: Nodes,
+        overflows: Overflows,
+        ledger: Ledger,
+        dependencies: Dependencies,
+        outputs: ExpectedOutputs,
+        clock: Clock,
     ) -> None:
         self._nodes = nodes
+        self._overflows = overflows
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._dependencies = dependencies
@@ -148,6 +156,8 @@ class Admission:
         if place := self._nodes.cluster_of(task.spec.needs):
             away = Unreachable(unreachable(place.node.name, place.silence)) if place.silence else None
             return None if is_blocked or self._is_for_later(task) else away
+        if self._overflows.may_go(task.spec):
+            return None
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if is_blocked or self._is_for_later(task):

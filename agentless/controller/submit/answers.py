@@ -60,13 +60,17 @@ class Answers:
         )
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
-    def not_begun(self, task: Task, turned_away: AgentlessError | None, soon: str = "") -> StartView:
-        """The answer for a task that waits, or that was refused. `soon`: why it does not wait for long."""
+    def not_begun(self, task: Task, turned_away: AgentlessError | None, soon: str, later: str) -> StartView:
+        """The answer for a task that waits, or that was refused.
+
+        `soon` is why it does not wait for long, and `later` where it goes if it does.
+        """
         target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
         view = self._views.view(self._tasks.live[task.id])
-        return StartView(target, replace(view, reason=soon) if soon else view, 0, "")
+        reason = "; ".join(filter(None, (soon or (view.reason or ""), later)))
+        return StartView(target, replace(view, reason=reason) if soon or later else view, 0, "")
 
     async def launched(self, task: Task, within: float | None = None) -> StartView:
         """Launch a task, wait for the outcome, and answer. After `within` seconds, the launch goes on by itself."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentless.controller.envs.envs import Envs
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.dependencies import Dependencies
@@ -43,6 +44,7 @@ class TaskBuilder:
         volumes: Volumes,
         vendors: GpuVendors,
         dependencies: Dependencies,
+        overflows: Overflows,
         clock: Clock,
     ) -> None:
         self._vendors = vendors
@@ -50,6 +52,7 @@ class TaskBuilder:
         self._envs = envs
         self._volumes = volumes
         self._dependencies = dependencies
+        self._overflows = overflows
         self._clock = clock
         self._shared_dir: str | None = None
         self._image: str | None = None
@@ -108,6 +111,7 @@ class TaskBuilder:
             check_for_nodes(spec)
             for name in spec.needs.exclude:
                 self._nodes.place(name)
+        self._overflows.check(spec)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 
@@ -203,6 +207,7 @@ class TaskBuilder:
             task_id = request.ids[number] if request.ids else self._last_id
             batch = request.batch or (tasks[0].id if tasks else task_id)
             whole = spec if spec.on_node_itself or is_job else with_shared(replace(spec, image=image), self._shared_dir)
+            self._overflows.check(whole)  # once more: it has its image now
             if whole.job is not None:
                 count = whole.job.tasks if request.ids else len(request.specs)
                 whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))

@@ -76,7 +76,9 @@ class Submission:
         starts = [
             None
             if task.id in placements and not error
-            else self._answers.not_begun(task, error, self._queue.preempting(task, looked))
+            else self._answers.not_begun(
+                task, error, self._queue.preempting(task, looked), self._queue.overflow(task.id, looked)
+            )
             for task, error in zip(tasks, refused, strict=True)
         ]
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]

@@ -172,6 +172,11 @@ class TaskSpec:
             return replace(self, needs=replace(needs, nodes=others))
         return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
 
+    def on_cluster(self, cluster: str) -> TaskSpec:
+        """The same spec as a job of this cluster. What only chooses among nodes is left out, and so is NULL."""
+        needs = replace(self.needs, nodes=(cluster,), exclude=(), policy=None)
+        return replace(self, needs=needs, container=None if self.on_node_itself else self.container)
+
     @property
     def gang_size(self) -> int:
         """How many tasks start with it, itself included."""

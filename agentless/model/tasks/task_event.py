@@ -94,6 +94,13 @@ class PlaceLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """It does not wait for nodes any more: it becomes a job of this cluster."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """The launch has reached a step that takes time, like pulling an image."""
 
@@ -235,6 +242,7 @@ TaskEvent = (
     | Met
     | Preempts
     | PlaceLost
+    | HandedOver
     | Step
     | JobQueued
     | Launched

@@ -104,6 +104,26 @@ def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNo
             raise UsageError(f"--exclude {name[:64]!r}: {cluster} has no such node{hint}")
 
 
+def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
+    """Raise UsageError with the reason why a task that is made for nodes cannot go to this cluster."""
+    if spec.needs.nodes:
+        raise UsageError(f"the task names its node, {' or '.join(spec.needs.nodes)}; omit that, or --overflow")
+    if spec.job and (spec.job.artifacts or spec.terms.requires):
+        raise UsageError("a job with artifacts, or one that requires other jobs, runs on nodes; omit --overflow")
+    stays = {
+        "--nodes": spec.gang is not None,
+        "--max-parallel": spec.terms.max_parallel is not None,
+        "--no-queue and --wait-for": spec.terms.wait_for is not None,
+    }
+    if option := next((option for option, given in stays.items() if given), None):
+        raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")
+    if spec.image is not None and (config or SlurmCluster()).container == "none":
+        raise UsageError(
+            f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
+        )
+    check_for_cluster(spec.on_cluster(cluster), cluster, config)
+
+
 def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
     if config.container == "none":
         raise UsageError(

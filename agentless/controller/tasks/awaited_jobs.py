@@ -16,7 +16,7 @@ from agentless.ports import Clock
 from agentless.rules.tasks.dependencies import REMOVED, Standing, first_event
 
 
-class HandedOver:
+class AwaitedJobs:
     """Looks at them when something that they wait for has ended. Slurm cancels them itself, but does not say why."""
 
     def __init__(self, ledger: Ledger, prerequisites: Prerequisites, bus: EventBus, clock: Clock) -> None:

@@ -17,8 +17,8 @@ from agentless.controller.state.prerequisites import Prerequisites
 from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
+from agentless.controller.tasks.awaited_jobs import AwaitedJobs
 from agentless.controller.tasks.dependencies import Dependencies
-from agentless.controller.tasks.handed_over import HandedOver
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_event import Assigned, BlockedBy, Exited, JobQueued, Launched, Queued, Unplaced
@@ -60,7 +60,7 @@ class World:
         views = TaskViews(self.tasks, none, none, none, clock)  # type: ignore[arg-type]
         self.ledger = Ledger(self.tasks, stores, views, bus, clock)  # type: ignore[arg-type]
         if start:
-            self.handed = HandedOver(self.ledger, prerequisites, bus, clock)  # type: ignore[arg-type]
+            self.handed = AwaitedJobs(self.ledger, prerequisites, bus, clock)  # type: ignore[arg-type]
             Dependencies(self.ledger, none, prerequisites, bus, clock)  # type: ignore[arg-type]
             self.handed.start()
 

@@ -13,7 +13,7 @@ from agentless.model.containers.container import Container
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Placement, Running, Submitted, Task
 from agentless.model.tasks.task_event import Assigned, JobQueued, Unplaced
-from agentless.rules.tasks.handed_over import MOST, jobs_awaited
+from agentless.rules.tasks.awaited_jobs import MOST, jobs_awaited
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import reconcile
 from tests.pure.build import NOW, task
