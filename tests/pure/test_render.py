@@ -536,12 +536,15 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
             st.fixed_dictionaries({"numbers": st.just([1, 2]), "names": some, "options": some}), min_size=1, max_size=1
         ),
         "element": values,
+        "refusals": lists,
+        "unheard": lists,
     },
     "slurm-log-ends.sh.j2": {**FOLDER, "of_stdout": some},
     "slurm-array.sh.j2": {"folder": values},
     "slurm-logs.sh.j2": {**FOLDER, "job": values, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
     "slurm-scripts.sh.j2": {"folder": values},
+    "slurm-number.sh.j2": {},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-shell.sh.j2": {

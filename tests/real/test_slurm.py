@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -19,6 +20,7 @@ from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -140,6 +142,37 @@ def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: 
     assert jobs(slurm, one.id) == ["COMPLETED"]
 
 
+def test_a_failure_of_sbatch_is_no_answer_while_there_may_be_a_job(cli: Cli, slurm: Slurm) -> None:
+    """What counts is whether Slurm has the job; of what Slurm does not say, a minute later."""
+    login, after = cli.lab.nodes["login"], '; command sbatch "$@" > /dev/null; '
+    at = login.dir / "home" / ".agentless" / "slurm"
+
+    def launch(name: str, sbatch: str) -> tuple[int, str]:
+        one = build.task(name, "hpc", spec=TaskSpec(("true",), secret_env=("TOKEN",)))
+        command = ENGINE.launches([Launch(one, Placement("hpc"), secrets={"TOKEN": "hush"})])
+        ran = login.sh(f"TOKEN=hush\nsbatch() {{ {sbatch}; }}\n{command.script}")
+        return ran.returncode, ran.stdout.strip() or ran.stderr.strip()
+
+    noise = [
+        ("2noise1", f"echo Hi{after}echo 'Invalid account' >&2; return 1"),
+        ("2noise2", f"{after[2:]}sh -c 'kill -9 $PPID'"),
+        ("2noise3", 'echo Hi; command sbatch "$@"; echo 12 hours left'),
+    ]
+    for name, sbatch in noise:
+        code, said = launch(name, sbatch)
+        (found,) = slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{name}", "--format=%A").split()
+        assert (code, said) == (0, f"job {found}")
+    for name, words in (("2unclear", "Socket timed out on send/recv operation"), ("2unknown", "no budget")):
+        sbatch = f"echo '{words}' >&2; return 1"
+        assert launch(name, sbatch) == (launch_script.UNCLEAR, words)
+        os.utime(at / f"agentless-{name}" / "asked", (0, 0))
+        assert launch(name, sbatch) == ((launch_script.UNCLEAR if name == "2unclear" else 1), words)
+    assert launch("2refused", "echo 'Invalid account or' >&2; return 1") == (1, "Invalid account or")
+    assert not [name for name in ("2unknown", "2refused") if at.joinpath(f"agentless-{name}").exists()]
+    assert launch("2unclear", "exit 9") == (launch_script.UNCLEAR, "")  # not asked again so soon
+    shutil.rmtree(at / "agentless-2unclear")
+
+
 def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli, slurm: Slurm) -> None:
     """Whoever sends it, in whatever order, with others; whether its number, its name or nothing is left."""
     tasks = [replace(build.task(f"2array{at}", "hpc"), batch="2array") for at in range(1, 8)]
@@ -153,7 +186,8 @@ def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli,
         return [each.exit_code for each in found], [each.out.removeprefix("job ") for each in found]
 
     unclear = "sbatch() { command sbatch \"$@\"; echo 'Socket timed out' >&2; return 1; }\n"
-    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    unclear += 'squeue() { [ ! -e agentless-2array1/array ] && command squeue "$@"; }\n'
+    refuses = 'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
     assert launch(1, 2, 3, before=unclear)[0] == [launch_script.UNCLEAR] * 3
     codes, [third, first, fourth, fifth] = launch(3, 1, 4, 5)
     array, new = first.partition("_")[0], fourth.partition("_")[0]
