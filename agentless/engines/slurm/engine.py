@@ -344,9 +344,10 @@ class Slurm:
 
     def _unsuitable(self, said: str) -> str:
         folder = f"{self._cluster.folder} on the login node"
-        if said.startswith("unwritten"):
+        said = said.strip().rpartition("\n")[2]
+        if said == "unwritten":
             return f"cannot write to {folder}; check its disk space and your quota, or set folder: in the inventory"
-        if said.startswith("shared"):
+        if said == "shared":
             return f"others may write to {folder}, or it is not yours; run there: chmod go-w, or set folder: to your own"
         if said == "lacks flock":
             return "the login node has no flock; install util-linux there"
