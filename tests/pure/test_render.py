@@ -559,6 +559,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},
     "slurm-shell.sh.j2": {
+        "name": st.just("agentless-2mxf"),
         "job": values,
         "mark": values,
         "input": st.sampled_from(["terminal", "lines", "pipe"]),

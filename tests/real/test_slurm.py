@@ -267,12 +267,12 @@ def test_where_nothing_can_be_written_nothing_is_submitted_and_no_secret_is_left
     at = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
     full = "trap '' XFSZ; ulimit -f 0\n"
     for answer in (*sent(cli, tasks[0], before=full), *sent(cli, *tasks, before=full)):
-        with pytest.raises(RuntimeFailed, match="cannot write to .* check its disk space"):
+        with pytest.raises(RuntimeFailed, match=r"cannot write to .* check its disk space"):
             ENGINE.parse_launch(tasks[0], answer)
     at.chmod(0o775)
     (answer,) = sent(cli, tasks[0])
     at.chmod(0o700)
-    with pytest.raises(RuntimeFailed, match="others may write to .*chmod go-w"):
+    with pytest.raises(RuntimeFailed, match=r"others may write to .*chmod go-w"):
         ENGINE.parse_launch(tasks[0], answer)
     assert [*at.glob("agentless-2full*")] == []
     assert not any(jobs(slurm, each.id) for each in tasks)
@@ -434,7 +434,9 @@ def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: 
     """Also where a launch comes apart from the others: then it submits nothing, and is found if it was submitted."""
     login = cli.lab.nodes["login"]
     folder = login.dir / "home" / ".agentless" / "slurm"
-    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    refuses = (
+        'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    )
 
     def launch(*asked: tuple[int, int | None], before: str = "") -> list[int]:
         tasks = [replace(build.task(f"2limit{at}", "hpc"), batch="2limit") for at, _ in asked]

@@ -46,7 +46,7 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
 def test_ports_of_a_task_are_reached_on_its_compute_node_and_programs_run_there(cli: Cli) -> None:
     """Also a port that only listens on the loopback of the compute node."""
     task = running(cli, "--", "python3", "-c", ECHO)
-    port = until(lambda: cli("logs", task, code=None).out.strip())
+    port = until(lambda: cli("logs", task, code=None).out).strip()
     with reserve() as holder:
         local = holder.getsockname()[1]
         forward = cli.start("forward", task, f"{port}:{local}")

@@ -26,7 +26,7 @@ class Logins:
 
     @asynccontextmanager
     async def log_in(self, host: str, by: Caller) -> AsyncIterator[Login]:
-        """Find the container; raises what a shell in it would raise. A task that is called like an env or a cluster wins."""
+        """Find the container; raises what a shell in it would raise. A task of the same name comes first."""
         async with AsyncExitStack() as stack:
             try:
                 login = await stack.enter_async_context(self._terminals.log_in(host, by))
