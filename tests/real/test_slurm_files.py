@@ -63,3 +63,18 @@ def test_ports_of_a_task_are_reached_on_its_compute_node_and_programs_run_there(
     assert ran.out == f"pipe\n{cli.task(task)['container'].partition(':')[0]}\na\0b"
     assert cli("ssh", "hpc", "--", "printf '%s ' \"$SSH_CONNECTION\"; exit 3", code=3).out.startswith("127.0.0.1 ")
     cli("kill", task)
+
+
+@pytest.mark.slow
+def test_files_are_copied_to_the_login_node_and_to_where_a_task_works_and_back(cli: Cli) -> None:
+    home, here = cli.lab.nodes["login"].dir / "home", cli.lab.home
+    (here / "data").mkdir()
+    (here / "data" / "a").write_text("one")
+    cli("cp", "data", "hpc:runs")
+    task = running(cli, "--workdir", "runs", "--", "sh", "-c", "cat a > b; sleep 300")
+    until((home / "runs" / "b").exists)
+    cli("cp", f"{task}:b", "back")
+    cli("cp", "back", f"{task}:sub")
+    assert ((here / "back").read_text(), (home / "runs" / "sub").read_text()) == ("one", "one")
+    assert "/nowhere" in cli("cp", f"{task}:/nowhere", ".", code=1).err
+    cli("kill", task)

@@ -163,6 +163,10 @@ class Slurm:
         """A job with the labels that its script carries, signed if their signature is."""
         return replace(job, labels=dict(labels), signed=self._signer.has_signed(labels, self._node.name))
 
+    def starts_in(self, task: Task) -> str | None:
+        """The folder in which the command of a task starts, seen from the home folder; None: one in its image."""
+        return None if task.spec.image else task.spec.workdir or ""
+
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""
         script = self._script("slurm-checkup.sh.j2", programs=list(PROGRAMS), within=WITHIN)
