@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import tempfile
@@ -14,7 +15,8 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.ports import reserve
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import running, started
+from tests.real.slurm import end, running, started
+from tests.real.slurm import number as job_number
 
 ECHO = """
 import socket
@@ -78,3 +80,33 @@ def test_files_are_copied_to_the_login_node_and_to_where_a_task_works_and_back(c
     assert ((here / "back").read_text(), (home / "runs" / "sub").read_text()) == ("one", "one")
     assert "/nowhere" in cli("cp", f"{task}:/nowhere", ".", code=1).err
     cli("kill", task)
+
+
+@pytest.mark.slow
+def test_uploaded_files_are_in_a_folder_of_each_task_where_it_starts(cli: Cli) -> None:
+    """Also of the tasks of an array; the files are sent once, and go with the tasks."""
+    here, jobs = cli.lab.home, cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    (here / "code").mkdir()
+    (here / "code" / "run.sh").write_text("cat data/a; echo $1 >> data/a; cat data/a")
+    (here / "code" / "run.sh").chmod(0o750)
+    (here / "d").mkdir()
+    (here / "d" / "a").write_text("one\n")
+    sent = ("--upload", "code:.", "--upload", "d:data")
+    tasks = cli("submit", "hpc", *sent, "--gpus", "0", "--", "sh", "run.sh", "span:{1..3}").out.split()
+    for number, task in enumerate(tasks, 1):
+        assert end(cli, task)[:2] == ("completed", 0)
+        assert cli("logs", task).out == f"one\none\n{number}\n"
+    assert len({job_number(cli, task).partition("_")[0] for task in tasks}) == 1
+    cli("cp", f"{tasks[1]}:data/a", "got")
+    assert (here / "got").read_text() == "one\n2\n"
+    assert len(list((jobs / "uploads").iterdir())) == 1
+    elsewhere = cli.submit("hpc", *sent, "--workdir", "/tmp", "--", "pwd")
+    assert end(cli, elsewhere)[1] == 0
+    assert cli("logs", elsewhere).out == "/tmp\n"
+    for left in (jobs / "uploads").iterdir():
+        os.utime(left, (0, 0))
+    cli("rm", *tasks, elsewhere)
+    assert [each.name for each in jobs.iterdir() if each.name[10:] in tasks] == []
+    assert list((jobs / "uploads").iterdir()) == []
+    for wrong in ("d:/data", "d:../x"):
+        assert "relative DEST" in cli("submit", "hpc", "--upload", wrong, "--", "true", code=2).err

@@ -12,7 +12,14 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.gang import MultiNode
 from agentless.model.tasks.spec import TaskSpec, on_one_node
+from agentless.rules.files.job_tree import check_job_tree
 from agentless.rules.views.nearest import nearest
+
+_INSTEAD = {
+    "--mount without --image": "a task without an image sees the disks of its node",
+    "--volume": "write to a shared disk of the cluster",
+}
+"""What to do instead of options that mean nothing there."""
 
 
 def is_place_alone(target: str) -> bool:
@@ -74,7 +81,6 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "--container": spec.container is not None,
         "--nodes in a workflow": spec.gang is not None,
         "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
-        "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
@@ -91,8 +97,9 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "a VPS": spec.traits.comes_back,
     }
     if wrong := next((option for option, given in unsupported.items() if given), None):
-        hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
-        raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
+        hint = _INSTEAD.get(wrong, "omit it")
+        raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used; {hint}")
+    check_job_tree(spec.uploads, spec.workdir)
 
 
 def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
