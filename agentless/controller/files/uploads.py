@@ -74,6 +74,7 @@ class Uploads:
         self._outputs = outputs
         self._ready: dict[tuple[object, ...], tuple[float, Prepared]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sending: dict[tuple[object, ...], asyncio.Task[Prepared]] = {}
         self._tidied: dict[str, float] = {}
         self._shrunk = -TIDY_EVERY
         self._chores: set[asyncio.Task[None]] = set()
@@ -92,16 +93,14 @@ class Uploads:
         if not task.spec.uploads:
             return None
         about = (link.node.name, task.owner, task.spec.image, task.spec.user, task.spec.workdir, task.spec.uploads)
+        if isinstance(link, ClusterLink):
+            return await self._on_cluster(link, task, about, tell)
         line = line_of(self._tasks.controller, task.owner, task.spec.uploads)
         async with self._locks[link.node.name, line]:
             moment, prepared = self._ready.get(about, (0.0, None))
             if prepared is None or self._clock.now() - moment > FRESH:
                 try:
-                    prepared = await (
-                        self._archived(link, task, tell)
-                        if isinstance(link, ClusterLink)
-                        else self._prepare(link, task, line, tell)
-                    )
+                    prepared = await self._prepare(link, task, line, tell)
                 except (Refused, StateError, UsageError) as error:
                     raise RuntimeFailed(str(error)) from None
                 self._ready[about] = self._clock.now(), prepared
@@ -124,9 +123,10 @@ class Uploads:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        for chore in self._chores:
-            chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        work = [*self._chores, *self._sending.values()]
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
 
     # ------------------------------------------------------------------ preparing
 
@@ -151,12 +151,34 @@ class Uploads:
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
 
-    async def _archived(self, link: ClusterLink, task: Task, tell: Callable[[str], None]) -> Prepared:
-        """Make sure that a login node has an archive with the files of a task, which its job unpacks."""
-        tree = job_tree([(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads], task.spec.workdir)
-        key, mark, owner = key_of(tree, FileOwner(), ""), secrets.token_hex(16), FileOwner()
-        script = link.runtime.keep_files(key, mark)
-        await send(link, script, mark, tree, owner, self.store.content, self._clock.now(), tell)
+    async def _on_cluster(
+        self, link: ClusterLink, task: Task, about: tuple[object, ...], tell: Callable[[str], None]
+    ) -> Prepared:
+        """Make sure that a login node has an archive with the files of a task.
+
+        Those that wait for the same go on at the same moment: then they are one array.
+        """
+        moment, prepared = self._ready.get(about, (0.0, None))
+        if prepared is not None and self._clock.now() - moment <= FRESH:
+            return prepared
+        if (sending := self._sending.get(about)) is None:
+            sending = self._sending[about] = asyncio.create_task(self._archived(link, task, about, tell))
+            sending.add_done_callback(lambda _: self._sending.pop(about, None))
+            sending.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may have been stopped
+        return await asyncio.shield(sending)
+
+    async def _archived(
+        self, link: ClusterLink, task: Task, about: tuple[object, ...], tell: Callable[[str], None]
+    ) -> Prepared:
+        try:
+            snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
+            tree, owner, mark = job_tree(snapshots, task.spec.workdir), FileOwner(), secrets.token_hex(16)
+            key = key_of(tree, owner, "")
+            script = link.runtime.keep_files(key, mark)
+            await send(link, script, mark, tree, owner, self.store.content, self._clock.now(), tell)
+        except (Refused, StateError, UsageError) as error:
+            raise RuntimeFailed(str(error)) from None
+        self._ready[about] = self._clock.now(), Prepared(key, "")
         return Prepared(key, "")
 
     async def _look(self, link: NodeLink, task: Task) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
