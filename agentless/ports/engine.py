@@ -19,6 +19,7 @@ from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
     ImageCommands,
+    OutputCommands,
     Reading,
     TerminalCommands,
     VolumeCommands,
@@ -45,8 +46,8 @@ class Engine(Protocol):
         """Volumes that outlive a task."""
 
     @property
-    def files(self) -> FileCommands | None:
-        """Files into containers, and out of them."""
+    def files(self) -> OutputCommands | None:
+        """Files out of its tasks, and into containers."""
 
     @property
     def envs(self) -> EnvCommands | None:
@@ -193,6 +194,10 @@ class ContainerEngine(Engine, Protocol):
 
 class ClusterEngine(Engine, Protocol):
     """An engine that chooses nodes and times itself: it has a queue of its own."""
+
+    @property
+    def files(self) -> OutputCommands:
+        """Files out of its jobs."""
 
     def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
         """Ask for all our jobs, with `accounting` also for those that it has forgotten without an end."""

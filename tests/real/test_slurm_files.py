@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import tempfile
@@ -110,3 +111,34 @@ def test_uploaded_files_are_in_a_folder_of_each_task_where_it_starts(cli: Cli) -
     assert list((jobs / "uploads").iterdir()) == []
     for wrong in ("d:/data", "d:../x"):
         assert "relative DEST" in cli("submit", "hpc", "--upload", wrong, "--", "true", code=2).err
+
+
+@pytest.mark.slow
+def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> None:
+    here, home = cli.lab.home, cli.lab.nodes["login"].dir / "home"
+    (here / "work" / "src").mkdir(parents=True)
+    (here / "work" / "src" / "a.py").write_text("one")
+    (here / "work" / "same").write_text("same")
+    script = "cat src/a.py; echo two > src/a.py; mkdir -p new/deep; echo x > new/deep/x; touch -d 2001-01-01 old"
+    ran = cli.shell(f"cd {here}/work && agentless run hpc --gpus 0 -- sh -c {shlex.quote(script)}")
+    assert (ran.code, ran.out) == (0, "one"), ran
+    found = {str(path.relative_to(here / "work")) for path in (here / "work").rglob("*") if path.is_file()}
+    assert found == {"src/a.py", "same", "new/deep/x", "old"}
+    assert (here / "work" / "src" / "a.py").read_text() == "two\n"
+    (home / "far").mkdir()
+    wanted = ("--output", "sub:got/sub", "--output", f"{home}/far/b:got/b", "--output", "none:got/none")
+    task = cli.submit(
+        "hpc", *wanted, "--workdir", "far", "--", "sh", "-c", "mkdir sub; echo 1 > sub/a; ln -s a sub/l; echo 2 > b"
+    )
+    cli("wait", task, code=None)
+    assert (here / "got" / "sub" / "a").read_text() == "1\n"
+    assert os.readlink(here / "got" / "sub" / "l") == "a"
+    assert (here / "got" / "b").read_text() == "2\n"
+    assert "none on hpc" in cli("show", task).out
+    waits = cli.submit("hpc", "--output", "sub:never", "--in", "1h", "--", "true")
+    cli("stop", waits)
+    cli("wait", waits, code=None)
+    assert "the task never started" in cli("show", waits).out
+    astray = cli.submit("hpc", "--output", "sub:never", "--workdir", "nowhere", "--", "true")
+    cli("wait", astray, code=None)
+    assert "its command did not start" in cli("show", astray).out

@@ -18,6 +18,7 @@ from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
+from agentless.engines.slurm.files import SlurmFiles
 from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
@@ -88,7 +89,7 @@ class Slurm:
     at_once = 32
     of_a_batch = 1000
     program = "sbatch"
-    images = volumes = files = envs = None
+    images = volumes = envs = None
 
     def __init__(self, node: NodeConfig, cluster: SlurmCluster, renderer: Renderer, signer: Signer) -> None:
         self._node = node
@@ -97,6 +98,7 @@ class Slurm:
         self._signer = signer
         # Most jobs are as in the look before.
         self._read = functools.lru_cache(MAX_JOBS)(self._container)
+        self.files = SlurmFiles(self._of)
         self.terminal = SlurmTerminal(self._of, renderer.script)
 
     # ------------------------------------------------------------------ asking

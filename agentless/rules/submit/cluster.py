@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,11 +13,12 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.gang import MultiNode
 from agentless.model.tasks.spec import TaskSpec, on_one_node
-from agentless.rules.files.job_tree import check_job_tree
+from agentless.rules.files.job_tree import check_job_tree, place_in_job
 from agentless.rules.views.nearest import nearest
 
 _INSTEAD = {
     "--mount without --image": "a task without an image sees the disks of its node",
+    "artifacts": "write to a shared disk of the cluster, or use --output",
     "--volume": "write to a shared disk of the cluster",
 }
 """What to do instead of options that mean nothing there."""
@@ -86,7 +88,7 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
         "a NUMA node": spec.needs.numa is not None,
-        "--output": bool(spec.outputs),
+        "artifacts": spec.job is not None and bool(spec.job.artifacts),
         "--mount without --image": bool(spec.mounts) and spec.image is None,
         "--volume": bool(spec.volumes),
         "--gpu-share": spec.needs.gpu_share > 1,
@@ -100,6 +102,10 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         hint = _INSTEAD.get(wrong, "omit it")
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used; {hint}")
     check_job_tree(spec.uploads, spec.workdir)
+    starts_in_files = bool(spec.uploads) and place_in_job(spec.workdir) is not None
+    for output in spec.outputs:
+        if spec.image is not None and not (starts_in_files or posixpath.isabs(output.path)):
+            raise UsageError(f"--output {output.path}: with --image on {cluster}, use an absolute path on a shared disk")
 
 
 def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
