@@ -344,6 +344,7 @@ class Slurm:
             workdir=spec.workdir if boxed == "none" else None,
             files=files,
             place=place,
+            binds=bool(files) and boxed == "apptainer",
             srun=srun_options(inside, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
             command=apptainer_command(inside) if boxed == "apptainer" else spec.command,
