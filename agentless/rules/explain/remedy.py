@@ -16,7 +16,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.text import enumerated
 from agentless.model.units import GPU_MEMORY, MEMORY, SIZE_UNITS, format_duration, parse_duration, short_duration
 from agentless.rules.explain.ahead import Ahead
-from agentless.rules.explain.blockers import Blocker, fewest, without, without_tasks
+from agentless.rules.explain.blockers import Blocker, fewest, without_tasks
 from agentless.rules.explain.obstacles import obstacles
 
 MOST_ENDS = 64
