@@ -128,7 +128,7 @@ class People:
         """Submit more from now on, in a thread, but leave some GPUs to who watches."""
         you = owner_of(os.environ) or paths.user_name()
         with contextlib.suppress(AgentlessError):  # the controller may have been stopped by a person
-            self._cluster.reserve(YOURS, owner=you, begin="0s", end="24h", reason="kept free for you")
+            self._cluster.reserve(YOURS, owner=you, begin="0s", end="12h", reason="kept free for you")
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
