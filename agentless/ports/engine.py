@@ -29,10 +29,11 @@ class Engine(Protocol):
     """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
 
     `container` is the id that `parse_launch` returned, or the name of the task's container. `at_once` is how many
-    launches may be in one script, `program` what starts a task, in messages.
+    launches may be in one script, and `of_a_batch` if they are of one batch, `program` what starts a task, in messages.
     """
 
     at_once: int
+    of_a_batch: int
     program: str
 
     @property
@@ -62,7 +63,7 @@ class Engine(Protocol):
         """The engine's answer between two moments (Unix seconds, our clock); `error` if it cannot be used."""
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Start tasks, at most `at_once`, in one script: under the node's lock, unless somebody holds their GPUs.
+        """Start tasks, not too many, in one script: under the node's lock, unless somebody holds their GPUs.
 
         All have the same secrets. A task that has been started is never started again.
         """

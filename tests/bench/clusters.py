@@ -31,8 +31,9 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm, missing
 
 SUBMITS, JOBS, LOOP, AT_ONCE = 500, 1000, 50, 64
-MOST_SUBMIT, MOST_LOOK = 0.2, 1.3
+MOST_SUBMIT, MOST_ARRAY, MOST_LOOK = 0.2, 1.2, 1.3
 _SUBMITS = f"{SUBMITS} `POST /v1/tasks`, {AT_ONCE} at a time : `sbatch` in a shell loop, an ssh for each; seconds a job"
+_ARRAY = f"one `POST /v1/tasks` of {JOBS:,} tasks : `ssh login sbatch --array=1-{JOBS}`"
 _LOOK = f"one look at {JOBS:,} jobs : `ssh login squeue`"
 _SAME = f"one look at {JOBS:,} jobs : `squeue` over the same session"
 
@@ -42,13 +43,13 @@ def bench(runs: int) -> list[Row]:
     if absent := missing(faketime=False):
         return [
             Row(what, f"≤ {most:g} ×", "; ".join(absent))
-            for what, most in ((_SUBMITS, MOST_SUBMIT), (_LOOK, MOST_LOOK))
+            for what, most in ((_SUBMITS, MOST_SUBMIT), (_ARRAY, MOST_ARRAY), (_LOOK, MOST_LOOK))
         ]
     with _cluster() as (slurm, lab, env):
         with controller(env) as client:
-            submits = _submits(slurm, lab, client, max(3, runs // 7))
+            rows = [_submits(slurm, lab, client, max(3, runs // 7)), _arrays(slurm, lab, client, max(3, runs // 7))]
             _submit(client, JOBS)
-        return [submits, *_looks(lab, env, runs)]  # the controller is gone: it looks, too
+        return [*rows, *_looks(lab, env, runs)]  # the controller is gone: it looks, too
 
 
 @contextlib.contextmanager
@@ -73,23 +74,49 @@ def _cluster() -> Iterator[tuple[Slurm, Lab, dict[str, str]]]:
 def _submits(slurm: Slurm, lab: Lab, client: Client, runs: int) -> Row:
     loop = f"for n in $(seq {LOOP}); do ssh -F {lab.home}/.ssh/config login sbatch --wrap=true || exit; done"
 
-    def cancel() -> None:
-        slurm.run("scancel", "--user=root")
-        while slurm.run("squeue", "--noheader", "--states=all") or client.get("/v1/tasks"):
-            time.sleep(0.5)
-
     def ours() -> float:
         seconds = _submit(client, SUBMITS)
-        cancel()
+        _cancel(slurm, client)
         return seconds / SUBMITS
 
     def theirs() -> float:
         seconds, printed = timed(["sh", "-c", loop], lab.env())
         assert printed.count("Submitted batch job") == LOOP, printed
-        cancel()
+        _cancel(slurm, client)
         return seconds / LOOP
 
     return ratio(_SUBMITS, MOST_SUBMIT, paired(ours, theirs, runs))
+
+
+def _arrays(slurm: Slurm, lab: Lab, client: Client, runs: int) -> Row:
+    """Both are arrays; each task of ours has a script, a state and a log of its own."""
+    request = {
+        "targets": ["hpc"],
+        "spec": {"command": ["true"]},
+        "sweep": [{"command": ["true", str(number)]} for number in range(JOBS)],
+    }
+    by_hand = ["ssh", "-F", f"{lab.home}/.ssh/config", "login", f"sbatch --array=1-{JOBS} --wrap=true"]
+
+    def ours() -> float:
+        began = time.perf_counter()
+        states = {start["task"]["state"] for start in client.submit(request)}
+        seconds = time.perf_counter() - began
+        assert states == {"submitted"}, states
+        _cancel(slurm, client)
+        return seconds
+
+    def theirs() -> float:
+        seconds, _ = timed(by_hand, lab.env())
+        _cancel(slurm, client)
+        return seconds
+
+    return ratio(_ARRAY, MOST_ARRAY, paired(ours, theirs, runs))
+
+
+def _cancel(slurm: Slurm, client: Client) -> None:
+    slurm.run("scancel", "--user=root")
+    while slurm.run("squeue", "--noheader", "--states=all") or client.get("/v1/tasks"):
+        time.sleep(0.5)
 
 
 def _submit(client: Client, count: int) -> float:

@@ -11,14 +11,14 @@ import pytest
 from agentless.controller.ownership import Ownership
 from agentless.controller.tasks.launch import launches
 from agentless.controller.tasks.launch.launches import Launches
-from agentless.errors import Refused, Timeout
+from agentless.errors import Refused, RuntimeFailed, Timeout
 from agentless.model.command import Command, Result
 from agentless.model.containers.launch import Launch
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.engines import docker_engine
-from tests.pure.build import SIGNER, placement, task
+from tests.pure.build import SIGNER, placement, spec, task
 
 IDS = "a" * 64, "b" * 64
 
@@ -55,6 +55,17 @@ async def test_a_start_that_hangs_does_not_keep_the_others_from_being_known() ->
     with pytest.raises(Timeout):
         await hung
     assert link.scripts == 2
+
+
+async def test_what_is_wrong_with_one_launch_concerns_no_other_of_its_script() -> None:
+    runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    link, of = Hanging(), Launches(Ownership(Path("/no/such")))
+    lacks = task("t1", "node1", "assigning", spec=spec("true", secret_env=("TOKEN",)))
+    wanted = [Launch(each, placement("node1")) for each in (lacks, task("t2", "node1", "assigning"))]
+    lacking, fine = [asyncio.create_task(of.run(link, runtime, each)) for each in wanted]  # type: ignore[arg-type]
+    assert (await fine).out == IDS[0]
+    with pytest.raises(RuntimeFailed, match="TOKEN"):
+        await lacking
 
 
 async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent(

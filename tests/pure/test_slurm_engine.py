@@ -77,6 +77,21 @@ def test_how_slurm_ended_a_job_stays_when_it_has_forgotten_it(state: Outcome) ->
     assert reconcile(replace(TASK, status=status), end, 1795760830.0) == ()
 
 
+@pytest.mark.parametrize("days", [2, 250, 364.96])
+def test_slurm_says_a_year_for_who_waits_for_a_job_without_a_time_limit_and_that_is_unknown(days: float) -> None:
+    start = f"{1795759823 + days * 86400:.0f}"
+    line = job(state="PENDING").replace("None|0|1795759823|1795759824", f"Resources|0|1795759823|{start}")
+    (waits,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
+    if days < 30:
+        assert (waits.expected_at, waits.error) == (float(start), "waits for free resources")
+    else:
+        assert waits.expected_at is None
+        assert waits.error == "waits for free resources; no time limit ahead of it, so no estimate"
+    later = line.replace("Resources", "BeginTime")
+    (begins,) = ENGINE.parse_containers(Result(0, f"{later}ended:\nwhole\n".encode()), 0.0)
+    assert begins.expected_at is not None
+
+
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:
     ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
@@ -154,7 +169,8 @@ def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:
     secret = task("2abcdeg", "hpc", spec=TASK.spec.__class__(("true",), env={"A": "visible"}, secret_env=("B",)))
     command = ENGINE.launches([Launch(secret, Placement("hpc"), secrets={"B": "hidden"})])
     assert "hidden" not in command.script
-    (options,) = re.findall(r"^launch .*?(--job-name=.*)", command.script, re.MULTILINE | re.DOTALL)
+    (options,) = re.findall(r"^launch .*'(agentless 2abcdeg .*)", command.script, re.MULTILINE | re.DOTALL)
+    assert "--partition=gpu" in options
     assert "visible" not in options
 
 
@@ -187,7 +203,9 @@ def test_a_job_is_never_taken_for_a_task_by_its_comment_alone() -> None:
 def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
     tasks = [task(each, "hpc") for each in ("2abcdeh", "2abcdei", "2abcdej")]
     script = ENGINE.launches([Launch(each, Placement("hpc")) for each in tasks]).script
-    assert all(f"answer {at} {each.container_name} " in script for at, each in enumerate(tasks, 1))
+    for at, each in enumerate(tasks, 1):
+        assert f'words_{at}() {{ "$@" {each.container_name} ' in script
+        assert f"words_{at} answer {at}\n" in script
     good, bad, lost = ENGINE.answers(3, Result(0, b"1|job 7\n1=0\n2|sbatch: error: no such account\n2=1\n3|job"))
     assert ENGINE.parse_launch(tasks[0], good) == "7:agentless-2abcdeh"
     with pytest.raises(RuntimeFailed, match="no such account"):

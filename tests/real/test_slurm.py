@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentless.engines import launch_script
+from agentless.engines.slurm.engine import Slurm as Engine
+from agentless.model.command import Result
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.signature import Signer
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.task import Placement
+from agentless.paths import template_dir
+from agentless.render import Renderer
 from tests import ready
 from tests.lab import Lab
 from tests.lab.slurm import Slurm
+from tests.pure import build
 from tests.real.cli import Cli, finish, until
 from tests.real.slurm import jobs, running, started, state
 
+ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
+CANCELLED = "its job was cancelled on the cluster, outside agentless"
 APPTAINER = """#!/bin/sh
 echo "apptainer $*"
 while [ "${1#docker://}" = "$1" ]; do shift; done
@@ -100,6 +116,63 @@ def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli
     cli("kill", task)
 
 
+def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: Slurm) -> None:
+    """Each way in which its job is found, alone; and where none is left, it may be one that is only on its way."""
+    one, login = build.task("2oncemore", "hpc"), cli.lab.nodes["login"]
+    script = ENGINE.launches([Launch(one, Placement("hpc"))]).script
+    folder = login.dir / "home" / ".agentless" / "slurm" / one.container_name
+
+    def again(*kept: str, asked: float = 0) -> tuple[int, str]:
+        noted = {name: folder.joinpath(name).read_text() for name in ("job", "started")}
+        for name in noted.keys() - set(kept):
+            folder.joinpath(name).unlink()
+        os.utime(folder / "asked", (asked, asked))
+        ran = login.sh(("" if "name" in kept else "squeue() { :; }\n") + script)
+        for name, text in noted.items():
+            folder.joinpath(name).write_text(text)
+        return ran.returncode, ran.stdout
+
+    first = login.sh(script)
+    until(folder.joinpath("ended").exists)
+    expected = dict.fromkeys(("name", "job", "started"), (0, first.stdout))
+    assert {kept: again(kept) for kept in expected} == expected
+    assert again(asked=time.time()) == (launch_script.UNCLEAR, "")
+    assert jobs(slurm, one.id) == ["COMPLETED"]
+
+
+def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli, slurm: Slurm) -> None:
+    """Whoever sends it, in whatever order, with others; whether its number, its name or nothing is left."""
+    tasks = [replace(build.task(f"2array{at}", "hpc"), batch="2array") for at in range(1, 8)]
+    login = cli.lab.nodes["login"]
+    at = login.dir / "home" / ".agentless" / "slurm"
+
+    def launch(*numbers: int, before: str = "") -> tuple[list[int], list[str]]:
+        wanted = [Launch(tasks[number - 1], Placement("hpc")) for number in numbers]
+        ran = login.sh(before + ENGINE.launches(wanted).script)
+        found = ENGINE.answers(len(numbers), Result(ran.returncode, ran.stdout.encode(), ran.stderr.encode()))
+        return [each.exit_code for each in found], [each.out.removeprefix("job ") for each in found]
+
+    unclear = "sbatch() { command sbatch \"$@\"; echo 'Socket timed out' >&2; return 1; }\n"
+    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    assert launch(1, 2, 3, before=unclear)[0] == [launch_script.UNCLEAR] * 3
+    codes, [third, first, fourth, fifth] = launch(3, 1, 4, 5)
+    array, new = first.partition("_")[0], fourth.partition("_")[0]
+    assert (codes, third, first) == ([0] * 4, f"{array}_3", f"{array}_1")
+    assert (new != array, fourth, fifth) == (True, f"{new}_1", f"{new}_2")
+    until(lambda: all(at.joinpath(f"agentless-2array{each}", "ended").exists() for each in range(1, 6)))
+    assert launch(5, 4, 3, 2, 1) == ([0] * 5, [fifth, fourth, third, f"{array}_2", first])
+    assert launch(5, 1, before="squeue() { :; }\n") == ([0] * 2, [fifth, first])
+    for each in range(1, 6):
+        at.joinpath(f"agentless-2array{each}", "started").unlink()
+    assert launch(2, before="squeue() { :; }\n")[0] == [launch_script.UNCLEAR]
+    codes, alone = launch(6, 7, before=refuses)
+    assert (codes, "_" in "".join(alone)) == ([0, 0], False)
+    names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sorted(name for name in names if "2array" in name) == [
+        "agentless-2array6", "agentless-2array7", *["agentless_array-2array1"] * 3, *["agentless_array-2array4"] * 2,
+    ]  # fmt: skip
+
+
 def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cli, slurm: Slurm) -> None:
     for step in range(4):
         submit = cli.start("submit", "hpc", "--", "sleep", "1")
@@ -124,9 +197,43 @@ def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: 
     tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch]
     assert {(task["state"], task["exit_code"]) for task in tasks} == {("failed", 3)}
     assert len(tasks) == 12
-    listed = slurm.run("squeue", "--noheader", "--states=all", "--format=%j").split()
-    assert [listed.count(f"agentless-{task['id']}") for task in tasks] == [1] * 12
+    numbers = {task["container"].partition(":")[0] for task in tasks}
+    assert (len(numbers), len({number.partition("_")[0] for number in numbers})) == (12, 1)
+    named = {f"agentless{between}{task['id']}" for task in tasks for between in ("-", "_array-")}
+    listed = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sum(name in named for name in listed) == 12
     assert cli("logs", tasks[-1]["id"]).out == "4 12\n"
+    assert not [*folder.glob("agentless-*/secrets")]
+
+
+def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cli, slurm: Slurm) -> None:
+    holder = cli.submit("hpc", "4x", "--", "sleep", "300")
+    until(lambda: state(cli, holder) == "running")
+    words = ("--secret-env", "TOKEN", "hpc", "4x", "--", "sh", "-c", "echo ${#TOKEN} $0; exit $0", "span:{3..8}")
+    batch = cli("submit", *words, TOKEN="it's").out.split()[0]
+    found = [each for each in cli.get("/v1/tasks") if each["batch"] == batch]
+    numbers = [each["container"].partition(":")[0] for each in found]
+    assert sorted(number.partition("_")[2] for number in numbers) == list("123456")
+    assert len({number.partition("_")[0] for number in numbers}) == 1
+    until(lambda: {each["state"] for each in cli.get("/v1/tasks") if each["batch"] == batch} == {"submitted"})
+    ids = [each["id"] for each in found]
+    cli("stop", ids[0])
+    until(lambda: "waits for free resources" in cli("explain", ids[1]).out)
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
+    whole = cli("submit", "hpc", "4x", "--", "true", "span:{1..3}").out.split()[0]
+    others = [each for each in cli.get("/v1/tasks") if each["batch"] == whole]
+    slurm.run("scancel", others[0]["container"].partition("_")[0])
+    until(lambda: not any(each["batch"] == whole for each in cli.get("/v1/tasks")))
+    assert {cli.task(each["id"])["reason"] for each in others} == {CANCELLED}
+    cli("kill", holder)
+    cli("wait", "--batch", batch, code=None)
+    ended = [cli.task(each) for each in ids]
+    assert [(each["state"], each["exit_code"]) for each in ended] == [
+        ("cancelled", None), *(("failed", code) for code in range(4, 9)),
+    ]  # fmt: skip
+    assert cli("logs", ids[5]).out == "4 8\n"
+    assert cli("logs", "-f", ids[4], code=None).out == "4 7\n"
     assert not [*folder.glob("agentless-*/secrets")]
 
 
@@ -212,9 +319,16 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) ->
 
 
 def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
-    task = running(cli)
-    assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
-    cli("kill", task)
+    """Also in an element of an array, which is paused apart from the others."""
+    alone = running(cli)
+    batch = cli("submit", "hpc", "--", "sleep", "300", "span:{1..2}").out.split()[0]
+    first, second = (each["id"] for each in cli.get("/v1/tasks") if each["batch"] == batch)
+    until(lambda: all(state(cli, task) == "running" for task in (alone, first, second)))
+    for task in (alone, second):
+        assert cli("shell", task, "--", "cat", stdin="hello world\n").out == "hello world\n"
+    cli("pause", first)
+    assert (state(cli, first), state(cli, second)) == ("paused", "running")
+    cli("kill", alone, first, second)
 
 
 def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:

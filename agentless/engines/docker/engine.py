@@ -68,7 +68,7 @@ class DockerEngine:
     All that depends on which engine it is comes from the dialect.
     """
 
-    at_once = 8
+    at_once = of_a_batch = 8
     program = "docker run"
 
     def __init__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,8 +48,10 @@ _FOLDER = re.compile(
     r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
-_SUBMITTED = re.compile(r"job ([0-9]{1,10})")
-_UNKNOWN = 300 * 86400.0
+_SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
+_YEAR = 180 * 86400.0
+"""Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
+after it was submitted, unless that job had run for half a year by then."""
 _OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
 """How a job ended that nobody here has stopped."""
 _OOM = "OUT_OF_MEMORY"
@@ -69,6 +72,7 @@ class Slurm:
     """One cluster, for which `node` stands; a `ports.Engine`."""
 
     at_once = 32
+    of_a_batch = 1000
     program = "sbatch"
     images = volumes = files = envs = None
 
@@ -178,13 +182,25 @@ class Slurm:
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """Look for their jobs, and lock, look and `sbatch` for each, as one script; `parse_launch` reads an answer.
 
-        All have the same secrets; `answers` splits the answer.
+        Tasks of one batch that need the same are one array. All have the same secrets; `answers` splits the answer.
         """
         secrets = wanted[0].secrets
+        alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for number, each in enumerate(wanted, 1):
+            alike[(each.task.batch, *sbatch_options(each.task.spec, self._cluster))].append(number)
+        names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
             lock_wait=launch_script.LOCK_WAIT,
-            jobs=[{"name": each.task.container_name, "words": self._launch(each)} for each in wanted],
+            names=names,
+            jobs=[self._launch(each) for each in wanted],
+            alone=[numbers[0] for numbers in alike.values() if len(numbers) == 1],
+            arrays=[
+                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options}
+                for (_, *options), numbers in alike.items()
+                if len(numbers) > 1
+            ],
+            element=self._script("slurm-array.sh.j2"),
             secrets=sorted(secrets),
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
@@ -255,7 +271,7 @@ class Slurm:
         return self._command(template, job=job, name=name, **values)
 
     def _launch(self, one: Launch) -> list[str]:
-        """The name of a job, its script, the variables of its task, and the options of `sbatch`."""
+        """The name of a job, its script, the variables of its task, its comment, and the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
         launch_script.check_secrets_are_there(spec, one.secrets)
         whole = with_settings(spec, self._node)
@@ -278,7 +294,7 @@ class Slurm:
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
         exports = self._renderer.script("slurm-variables.sh.j2", env=env)
-        return [task.container_name, job, exports, *sbatch_options(task, self._cluster, comment)]
+        return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
 
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
@@ -341,16 +357,21 @@ def _ended_job(line: str) -> Job | None:
 
 
 def _expected(job: Job) -> float | None:
-    """When a job that waits starts. Slurm says a year for one behind a job without a time limit: that is unknown."""
-    if not job.waits or job.start is None:
-        return None
-    return job.start if job.start - (job.submitted or job.start) < _UNKNOWN else None
+    """When a job that waits starts, if Slurm knows it."""
+    return job.start if job.waits and not _is_behind_endless(job) else None
+
+
+def _is_behind_endless(job: Job) -> bool:
+    """Whether it starts when a job without a time limit ends."""
+    far = job.start is not None and (job.submitted is None or job.start - job.submitted > _YEAR)
+    return far and job.reason != "BeginTime"
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:
     """The state of a job as that of a container, and why."""
     if job.waits:
-        return "queued", reason_words(job.reason, job.id)
+        words = reason_words(job.reason, job.id)
+        return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
     if job.is_paused:
         return "paused", ""
     if job.runs:

@@ -7,21 +7,17 @@ import math
 from agentless.engines.slurm.container import pyxis_options
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Task
 
 MOST_NICE = 2147483645
 
 
-def sbatch_options(task: Task, cluster: SlurmCluster, comment: str) -> list[str]:
-    """The options of the job of a task. Memory is per node, time in minutes, rounded up."""
-    spec, needs = task.spec, task.spec.needs
+def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
+    """The options of the job of a task, except for what names it. Memory is per node, time in minutes, rounded up."""
+    needs = spec.needs
     given: dict[str, object] = {
-        "job-name": task.container_name,
-        "comment": comment,
         "partition": cluster.partition,
         "account": cluster.account,
         "qos": cluster.qos,
-        "output": f"{task.container_name}/said",
         "open-mode": "append",
         "gres": _gres(needs.gpus, needs.gpu_types) if needs.gpus else None,
         "cpus-per-task": math.ceil(spec.cores) if spec.cores else None,

@@ -93,7 +93,7 @@ class Systemd:
     `dialect` is that of the node's container engine: its containers have claims, too.
     """
 
-    at_once = 1
+    at_once = of_a_batch = 1
     program = "systemd-run"
     images = volumes = files = envs = None
 

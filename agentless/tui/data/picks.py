@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agentless.client.client import Client
 from agentless.client.words import free_in_words
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.needs import is_slice_type, parse_target
 from agentless.model.text import enumerated
 from agentless.model.units import counted
 from agentless.rules.submit.options import OPTIONS
@@ -106,9 +106,13 @@ def _gpu_types(cluster: ClusterState) -> Iterator[Pick]:
             name = name.removeprefix(vendor)
         if name:
             found.setdefault(name, []).append(gpu)
+    for each in cluster.slices():
+        if is_slice_type(each["profile"]):
+            found.setdefault(each["profile"], []).append(each)
     for name in sorted(found, key=natural):
         free = sum(gpu["state"] == "free" for gpu in found[name])
-        yield Pick(name, f"{free} of {counted(len(found[name]), 'GPU')} free")
+        noun = found[name][0].get("kind", "GPU").replace("gpu", "GPU")
+        yield Pick(name, f"{free} of {counted(len(found[name]), noun)} free")
     for each in cluster.ordered_clusters():
         for kind, total in each["gpus"].items():
             if kind:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.ownership import Ownership
 from agentless.errors import Refused
-from agentless.model.command import Command, Result
+from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.ports import Engine
 
@@ -26,12 +26,11 @@ _STUCK = "{}: earlier launches have not finished after {:g} s; check why contain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """A launch that waits, the script of it alone, and where its answer goes."""
+    """A launch that waits, and where its answer goes."""
 
     link: TaskLink
     runtime: Engine
     launch: Launch
-    alone: Command
     answer: asyncio.Future[Result]
 
     def goes_with(self, other: _Wanted) -> bool:
@@ -52,8 +51,7 @@ class Launches:
 
     async def run(self, link: TaskLink, runtime: Engine, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
-        alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
-        wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())
+        wanted = _Wanted(link, runtime, launch, asyncio.get_running_loop().create_future())
         self._waiting.append(wanted)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send())
@@ -65,7 +63,7 @@ class Launches:
                 await self._turn()
                 continue
             first = self._waiting[0]
-            some = [each for each in self._waiting if each.goes_with(first)][: first.runtime.at_once]
+            some = _together(first, [each for each in self._waiting if each.goes_with(first)])
             self._waiting = [each for each in self._waiting if each not in some]
             script = asyncio.create_task(self._run(some))
             self._under_way.add(script)
@@ -100,8 +98,14 @@ class Launches:
                     self._answered.set()
 
         try:
-            launches = [each.launch for each in some]
-            command = first.alone if len(some) == 1 else first.runtime.launches(launches)
+            command = first.runtime.launches([each.launch for each in some])
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            if len(some) == 1:
+                first.answer.set_exception(error)
+            for each in some if len(some) > 1 else ():  # what is wrong with one of them concerns no other
+                await self._run([each])
+            return
+        try:
             self._ownership.check()
             results = first.runtime.answers(len(some), await first.link.run(command, heard))
         except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
@@ -112,3 +116,9 @@ class Launches:
         for answer, result in zip(answers, results, strict=True):
             if not answer.done():
                 answer.set_result(result)
+
+
+def _together(first: _Wanted, fitting: Sequence[_Wanted]) -> Sequence[_Wanted]:
+    """Those of the launches that go in the script of the first one: many of its batch, or some of any."""
+    runtime, batch = first.runtime, [each for each in fitting if each.launch.task.batch == first.launch.task.batch]
+    return batch[: runtime.of_a_batch] if len(batch) > runtime.at_once else fitting[: runtime.at_once]
