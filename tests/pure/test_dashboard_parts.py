@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_once():
     known = cluster()
     ((about, words),) = known.problems()
     assert about == "node1::7"
-    assert words.endswith("; once it is repaired: agentless nodes resume node1 --gpu 7")
+    assert words.endswith("; when repaired: agentless nodes resume node1 --gpu 7")
     known.nodes["node1"] = {**known.nodes["node1"], "state": "offline", "reason": "no answer"}
     assert known.problems() == [("node1", "offline: no answer")]
 

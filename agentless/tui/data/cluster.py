@@ -213,7 +213,7 @@ def _remedy(gpu: Row) -> str:
     """What to do about an ill GPU, to go on with its reason."""
     node = gpu["node"]
     if gpu["state"] == "unhealthy":
-        return f"; once it is repaired: agentless nodes resume {node} --gpu {gpu['index']}"
+        return f"; when repaired: agentless nodes resume {node} --gpu {gpu['index']}"
     return f"; to see why: agentless doctor {node}"
 
 
