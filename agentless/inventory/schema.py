@@ -114,6 +114,13 @@ def _path(text: str) -> str:
     return text
 
 
+def _job_folder(text: str) -> str:
+    """Slurm replaces `%j`, pyxis splits at `:` and `,`."""
+    if not text.strip() or not text.isprintable() or any(sign in text for sign in "%\\:,~"):
+        raise ValueError("must be a path without '%', '\\', ':', ',' or '~', like /scratch/ann/agentless")
+    return text
+
+
 def _absolute(text: str) -> str:
     if not text.startswith("/") or ":" in text:
         raise ValueError("must be an absolute path on the nodes without ':', like /mnt/shared")
@@ -503,7 +510,7 @@ class Cluster(BaseModel):
     partition: _Word | None = Field(default=None, description="Slurm partition of its tasks. Default: Slurm's.")
     account: _Word | None = Field(default=None, description="Slurm account of its tasks. Default: yours.")
     qos: _Word | None = Field(default=None, description="Slurm quality of service of its tasks. Default: Slurm's.")
-    folder: Annotated[str, AfterValidator(_path)] | None = Field(
+    folder: Annotated[str, AfterValidator(_job_folder)] | None = Field(
         default=None,
         description="Folder for scripts and output of jobs, on a disk that the login node and its compute nodes share; "
         "below your home folder unless it begins with /. Default: .agentless/slurm.",

@@ -17,12 +17,14 @@ import pytest
 
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm as Engine
+from agentless.errors import RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.task import Placement
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests import ready
@@ -33,6 +35,8 @@ from tests.real.cli import Cli, finish, until
 from tests.real.slurm import end, jobs, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
+SECRETS = {"TOKEN": "hush"}
+SECRET = TaskSpec(("true",), secret_env=("TOKEN",))
 CANCELLED = "its job was cancelled on the cluster, outside agentless"
 APPTAINER = """#!/bin/sh
 echo "apptainer $*"
@@ -80,6 +84,13 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
+
+
+def sent(cli: Cli, *tasks: Task, before: str = "") -> list[Result]:
+    """The answers to the script that launches them, by a shell on the login node."""
+    command = ENGINE.launches([Launch(each, Placement("hpc"), secrets=SECRETS) for each in tasks])
+    ran = cli.lab.nodes["login"].sh(f"export TOKEN=hush\n{before}{command.script}")
+    return ENGINE.answers(len(tasks), Result(ran.returncode, ran.stdout.encode(), ran.stderr.encode()))
 
 
 def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: Cli) -> None:
@@ -197,20 +208,90 @@ def test_a_launch_that_is_sent_once_more_submits_no_second_job(cli: Cli, slurm: 
     assert jobs(slurm, one.id) == ["COMPLETED"]
 
 
+def test_a_failure_of_sbatch_is_no_answer_while_there_may_be_a_job(cli: Cli, slurm: Slurm) -> None:
+    """What counts is whether Slurm has the job; of what Slurm does not say, a minute later."""
+    at, after = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm", '; command sbatch "$@" > /dev/null; '
+
+    def launch(name: str, sbatch: str) -> tuple[int, str]:
+        one = build.task(name, "hpc", spec=SECRET)
+        (answer,) = sent(cli, one, before=f"sbatch() {{ {sbatch}; }}\n")
+        return answer.exit_code, answer.out.strip() or answer.err.strip()
+
+    noise = [
+        ("2noise1", f"echo Hi{after}echo 'Invalid account' >&2; return 1"),
+        ("2noise2", f"{after[2:]}sh -c 'kill -9 $PPID'"),
+        ("2noise3", 'echo Hi; command sbatch "$@"; echo 12 hours left'),
+    ]
+    for name, sbatch in noise:
+        code, said = launch(name, sbatch)
+        (found,) = slurm.run("squeue", "--noheader", "--states=all", f"--name=agentless-{name}", "--format=%A").split()
+        assert (code, said) == (0, f"job {found}")
+    for name, words in (("2unclear", "Socket timed out on send/recv operation"), ("2unknown", "no budget")):
+        sbatch = f"echo '{words}' >&2; return 1"
+        assert launch(name, sbatch) == (launch_script.UNCLEAR, words)
+        os.utime(at / f"agentless-{name}" / "asked", (0, 0))
+        assert launch(name, sbatch) == ((launch_script.UNCLEAR if name == "2unclear" else 1), words)
+    assert launch("2refused", "echo 'Invalid account or' >&2; return 1") == (1, "Invalid account or")
+    assert not [name for name in ("2unknown", "2refused") if at.joinpath(f"agentless-{name}").exists()]
+    assert launch("2unclear", "exit 9") == (launch_script.UNCLEAR, "")  # not asked again so soon
+    shutil.rmtree(at / "agentless-2unclear")
+
+
+def test_a_file_that_a_crash_or_a_person_has_left_odd_ends_and_repeats_nothing(cli: Cli, slurm: Slurm) -> None:
+    at = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    noted, began, *array = (build.task(f"2odd{each}", "hpc", batch="2odd") for each in range(1, 6))
+    hold = 'sbatch() { command sbatch --hold "$@"; }\n'
+    answers = [sent(cli, each, before=hold)[0] for each in (noted, began)] + sent(cli, *array, before=hold)
+    numbers = [answer.out.removeprefix("job ").strip() for answer in answers]
+    folders = [at / each.container_name for each in (noted, began, *array)]
+    folders[0].joinpath("job").write_text("")
+    folders[1].joinpath("started").write_text("")
+    shutil.rmtree(folders[2])  # which has the script of the array
+    slurm.run("scancel", numbers[2])
+    slurm.run("scontrol", "release", numbers[0], numbers[1], numbers[2].partition("_")[0])
+    until(lambda: all(folder.joinpath("ended").exists() for folder in (folders[0], folders[1], *folders[3:])))
+    for odd in ("", "; rm -rf /", "99999999999", "4711 4712", "\0" * 10**6, None):
+        folders[0].joinpath("job").unlink()
+        folders[0].joinpath("job").write_text(odd) if odd is not None else os.mkfifo(folders[0] / "job")
+        assert sent(cli, noted)[0].out == answers[0].out
+    for name in ("asked", "ended", "started"):
+        folders[0].joinpath(name).unlink()
+        os.mkfifo(folders[0] / name)
+    look = cli.lab.nodes["login"].sh(ENGINE.containers(noted.id).script)
+    assert [each.exit_code for each in ENGINE.parse_containers(Result(0, look.stdout.encode()), 0.0)] == [0]
+    shutil.rmtree(folders[0])
+
+
+def test_where_nothing_can_be_written_nothing_is_submitted_and_no_secret_is_left(cli: Cli, slurm: Slurm) -> None:
+    tasks = [build.task(f"2full{each}", "hpc", batch="2full", spec=SECRET) for each in range(1, 4)]
+    at = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    full = "trap '' XFSZ; ulimit -f 0\n"
+    for answer in (*sent(cli, tasks[0], before=full), *sent(cli, *tasks, before=full)):
+        with pytest.raises(RuntimeFailed, match=r"cannot write to .* check its disk space"):
+            ENGINE.parse_launch(tasks[0], answer)
+    at.chmod(0o775)
+    (answer,) = sent(cli, tasks[0])
+    at.chmod(0o700)
+    with pytest.raises(RuntimeFailed, match=r"others may write to .*chmod go-w"):
+        ENGINE.parse_launch(tasks[0], answer)
+    assert [*at.glob("agentless-2full*")] == []
+    assert not any(jobs(slurm, each.id) for each in tasks)
+
+
 def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli, slurm: Slurm) -> None:
     """Whoever sends it, in whatever order, with others; whether its number, its name or nothing is left."""
     tasks = [replace(build.task(f"2array{at}", "hpc"), batch="2array") for at in range(1, 8)]
-    login = cli.lab.nodes["login"]
-    at = login.dir / "home" / ".agentless" / "slurm"
+    at = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
 
     def launch(*numbers: int, before: str = "") -> tuple[list[int], list[str]]:
-        wanted = [Launch(tasks[number - 1], Placement("hpc")) for number in numbers]
-        ran = login.sh(before + ENGINE.launches(wanted).script)
-        found = ENGINE.answers(len(numbers), Result(ran.returncode, ran.stdout.encode(), ran.stderr.encode()))
+        found = sent(cli, *(tasks[number - 1] for number in numbers), before=before)
         return [each.exit_code for each in found], [each.out.removeprefix("job ") for each in found]
 
     unclear = "sbatch() { command sbatch \"$@\"; echo 'Socket timed out' >&2; return 1; }\n"
-    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    unclear += 'squeue() { [ ! -e agentless-2array1/array ] && command squeue "$@"; }\n'
+    refuses = (
+        'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    )
     assert launch(1, 2, 3, before=unclear)[0] == [launch_script.UNCLEAR] * 3
     codes, [third, first, fourth, fifth] = launch(3, 1, 4, 5)
     array, new = first.partition("_")[0], fourth.partition("_")[0]
@@ -353,7 +434,9 @@ def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: 
     """Also where a launch comes apart from the others: then it submits nothing, and is found if it was submitted."""
     login = cli.lab.nodes["login"]
     folder = login.dir / "home" / ".agentless" / "slurm"
-    refuses = 'sbatch() { case "$*" in *--array*) echo no >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    refuses = (
+        'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    )
 
     def launch(*asked: tuple[int, int | None], before: str = "") -> list[int]:
         tasks = [replace(build.task(f"2limit{at}", "hpc"), batch="2limit") for at, _ in asked]
@@ -435,21 +518,32 @@ def test_a_job_that_slurm_has_forgotten_does_not_run_again(cli: Cli, slurm: Slur
 
 
 def test_variables_of_any_name_reach_the_command_and_nothing_else(cli: Cli) -> None:
-    odd = ["--env", "folder=/x", "--env", "SLURM_JOB_ID=99", "--env", "began=soon"]
-    ran = cli("submit", "-f", *odd, "hpc", "--", "sh", "-c", 'echo "$folder $SLURM_JOB_ID $began"')
-    assert ran.out == "/x 99 soon\n"
+    given = ("folder=/x", "SLURM_JOB_ID=99", "began=soon", "PATH=/nowhere", "IFS=h", "secrets=x")
+    odd = [word for each in given for word in ("--env", each)]
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    shown = 'echo "$folder $SLURM_JOB_ID $began $PATH $secrets ${#TOKEN}"'
+    words = ("hpc", "--", "/bin/sh", "-c", f"{shown}; echo '{oom}'; exit 3")
+    ran = cli("submit", "-f", *odd, "--secret-env", "TOKEN", *words, TOKEN="hush", code=3)
+    assert ran.out == f"/x 99 soon /nowhere x 4\n{oom}\n"
+    (task,) = (each for each in cli.get("/v1/tasks", ended=True) if each["command"] == [*words[2:]])
+    assert task["state"] == "failed"
+    assert not [*cli.lab.nodes["login"].dir.joinpath("home/.agentless/slurm").glob("agentless-*/secrets")]
     gone = cli("submit", "-f", "--workdir", "/nowhere", "hpc", "--", "true", code=None)
     assert gone.code != 0
     assert "/nowhere" in gone.out
 
 
-def test_a_secret_of_a_task_that_is_stopped_in_the_queue_is_removed(cli: Cli) -> None:
+def test_a_secret_of_a_task_that_is_stopped_in_the_queue_or_outside_is_removed(cli: Cli, slurm: Slurm) -> None:
     holder = running(cli, "4x", "--", "sleep", "300")
     words = ("submit", "--secret-env", "TOKEN", "hpc", "4x", "--", "true")
     task = cli(*words, TOKEN="s3cret").out.strip()
     until(lambda: state(cli, task) == "submitted")
+    outside = cli(*words, TOKEN="s3cret").out.strip()
+    until(lambda: state(cli, outside) == "submitted")
+    slurm.run("scancel", f"--name=agentless-{outside}")
     cli("stop", task)
     cli("kill", holder)
+    cli("wait", outside, code=None)
     assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
 
 

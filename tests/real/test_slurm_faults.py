@@ -212,10 +212,13 @@ def test_a_preemptible_task_runs_again_as_the_same_job_or_ends_as_preempted(cli:
 
 
 def test_a_step_that_slurm_killed_for_want_of_memory_is_told_apart_from_a_failure(cli: Cli) -> None:
-    """By what slurmstepd writes to the output then; the Slurm of the lab confines no memory."""
-    said = "slurmstepd-c1: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
-    task = cli.submit("hpc", "--", "sh", "-c", f"echo '{said}' >&2; exit 137")
+    """By what srun says then, apart from the output; the Slurm of the lab confines no memory."""
+    srun = cli.lab.nodes["login"].dir / "bin" / "srun"
+    real = srun.read_text()
+    srun.write_text(f"{real.replace('exec ', '')}echo 'srun: error: c1: task 0: Out Of Memory' >&2; exit 137\n")
+    task = cli.submit("hpc", "--", "true")
     assert end(cli, task)[:2] == ("killed_oom", 137)
+    srun.write_text(real)
 
 
 def test_a_drained_node_is_a_reason_to_wait_and_its_tasks_run_on(cli: Cli, slurm: Slurm) -> None:

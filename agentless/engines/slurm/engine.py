@@ -21,6 +21,7 @@ from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, pars
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
+from agentless.engines.slurm.refusals import REFUSALS, UNHEARD
 from agentless.engines.slurm.terminal import SlurmTerminal
 from agentless.errors import NoAnswer, Refused, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result, Section
@@ -222,6 +223,8 @@ class Slurm:
             ],
             element=self._script("slurm-array.sh.j2"),
             secrets=sorted(secrets),
+            refusals=REFUSALS,
+            unheard=UNHEARD,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
@@ -377,8 +380,16 @@ class Slurm:
         )
 
     def _unsuitable(self, said: str) -> str:
-        if said.startswith("folder"):
-            return f"cannot write to {self._cluster.folder} on the login node; set folder: in the inventory"
+        folder = f"{self._cluster.folder} on the login node"
+        said = said.strip().rpartition("\n")[2]
+        if said == "unwritten":
+            return f"cannot write to {folder}; check its disk space and your quota, or set folder: in the inventory"
+        if said == "shared":
+            return (
+                f"others may write to {folder}, or it is not yours; run there: chmod go-w, or set folder: to your own"
+            )
+        if said == "lacks flock":
+            return "the login node has no flock; install util-linux there"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
 
 
