@@ -43,6 +43,8 @@ NOT_TYPED = {
         "tests/real/test_slurm.py"
     ),
     "agentless explain 1xA100 --overflow hpc": "tests/real/test_slurm.py",
+    "agentless workflow run train.yaml": "the page has no such file",
+    "agentless workflow run train.yaml --node hpc": "tests/real/test_slurm.py",
     "agentless gpus hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc --run": "tests/real/test_slurm.py",
