@@ -32,7 +32,7 @@ def show_gpus_of(served: Client, name: str, error: RequestFailed, style: Format,
 
 def watch_gpus_of(served: Client, name: str, error: RequestFailed, *, free: bool) -> None:
     """Show them again and again, until Ctrl-C."""
-    from agentless.cli.nodes.watch import watch_by  # noqa: PLC0415 - most looks are one look
+    from agentless.cli.nodes.watch import watch_by
 
     _nodes_of(served, name, error)  # or it is no cluster
 
